@@ -1,0 +1,43 @@
+# make demo   set everything up and run the main job
+# make test   set everything up and run all tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
+
+.PHONY: demo setup test check bench docs clean
+
+demo: $(VENV)/.demo
+	$(BIN)/innergrad demo --out out/demo
+
+setup: $(VENV)/.dev
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python benchmarks/tables.py --check
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/gradient_error.py
+	$(BIN)/python benchmarks/tables.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python benchmarks/tables.py
+
+clean:
+	rm -rf $(VENV) out
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml requirements/constraints.txt | $(VENV)/bin/python
+	$(PIP) -e '.[demo]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml requirements/constraints.txt | $(VENV)/bin/python
+	$(PIP) -e '.[dev]'
+	touch $(VENV)/.demo $@

@@ -1,0 +1,108 @@
+"""What an algorithm is: a program, and a little about its prompts.
+
+To add one, subclass :class:`Algorithm` as a frozen dataclass whose fields are its hyper-parameters, and write
+:meth:`Algorithm.program`. ``run``, ``trace``, ``verify``, ``cost``, ``save`` and ``load`` follow from the program.
+``examples/logistic_regression.py`` is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
+from innergrad.program import Program
+from innergrad.stream import Lane
+
+
+class Algorithm(ABC):
+    """A learning algorithm that can be written on a residual stream.
+
+    kind: the name under which it is saved.
+    """
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def program(self) -> Program:
+        """The algorithm as a program; for examples (x, y) its stream starts from :func:`example_lanes`."""
+
+    def initial_weights(self, seed: int) -> Tensor | None:
+        """Weights to start from where the caller gives none: a flat vector, or None for zeros."""
+        del seed
+        return None
+
+    def check_prompt(self, X: Tensor, y: Tensor, w0: Tensor) -> None:
+        """Raise :class:`InputError` for prompts the algorithm cannot serve; shapes and finiteness are checked
+        already.
+        """
+        del X, y, w0
+
+    def reference(
+        self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """The algorithm by other means, e.g. autograd: weights (batch, steps + 1, D_w) and predictions (batch,
+        n_query, d_y).
+
+        None if there is no such oracle; then the exact interpreter of the program serves. All arguments have a batch
+        axis; omega (batch, n) are the weights of the examples, summing to one.
+        """
+        del X, y, X_query, w0, omega
+        return None
+
+    @property
+    def rate(self) -> float:
+        """Factor between an error of the update direction and an error of the weights in one step (the learning
+        rate).
+        """
+        return 1.0
+
+    def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
+        """What the paper states about the size of this transformer, by row of the cost table."""
+        del epsilon, n_examples
+        return {}
+
+    def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Random (X, y, X_query) of one prompt, for verification."""
+        shapes = {lane.name: lane.shape for lane in self.program().stream.lanes}
+        X = torch.randn(n + n_query, *shapes["x"], generator=generator, dtype=torch.float64)
+        y = torch.randn(n, *shapes["y"], generator=generator, dtype=torch.float64)
+        return X[:n], y, X[n:]
+
+    def config(self) -> dict[str, Any]:
+        """The fields, as JSON values."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], extensions: Iterable[object] = ()) -> Algorithm:
+        del extensions
+        try:
+            return cls(**config)
+        except TypeError as error:
+            raise InputError(f"the saved settings of {cls.kind!r} do not fit this version", got=dict(config)) from error
+
+
+def example_lanes(d_x: int, d_y: int, x_bound: float = float("inf"), y_bound: float = float("inf")) -> tuple[Lane, ...]:
+    """Input lanes of (2.1): x and y (0 on the query); use with :func:`constant_lanes`."""
+    return (Lane("x", (d_x,), "input", bound=x_bound), Lane("y", (d_y,), "input", bound=y_bound))
+
+
+def constant_lanes() -> tuple[Lane, ...]:
+    """The constant lanes at the end of (2.1), and two more.
+
+    one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
+    omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is
+        what attention
+    computes, into the weighted mean over the demos, for any number of demos.
+    """
+    return (
+        Lane("one", (), "input", shared=True, bound=1.0),
+        Lane("t", (), "input", bound=1.0),
+        Lane("query", (), "input", bound=1.0),
+        Lane("omega", (), "input"),
+    )

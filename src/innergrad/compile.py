@@ -1,0 +1,85 @@
+"""algorithm -> program -> approximants -> transformer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.errors import InputError
+from innergrad.functions.approximate import approximate
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.interpret.ranges import argument_bounds
+from innergrad.program import Program
+from innergrad.targets.relu import check
+from innergrad.transformer import CompiledTransformer, Options
+
+VARIANTS: Mapping[str, tuple[str, ...]] = {"relu": ("literal",)}
+
+
+def compile(
+    algorithm: Algorithm,
+    *,
+    target: str = "relu",
+    variant: str = "literal",
+    epsilon: float = 1e-3,
+    n_examples: int = 16,
+    x_bound: float | None = None,
+    y_bound: float | None = None,
+    z_bound: float | None = None,
+) -> CompiledTransformer:
+    """Write a learning algorithm into the weights of a transformer.
+
+    epsilon: sup error of every scalar function's approximant; sizes follow from it.
+    n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
+    x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
+    (sin); by default
+        derived from the algorithm's box and x_bound.
+    """
+    options = _check_options(Options(target, variant, epsilon, n_examples, x_bound, y_bound, z_bound))
+    program = algorithm.program()
+    check(program)
+    return CompiledTransformer(algorithm, program, approximants(program, options), options)
+
+
+def approximants(program: Program, options: Options) -> dict[str, PiecewiseLinear]:
+    """The stand-in of every scalar function of the program."""
+    radii: dict[str, float] = {}
+    if any(f.needs_domain for f in program.functions().values()):
+        declared = {
+            name: bound for name, bound in (("x", options.x_bound), ("y", options.y_bound)) if bound is not None
+        }
+        radii = argument_bounds(program, declared, options.epsilon)
+    return {
+        name: approximate(f, options.epsilon, _radius(name, radii, options) if f.needs_domain else None)
+        for name, f in program.functions().items()
+    }
+
+
+def _radius(name: str, radii: Mapping[str, float], options: Options) -> float:
+    radius = radii[name] if options.z_bound is None else options.z_bound
+    if not math.isfinite(radius):
+        raise InputError(
+            f"{name} has no asymptotes, so its approximant needs a domain",
+            got="no finite bound on its arguments",
+            hint="give z_bound=..., or x_bound=... together with a box",
+        )
+    return radius
+
+
+def _check_options(options: Options) -> Options:
+    if options.target not in VARIANTS:
+        raise InputError("unknown target", got=repr(options.target), allowed=", ".join(VARIANTS))
+    if options.variant not in VARIANTS[options.target]:
+        raise InputError(
+            f"unknown variant of target {options.target!r}",
+            got=repr(options.variant),
+            allowed=", ".join(VARIANTS[options.target]),
+        )
+    if not isinstance(options.n_examples, int) or options.n_examples < 1:
+        raise InputError("n_examples must be a positive integer", got=options.n_examples)
+    for name in ("x_bound", "y_bound", "z_bound"):
+        bound = getattr(options, name)
+        if bound is not None and not (math.isfinite(bound) and bound > 0):
+            raise InputError(f"{name} must be a positive number or None", got=bound)
+    return options

@@ -1,0 +1,83 @@
+"""Scalar functions f: R -> R that instructions apply, with what is known about them.
+
+A function is known by its name; besides its value it declares the facts that its approximants are proven from:
+
+- ``curvature``  sup |f''| between the ``breaks`` (points where f is continuous but f'' need not exist),
+- ``left``, ``right``  asymptotes: f(t) - (slope t + intercept) is monotone, with limit 0, from ``beyond`` outwards,
+- ``jumps``  f is a step function (the derivative of a piecewise-linear activation): (position, height, side); its
+  stand-in replaces each jump by a ramp on that side (+1: right of the position, -1: left of it),
+- ``lipschitz`` (of f) and ``bound`` (sup |f|),
+- ``exact``  f is piecewise linear and is its own approximant.
+
+These declarations are what a user supplies for a new function. They are facts, not tuning: a curvature that is too
+small is noticed while the approximant is built (:mod:`innergrad.functions.approximate`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from innergrad.functions.piecewise import PiecewiseLinear, ramps
+
+
+@dataclass(frozen=True)
+class Asymptote:
+    """f(t) - (slope t + intercept) tends to 0 and is monotone from t = ``beyond`` outwards."""
+
+    slope: float
+    intercept: float
+    beyond: float
+
+
+@dataclass(frozen=True)
+class Function:
+    """A scalar function. Two functions are the same if they have the same name."""
+
+    name: str
+    value: Callable[[Tensor], Tensor] = field(compare=False, repr=False)
+    curvature: float = field(default=math.inf, compare=False)
+    left: Asymptote | None = field(default=None, compare=False)
+    right: Asymptote | None = field(default=None, compare=False)
+    lipschitz: float = field(default=math.inf, compare=False)
+    bound: float = field(default=math.inf, compare=False)
+    breaks: tuple[float, ...] = field(default=(), compare=False)
+    jumps: tuple[tuple[float, float, int], ...] = field(default=(), compare=False)
+    exact: PiecewiseLinear | None = field(default=None, compare=False, repr=False)
+
+    def __call__(self, t: Tensor) -> Tensor:
+        return self.value(t)
+
+    @property
+    def needs_domain(self) -> bool:
+        """No asymptote on some side: an approximant is valid on a bounded interval only."""
+        return self.exact is None and not self.jumps and (self.left is None or self.right is None)
+
+    def magnitude(self, radius: float) -> float:
+        """A bound on |f(t)| for |t| <= radius."""
+        at_zero = abs(float(self.value(torch.zeros((), dtype=torch.float64))))
+        return min(self.bound, at_zero + self.lipschitz * radius)
+
+
+def linear_function(name: str, f: PiecewiseLinear, lipschitz: float, bound: float = math.inf) -> Function:
+    """A function that is piecewise linear, hence exactly a sum of ReLUs."""
+    return Function(name, f, curvature=0.0, lipschitz=lipschitz, bound=bound, breaks=f.knots, exact=f)
+
+
+IDENTITY = linear_function("identity", PiecewiseLinear((), (1.0,)), 1.0)
+NEGATION = linear_function("negation", PiecewiseLinear((), (-1.0,)), 1.0)
+
+
+def clip_residual(box: float) -> Function:
+    """clip(t, -box, box) - t: what has to be added to project onto the box. Exactly two ReLUs."""
+    return linear_function(f"clip({box!r})-identity", PiecewiseLinear((-box, box), (-1.0, 0.0, -1.0)), 1.0)
+
+
+def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
+    """A step function with every jump replaced by a ramp of the given width, on the side the jump names."""
+    start = float(f.value(torch.tensor(-1e300, dtype=torch.float64)))
+    return ramps(f.jumps, start, width)

@@ -1,0 +1,1 @@
+"""Interpretations of a program: the same instructions, other numbers."""

@@ -1,0 +1,113 @@
+"""What a compiled transformer costs, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from innergrad.program import Attend, Program
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One stored layer: heads (units of an mlp), sizes of the head matrices, nonzero weights, norm (C.1)."""
+
+    name: str
+    kind: str
+    heads: int
+    d_head: int
+    nonzeros: int
+    low_rank: int
+    dense: int
+    norm: float
+    flops_dense: int
+    flops_structured: int
+    times: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Totals over the forward pass; ``rows`` lists every stored layer, the body's first, and ``times`` says how often
+    it is applied.
+
+    Parameters of tied layers count once. ``low_rank`` counts the entries of W_Q, W_K, W_V, W_O as stored per head,
+    ``dense`` those of the paper's D x D matrices. FLOPs are for one prompt of n_examples examples and one query:
+    ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same function evaluated
+    with shared lanes and shared scores used once.
+    """
+
+    rows: tuple[LayerCost, ...]
+    n_layers: int
+    n_readout_layers: int
+    d_model: int
+    n_tokens: int
+    paper: dict[str, str]
+
+    @property
+    def sublayers(self) -> int:
+        """Depth when an attention layer and the mlp after it count as one layer."""
+        body = [row for row in self.rows if row.times]
+        return sum(
+            row.times for i, row in enumerate(body) if row.kind != "mlp" or i == 0 or body[i - 1].kind != "attention"
+        )
+
+    @property
+    def nonzeros(self) -> int:
+        return sum(row.nonzeros for row in self.rows)
+
+    def totals(self) -> dict[str, Any]:
+        """Name -> number; the names are those of the paper's column."""
+        return {
+            "layers": self.n_layers,
+            "read-out layers": self.n_readout_layers,
+            "layers, attention + mlp as one": self.sublayers,
+            "width D": self.d_model,
+            "heads of the widest layer": max((row.heads for row in self.rows if row.kind == "attention"), default=0),
+            "parameters (nonzero)": self.nonzeros,
+            "parameters (low rank)": sum(row.low_rank for row in self.rows),
+            "parameters (D x D heads)": sum(row.dense for row in self.rows),
+            "norm B_theta": max(row.norm for row in self.rows),
+            "FLOPs (D x D heads)": sum(row.flops_dense * max(row.times, 1) for row in self.rows),
+            "FLOPs (structured)": sum(row.flops_structured * max(row.times, 1) for row in self.rows),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {"totals": self.totals(), "paper": self.paper, "layers": [vars(row) for row in self.rows]}
+
+    def __str__(self) -> str:
+        lines = [f"{'layer':<24}{'kind':<11}{'times':>6}{'heads/units':>13}{'d_head':>8}{'nonzeros':>10}{'norm':>10}"]
+        lines += [
+            f"{row.name:<24}{row.kind:<11}{row.times or 'out':>6}{row.heads:>13}{row.d_head:>8}{row.nonzeros:>10}"
+            f"{row.norm:>10.3g}"
+            for row in self.rows
+        ]
+        lines += [""] + [
+            f"{name:<34}{_number(value):>14}   {self.paper.get(name, '')}".rstrip()
+            for name, value in self.totals().items()
+        ]
+        return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) and value < 10**9 else f"{value:.4g}"
+
+
+def structured_flops(program: Program, instruction: Attend, tokens: int) -> int:
+    """Multiply-adds (times two) of one instruction with shared lanes and shared scores used once, as the plain
+    interpreter does it.
+    """
+    sizes = program.label_sizes(instruction)
+    total = 0
+    for score in instruction.scores:
+        for query, key in score.pairs:
+            labels = {label for view in (*query, *key) for label in view.labels}
+            per_token = any(not program.stream[view.lane].shared for view in (*query, *key))
+            count = 2 * (tokens if per_token else 1)
+            for label in labels:
+                count *= sizes[label]
+            total += count
+    per_token = any(not program.stream[view.lane].shared for view in instruction.views())
+    write = 2 * (tokens if per_token else 1)
+    for label in instruction.dst.labels:
+        write *= sizes[label]
+    return total + write

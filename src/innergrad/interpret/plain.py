@@ -1,0 +1,197 @@
+"""The straightforward interpreter: a program on a state of named lanes, with given scalar functions.
+
+With the compiled approximants f^ it computes what the weights compute (*plain*); with the functions themselves, the
+algorithm (*exact*, :mod:`innergrad.interpret.exact`). Every instruction is a few einsums over index labels; the token
+axes are labels too: I is the token that is written, S the token that is read (the same with scope ``self``), and
+shared lanes have none. So sums over equal tokens disappear by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import DomainError, InputError
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.program import Attend, Expr, Layer, Program, Score
+from innergrad.stream import State
+
+ScalarFunction = Callable[[Tensor], Tensor]
+Observer = Callable[[Layer, Attend, Score, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A tensor whose axes are named: B (batch), I and S (tokens), and index labels."""
+
+    tensor: Tensor
+    labels: str
+
+    def aligned(self, labels: str) -> Tensor:
+        """Permuted to the given order, with axes of length 1 for labels it lacks."""
+        present = [label for label in labels if label in self.labels]
+        tensor = self.tensor.permute([self.labels.index(label) for label in present])
+        for axis, label in enumerate(labels):
+            if label not in self.labels:
+                tensor = tensor.unsqueeze(axis)
+        return tensor
+
+    def __add__(self, other: Labelled) -> Labelled:
+        labels = self.labels + "".join(label for label in other.labels if label not in self.labels)
+        return Labelled(self.aligned(labels) + other.aligned(labels), labels)
+
+
+def contract(operands: list[Labelled], keep: str) -> Labelled:
+    """Product of the operands, summed over every label that is not kept."""
+    present = "".join(label for label in keep if any(label in operand.labels for operand in operands))
+    equation = ",".join(operand.labels for operand in operands) + "->" + present
+    return Labelled(torch.einsum(equation, *(operand.tensor for operand in operands)), present)
+
+
+def run(
+    program: Program, state: State, functions: Mapping[str, ScalarFunction], *, observer: Observer | None = None
+) -> Iterator[tuple[Layer, State, bool]]:
+    """Run the body, then the read-out; yields (layer, state after it, whether a step ends here)."""
+    for layer, step_ends in program.schedule():
+        state = apply_layer(program, layer, state, functions, observer=observer)
+        yield layer, state, step_ends
+
+
+def apply_layer(
+    program: Program,
+    layer: Layer,
+    state: State,
+    functions: Mapping[str, ScalarFunction],
+    *,
+    observer: Observer | None = None,
+) -> State:
+    """All instructions read the state before the layer, then all add."""
+    after = dict(state)
+    for instruction in layer.instructions:
+        lane = instruction.dst.lane
+        change = _contribution(program, layer, instruction, state, functions, observer)
+        if any(isinstance(i, int) for i in instruction.dst.index):
+            place = (
+                slice(None),
+                slice(None),
+                *(i if isinstance(i, int) else slice(None) for i in instruction.dst.index),
+            )
+            padded = torch.zeros_like(after[lane].expand(-1, change.shape[1], *after[lane].shape[2:]))
+            padded[place] = change
+            change = padded
+        after[lane] = after[lane] + change
+    return after
+
+
+def _contribution(
+    program: Program,
+    layer: Layer,
+    instruction: Attend,
+    state: State,
+    functions: Mapping[str, ScalarFunction],
+    observer: Observer | None,
+) -> Tensor:
+    """What one instruction adds to its destination: (batch, tokens or 1, *shape)."""
+    tokens = max(value.shape[1] for value in state.values())
+    read = "I" if instruction.scope == "self" else "S"
+    family = "".join(instruction.dst.labels)
+    mask = _scope_mask(instruction, state, tokens)
+    factors = [_combine(program, instruction.value, state, read)]
+    for score in instruction.scores:
+        argument = _score_argument(program, score, state, read, "BIS" + family)
+        if observer is not None:
+            observer(layer, instruction, score, argument.tensor)
+        f = functions[score.f.name]
+        if isinstance(f, PiecewiseLinear):
+            _check_domain(f, score, layer, argument.tensor)
+        if instruction.reduce == "softmax":
+            factors.append(_softmax(argument, f, mask, tokens))
+        else:
+            factors.append(Labelled(f(argument.tensor), argument.labels))
+    if mask is not None and instruction.reduce != "softmax":
+        factors.append(mask)
+    result = contract(factors, "BI" + family)
+    if read == "S" and not any("S" in factor.labels for factor in factors) and instruction.reduce == "sum":
+        result = Labelled(result.tensor * tokens, result.labels)  # equal terms: the sum over s is a multiple
+    if read == "S" and any("S" in factor.labels for factor in factors) and instruction.reduce == "mean":
+        count = (
+            Labelled(torch.tensor(float(tokens), dtype=result.tensor.dtype), "")
+            if mask is None
+            else contract([mask], "BI")
+        )
+        labels = result.labels + "".join(label for label in count.labels if label not in result.labels)
+        result = Labelled(result.aligned(labels) / count.aligned(labels).clamp(min=1.0), labels)
+    if instruction.where != "all":
+        lane = "t" if instruction.where == "demos" else "query"
+        result = contract([result, Labelled(state[lane], "BI")], "BI" + family)
+    return instruction.scale * result.aligned("BI" + family)
+
+
+def _combine(program: Program, expression: Expr, state: State, token: str) -> Labelled:
+    """A linear combination of lane views at token I or S; shared lanes have no token axis."""
+    total: Labelled | None = None
+    for view in expression:
+        tensor, labels = state[view.lane], "B" + token
+        if program.stream[view.lane].shared or tensor.shape[1] == 1:
+            tensor, labels = tensor[:, 0], "B"
+        for axis, index in reversed(list(enumerate(view.index, start=len(labels)))):
+            if isinstance(index, int):
+                tensor = tensor.select(axis, index)
+        term = Labelled(tensor * view.coefficient if view.coefficient != 1.0 else tensor, labels + "".join(view.labels))
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _score_argument(program: Program, score: Score, state: State, read: str, keep: str) -> Labelled:
+    total: Labelled | None = None
+    for query, key in score.pairs:
+        term = contract([_combine(program, query, state, "I"), _combine(program, key, state, read)], keep)
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _scope_mask(instruction: Attend, state: State, tokens: int) -> Labelled | None:
+    """1 where token S is in the scope of token I; None for ``self`` and ``all``."""
+    scope, one = instruction.scope, state["one"]
+    if scope in ("self", "all"):
+        return None
+    if scope in ("before", "upto"):
+        return Labelled(
+            torch.ones(tokens, tokens, dtype=one.dtype, device=one.device).tril(-1 if scope == "before" else 0), "IS"
+        )
+    if instruction.at is not None:
+        return Labelled((torch.arange(tokens, device=one.device) == instruction.at).to(one.dtype), "S")
+    lane = "t" if scope == "demos" else scope
+    if lane not in state:
+        raise InputError(
+            "unknown scope", got=repr(scope), allowed="self, all, demos, before, upto, at(t) or a mask lane"
+        )
+    return Labelled(state[lane], "BS")
+
+
+def _softmax(argument: Labelled, f: ScalarFunction, mask: Labelled | None, tokens: int) -> Labelled:
+    if "S" not in argument.labels:
+        argument = Labelled(argument.tensor.unsqueeze(-1).expand(*argument.tensor.shape, tokens), argument.labels + "S")
+    labels = argument.labels + "".join(label for label in (mask.labels if mask else "") if label not in argument.labels)
+    scores = f(argument.tensor)
+    scores = Labelled(scores, argument.labels).aligned(labels)
+    if mask is not None:
+        scores = scores.masked_fill(mask.aligned(labels) == 0, -torch.inf)
+    weights = torch.softmax(scores, dim=labels.index("S"))
+    return Labelled(torch.nan_to_num(weights), labels)  # a token with an empty scope receives nothing
+
+
+def _check_domain(f: PiecewiseLinear, score: Score, layer: Layer, argument: Tensor) -> None:
+    outside = f.outside(argument)
+    if outside is not None:
+        raise DomainError(
+            f"layer {layer.name}: an argument of {score.f.name} left the domain of its approximant",
+            got=f"{outside:g}",
+            allowed=f"[{f.domain[0]:g}, {f.domain[1]:g}]",
+            hint="compile with a larger z_bound, or scale the inputs",
+        )

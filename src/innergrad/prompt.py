@@ -1,0 +1,155 @@
+"""Prompts: examples, queries and initial weights as the initial state of a residual stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.errors import InputError
+from innergrad.program import Program
+from innergrad.stream import State
+
+ArrayLike = Tensor | np.ndarray | list[object]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A batch of prompts, checked. ``batched`` says whether the caller's arrays had a batch axis; omega sums to one
+    over the examples.
+    """
+
+    X: Float[Tensor, "batch n d_x"]
+    y: Float[Tensor, "batch n d_y"]
+    X_query: Float[Tensor, "batch n_query d_x"]
+    w0: Float[Tensor, "batch n_weights"]
+    omega: Float[Tensor, "batch n"]
+    batched: bool
+
+    def state(self, program: Program) -> State:
+        """Demos, then queries, as tokens: (2.1) of the paper with the lanes query and omega."""
+        (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
+        demos = self.X.new_ones(batch, n)
+        blank = self.X.new_zeros(batch, n_query)
+        state: State = {
+            "x": torch.cat([self.X, self.X_query], dim=1),
+            "y": torch.cat([self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])], dim=1),
+            "one": self.X.new_ones(batch, 1),
+            "t": torch.cat([demos, blank], dim=1),
+            "query": torch.cat([torch.zeros_like(demos), torch.ones_like(blank)], dim=1),
+            "omega": torch.cat([self.omega * (n + n_query), blank], dim=1),
+        }
+        start = 0
+        for name in program.weights:
+            lane = program.stream[name]
+            state[name] = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
+            start += lane.size
+        for lane in program.stream.lanes:
+            if lane.name not in state:
+                state[lane.name] = self.X.new_zeros(batch, 1 if lane.shared else n + n_query, *lane.shape)
+        return state
+
+
+def flat_weights(program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_weights"]:
+    """The flat weight vector held by the first token."""
+    return torch.cat([state[name][:, 0].reshape(state[name].shape[0], -1) for name in program.weights], dim=-1)
+
+
+def make_prompt(
+    algorithm: Algorithm,
+    program: Program,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None,
+    w0: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    *,
+    n_examples: int | None,
+    seed: int,
+    dtype: torch.dtype,
+    x_bound: float | None = None,
+    y_bound: float | None = None,
+) -> Prompt:
+    """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
+    batch axis.
+    """
+    d_x, d_y = program.stream["x"].size, program.stream["y"].size
+    n_weights = sum(program.stream[name].size for name in program.weights)
+    inputs = _array("X", X, dtype)
+    if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x:
+        raise InputError("X has the wrong shape", got=tuple(inputs.shape), allowed=f"(n, {d_x}) or (batch, n, {d_x})")
+    batched, batch, n = inputs.ndim == 3, (inputs.shape[0] if inputs.ndim == 3 else 1), inputs.shape[-2]
+    if n < 1 or (n_examples is not None and n > n_examples):
+        limit = "" if n_examples is None else f" to n_examples = {n_examples}"
+        raise InputError(
+            "the number of examples is out of range",
+            got=n,
+            allowed=f"1{limit}",
+            hint="compile with a larger n_examples",
+        )
+    targets = _array("y", y, dtype)
+    if d_y == 1 and targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1:
+        targets = targets.unsqueeze(-1)
+    queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype)
+    weights = _initial_weights(algorithm, w0, n_weights, seed, dtype)
+    omega = torch.ones(n, dtype=dtype) if sample_weight is None else _array("sample_weight", sample_weight, dtype)
+    prompt = Prompt(
+        _batch("X", inputs, (batch, n, d_x)),
+        _batch("y", targets, (batch, n, d_y)),
+        _batch("X_query", queries, (batch, queries.shape[-2] if queries.ndim > 1 else -1, d_x)),
+        _batch("w0", weights, (batch, n_weights)),
+        _normalised(_batch("sample_weight", omega, (batch, n))),
+        batched,
+    )
+    for name, tensor, bound in (("X", torch.cat([prompt.X, prompt.X_query], dim=1), x_bound), ("y", prompt.y, y_bound)):
+        if bound is not None and float(tensor.abs().max()) > bound:
+            raise InputError(
+                f"{name} leaves the domain the transformer was compiled for",
+                got=f"max |{name}| = {float(tensor.abs().max()):g}",
+                allowed=f"at most {bound:g}",
+            )
+    algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
+    return prompt
+
+
+def _initial_weights(
+    algorithm: Algorithm, w0: ArrayLike | None, n_weights: int, seed: int, dtype: torch.dtype
+) -> Tensor:
+    if w0 is not None:
+        return _array("w0", w0, dtype)
+    start = algorithm.initial_weights(seed)
+    return torch.zeros(n_weights, dtype=dtype) if start is None else start.to(dtype)
+
+
+def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
+    try:
+        tensor = torch.as_tensor(values).to(dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{name} contains NaN or infinity", hint="clean the data first")
+    return tensor
+
+
+def _batch(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tuple(tensor.shape) == shape:
+        return tensor
+    if tuple(tensor.shape) == shape[1:]:
+        return tensor.expand(shape)
+    raise InputError(
+        f"{name} has the wrong shape",
+        got=tuple(tensor.shape),
+        allowed=f"{shape[1:]} or {shape}".replace("-1", "n_query"),
+    )
+
+
+def _normalised(omega: Tensor) -> Tensor:
+    total = omega.sum(-1, keepdim=True)
+    if bool((omega < 0).any()) or bool((total <= 0).any()):
+        raise InputError("sample_weight must be non-negative, with a positive sum in every prompt")
+    return omega / total

@@ -1,0 +1,217 @@
+"""Saved models: a folder with ``config.json`` (settings, layout, layers) and ``weights.safetensors``. Nothing is ever
+unpickled.
+
+config.json
+    algorithm {kind, ...settings}, options, layout [{name, shape, offset, role, shared}, ...] in stream order,
+    body [{count, layers: [{name, kind, shapes: {W_Q: [heads, d_head, D], ...}}]}], readout [...], approximants {name:
+    {...}}
+weights.safetensors
+    body.0.3.W_Q.index (3, nonzeros) int32 and body.0.3.W_Q.value (nonzeros,) float64: the entries (head, row, column)
+    of a weight tensor of the shape given in the config; likewise W_K, W_V, W_O, W_1, W_2;
+    ``approximant.<name>.knots`` and ``.slopes``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.errors import InputError
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.program import Program
+from innergrad.targets.relu import Mlp, Product, ReluAttention, ReluTransformer
+from innergrad.targets.sparse import SparseStack
+from innergrad.transformer import CompiledTransformer, Options
+
+FORMAT = "innergrad-1"
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+_MATRICES = {"attention": ("W_Q", "W_K", "W_V", "W_O"), "product": ("W_Q", "W_K", "W_V", "W_O"), "mlp": ("W_1", "W_2")}
+_MODULES: dict[str, type[nn.Module]] = {"attention": ReluAttention, "product": Product, "mlp": Mlp}
+_KINDS = {module: kind for kind, module in _MODULES.items()}
+
+
+def save(tf: CompiledTransformer, path: Path) -> Path:
+    """Write the folder; an existing model of the same name is replaced file by file, only after the new files are
+    complete.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Tensor] = {}
+    for prefix, module in _named_layers(tf.module):
+        for name in _MATRICES[_KINDS[type(module)]]:
+            stack: SparseStack = getattr(module, name)
+            tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
+            tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
+    for name, f in tf.approximants.items():
+        tensors[f"approximant.{name}.knots"] = torch.tensor(f.knots, dtype=torch.float64)
+        tensors[f"approximant.{name}.slopes"] = torch.tensor(f.slopes, dtype=torch.float64)
+    config = {
+        "format": FORMAT,
+        "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
+        "options": dataclasses.asdict(tf.options),
+        "layout": _layout(tf.program),
+        "body": [
+            {"count": count, "layers": [_describe(layer) for layer in block.children()]}
+            for count, block in zip(tf.module.counts, tf.module.blocks, strict=True)
+        ],
+        "readout": [_describe(layer) for layer in tf.module.readout],
+        "approximants": {
+            name: {
+                "anchor": f.anchor,
+                "value": f.value,
+                "domain": [_finite(end) for end in f.domain],
+                "error": _finite(f.error),
+                "ramps": [list(ramp) for ramp in f.ramps],
+            }
+            for name, f in tf.approximants.items()
+        },
+    }
+    save_file(tensors, path / (WEIGHTS + ".part"))
+    (path / (CONFIG + ".part")).write_text(json.dumps(config, indent=1) + "\n")
+    for name in (WEIGHTS, CONFIG):
+        (path / (name + ".part")).replace(path / name)
+    return path
+
+
+def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransformer:
+    """Read a saved model, weights and approximants as they were saved.
+
+    extensions: what the model needs that innergrad does not ship: :class:`Algorithm` subclasses, activations and
+        losses.
+    """
+    path, extensions = Path(path), tuple(extensions)
+    config, tensors = _read(path)
+    algorithm = _algorithm(config["algorithm"], extensions)
+    program = algorithm.program()
+    if _layout(program) != config["layout"]:
+        raise InputError(
+            f"the layout saved in {path / CONFIG} is not that of its algorithm",
+            hint="the folder was edited, or is from another version",
+        )
+    try:
+        options = Options(**config["options"])
+        approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
+        blocks = [
+            [_module(layer, tensors, f"body.{i}.{j}") for j, layer in enumerate(loop["layers"])]
+            for i, loop in enumerate(config["body"])
+        ]
+        readout = [_module(layer, tensors, f"readout.{j}") for j, layer in enumerate(config["readout"])]
+        module = ReluTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path} is not a complete model", got=f"{type(error).__name__}: {error}", hint="save it again"
+        ) from error
+    return CompiledTransformer(algorithm, program, approximants, options, module)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not (path / CONFIG).is_file() or not (path / WEIGHTS).is_file():
+        raise InputError(
+            "not a saved model",
+            got=str(path),
+            allowed=f"a folder with {CONFIG} and {WEIGHTS}",
+            hint="write one with `innergrad compile --out`",
+        )
+    try:
+        config = json.loads((path / CONFIG).read_text())
+        tensors = load_file(path / WEIGHTS)
+    except (ValueError, OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read", got=f"{type(error).__name__}: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise InputError(
+            f"{path / CONFIG} has an unknown format",
+            got=config.get("format") if isinstance(config, dict) else type(config).__name__,
+            allowed=FORMAT,
+        )
+    return config, tensors
+
+
+def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algorithm:
+    settings = dict(settings)
+    kind = settings.pop("kind", None)
+    known: dict[str, type[Algorithm]] = {GradientDescent.kind: GradientDescent}
+    known |= {item.kind: item for item in extensions if isinstance(item, type) and issubclass(item, Algorithm)}
+    if kind not in known:
+        raise InputError(
+            "the model's algorithm is not known here",
+            got=repr(kind),
+            allowed=", ".join(known),
+            hint="pass its class: ig.load(path, extensions=[TheAlgorithm])",
+        )
+    return known[kind].from_config(settings, extensions)
+
+
+def _layout(program: Program) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": lane.name,
+            "shape": list(lane.shape),
+            "offset": program.stream.offsets[lane.name],
+            "role": lane.role,
+            "shared": lane.shared,
+        }
+        for lane in program.stream.lanes
+    ]
+
+
+def _named_layers(module: ReluTransformer) -> Iterator[tuple[str, nn.Module]]:
+    for i, block in enumerate(module.blocks):
+        for j, layer in enumerate(block.children()):
+            yield f"body.{i}.{j}", layer
+    for j, layer in enumerate(module.readout):
+        yield f"readout.{j}", layer
+
+
+def _describe(layer: nn.Module) -> dict[str, Any]:
+    kind = _KINDS[type(layer)]
+    return {
+        "name": layer.name,
+        "kind": kind,
+        "shapes": {name: list(getattr(layer, name).shape) for name in _MATRICES[kind]},
+    }
+
+
+def _module(entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> nn.Module:
+    stacks = []
+    for name in _MATRICES[entry["kind"]]:
+        shape = tuple(entry["shapes"][name])
+        index, value = tensors[f"{prefix}.{name}.index"].long(), tensors[f"{prefix}.{name}.value"]
+        limit = torch.tensor(shape).unsqueeze(-1)
+        if (
+            len(shape) != 3
+            or index.shape != (3, value.numel())
+            or bool((index < 0).any())
+            or bool((index >= limit).any())
+        ):
+            raise ValueError(f"{prefix}.{name} has entries outside its shape {shape}")
+        if not bool(torch.isfinite(value).all()):
+            raise ValueError(f"{prefix}.{name} has weights that are not finite")
+        stacks.append(SparseStack(shape, index, value.double()))
+    return _MODULES[entry["kind"]](entry["name"], *stacks)
+
+
+def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> PiecewiseLinear:
+    lo, hi = entry["domain"]
+    return PiecewiseLinear(
+        tuple(tensors[f"approximant.{name}.knots"].tolist()),
+        tuple(tensors[f"approximant.{name}.slopes"].tolist()),
+        entry["anchor"],
+        entry["value"],
+        (-math.inf if lo is None else lo, math.inf if hi is None else hi),
+        math.inf if entry["error"] is None else entry["error"],
+        tuple((ramp[0], ramp[1]) for ramp in entry["ramps"]),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""Target architectures: how a program becomes the weights of a transformer. One file each."""

@@ -1,0 +1,102 @@
+"""A stack of mostly-zero matrices, stored by its entries, that saves and loads as the dense tensor it stands for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innergrad.errors import InputError
+
+
+def available_memory() -> int:
+    """Bytes of memory that can be allocated now."""
+    try:
+        with open("/proc/meminfo") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def require_memory(n_bytes: int, what: str, hint: str) -> None:
+    """Refuse, before allocating, what the machine has no room for."""
+    available = available_memory()
+    if n_bytes > available:
+        raise InputError(
+            f"{what} needs {n_bytes / 2**30:.1f} GiB of memory", got=f"{available / 2**30:.1f} GiB available", hint=hint
+        )
+
+
+class SparseStack(nn.Module):
+    """``matrices`` real matrices of shape (rows, columns), stored as entries (matrix, row, column) -> value.
+
+    ``state_dict`` materialises them as one dense tensor (matrices, rows, columns); ``load_state_dict`` takes such a
+    tensor.
+    """
+
+    index: Tensor
+    value: Tensor
+
+    def __init__(self, shape: tuple[int, int, int], index: Tensor, value: Tensor) -> None:
+        super().__init__()
+        self.shape = shape
+        self.register_buffer("index", index, persistent=False)
+        self.register_buffer("value", value, persistent=False)
+
+    def extra_repr(self) -> str:
+        return f"{tuple(self.shape)}, nonzeros={self.value.numel()}"
+
+    def dense(self) -> Float[Tensor, "matrices rows columns"]:
+        count = self.shape[0] * self.shape[1] * self.shape[2]
+        require_memory(
+            count * self.value.element_size(),
+            f"a dense {tuple(self.shape)} weight tensor",
+            "work with its entries, or use executor='plain'",
+        )
+        full = self.value.new_zeros(self.shape)
+        full.index_put_(tuple(self.index), self.value, accumulate=True)
+        return full
+
+    def tall(self) -> Tensor:
+        """The matrices below one another, (matrices * rows, columns), sparse."""
+        matrix, row, column = self.index
+        return torch.sparse_coo_tensor(
+            torch.stack([matrix * self.shape[1] + row, column]),
+            self.value,
+            (self.shape[0] * self.shape[1], self.shape[2]),
+            check_invariants=False,
+        )
+
+    def wide(self) -> Tensor:
+        """The matrices side by side, (rows, matrices * columns), sparse."""
+        matrix, row, column = self.index
+        return torch.sparse_coo_tensor(
+            torch.stack([row, matrix * self.shape[2] + column]),
+            self.value,
+            (self.shape[1], self.shape[0] * self.shape[2]),
+            check_invariants=False,
+        )
+
+    def norms(self) -> Float[Tensor, " matrices"]:
+        """Induced 1-norm (largest absolute column sum) of every matrix."""
+        matrix, _, column = self.index
+        sums = self.value.new_zeros(self.shape[0], self.shape[2])
+        sums.index_put_((matrix, column), self.value.abs(), accumulate=True)
+        return sums.amax(-1)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[prefix.rstrip(".")] = self.dense()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        name, missing = prefix.rstrip("."), args[2]
+        if name not in state_dict:
+            missing.append(name)
+            return
+        full = state_dict[name]
+        if tuple(full.shape) != self.shape:
+            raise InputError(f"{name} has the wrong shape", got=tuple(full.shape), allowed=str(self.shape))
+        self.index = full.nonzero().T.contiguous()
+        self.value = full[tuple(self.index)].to(self.value.dtype)

@@ -1,0 +1,289 @@
+"""The compiled transformer: one program, its approximants, and the interpretations a user calls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.errors import InputError
+from innergrad.functions.piecewise import PiecewiseLinear, hinge_sum
+from innergrad.interpret import plain
+from innergrad.interpret.cost import Cost
+from innergrad.interpret.exact import exact_functions
+from innergrad.program import Layer, Program
+from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
+from innergrad.stream import State
+from innergrad.targets.relu import ReluTransformer, lower
+from innergrad.targets.relu_cost import relu_cost
+
+if TYPE_CHECKING:
+    from innergrad.verification import Report
+
+Executor = Literal["plain", "dense"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a forward pass learned: weights (..., steps + 1, D_w) after every step, predictions (..., n_query, d_y)."""
+
+    weights: Tensor
+    predictions: Tensor
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an algorithm was compiled; saved with the model."""
+
+    target: str
+    variant: str
+    epsilon: float
+    n_examples: int
+    x_bound: float | None = None
+    y_bound: float | None = None
+    z_bound: float | None = None
+
+
+@dataclass(frozen=True)
+class CompiledTransformer:
+    """A learning algorithm as a transformer. Made by :func:`innergrad.compile`, or by :func:`innergrad.load`."""
+
+    algorithm: Algorithm
+    program: Program
+    approximants: Mapping[str, PiecewiseLinear]
+    options: Options
+    stored_module: ReluTransformer | None = field(default=None, compare=False, repr=False)
+
+    # ---------------------------------------------------------------------------------------------------------- size
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the body; the read-out is counted separately."""
+        return self.program.n_layers
+
+    @property
+    def n_readout_layers(self) -> int:
+        return len(self.program.readout)
+
+    @property
+    def d_model(self) -> int:
+        return self.program.stream.d_model
+
+    @property
+    def n_heads(self) -> int:
+        """Heads of the widest attention layer."""
+        return max((row.heads for row in self.cost().rows if row.kind == "attention"), default=0)
+
+    @property
+    def n_parameters(self) -> int:
+        """Nonzero weights; each loop's block counts once, for it is stored once."""
+        return self.cost().nonzeros
+
+    def cost(self) -> Cost:
+        """Layers, heads, width, parameters, FLOPs and the norm B_theta, beside the paper's formulas."""
+        return self._cost
+
+    @cached_property
+    def _cost(self) -> Cost:
+        paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
+        return relu_cost(self.program, self.approximants, tokens=self.options.n_examples + 1, paper=paper)
+
+    @cached_property
+    def module(self) -> ReluTransformer:
+        """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
+        return self.stored_module if self.stored_module is not None else lower(self.program, self.approximants)
+
+    # ---------------------------------------------------------------------------------------------------------- running
+
+    def run(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_query: ArrayLike | None = None,
+        *,
+        w0: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        executor: Executor = "plain",
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+    ) -> Run:
+        """One forward pass on a prompt or a batch of prompts.
+
+        X (n, d_x) or (batch, n, d_x); y (n, d_y) or (n,); w0 (D_w,) or (batch, D_w), default
+        ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
+        one of weight 0 as none.
+        """
+        prompt = self._prompt(X, y, X_query, w0, sample_weight, seed=seed, dtype=dtype)
+        self._check_dtype(dtype, executor)
+        weights, state = [prompt.w0], prompt.state(self.program)
+        for _, state, step_ends in self._execute(prompt, executor):
+            if step_ends:
+                weights.append(flat_weights(self.program, state))
+        predictions = state[self.program.prediction][:, prompt.X.shape[1] :]
+        return _as_run(torch.stack(weights, dim=1), predictions, prompt.batched)
+
+    def trace(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_query: ArrayLike | None = None,
+        *,
+        w0: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        executor: Executor = "plain",
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+    ) -> list[tuple[str, State]]:
+        """Named lanes after every layer: [("input", lanes), ("forward 1", lanes), ...]; lanes are (batch, T or 1 if
+        shared, ...).
+        """
+        prompt = self._prompt(X, y, X_query, w0, sample_weight, seed=seed, dtype=dtype)
+        self._check_dtype(dtype, executor)
+        return [
+            ("input", prompt.state(self.program)),
+            *((layer.name, state) for layer, state, _ in self._execute(prompt, executor)),
+        ]
+
+    def _execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
+        state = prompt.state(self.program)
+        if executor == "plain":
+            return plain.run(self.program, state, self.approximants)
+        if executor == "dense":
+            return self._run_dense(state)
+        raise InputError("unknown executor", got=repr(executor), allowed="'plain' or 'dense'")
+
+    def _run_dense(self, state: State) -> Iterator[tuple[Layer, State, bool]]:
+        """The module, layer by layer; functions with a bounded domain are checked on the stream it produced."""
+        stream, h = self.program.stream, self.program.stream.pack(state)
+        modules = self.module_for(h.dtype).layers()
+        bounded = any(f.domain[0] > -torch.inf for f in self.approximants.values())
+        for layer, step_ends in self.program.schedule():
+            if bounded:
+                plain.apply_layer(self.program, layer, stream.unpack(h), self.approximants)
+            h = next(modules)(h)
+            yield layer, stream.unpack(h), step_ends
+
+    def module_for(self, dtype: torch.dtype) -> ReluTransformer:
+        """The module in another precision."""
+        return self.module if dtype == torch.float64 else copy.deepcopy(self.module).to(dtype)
+
+    def _prompt(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_query: ArrayLike | None,
+        w0: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        *,
+        seed: int,
+        dtype: torch.dtype,
+    ) -> Prompt:
+        return make_prompt(
+            self.algorithm,
+            self.program,
+            X,
+            y,
+            X_query,
+            w0,
+            sample_weight,
+            n_examples=self.options.n_examples,
+            seed=seed,
+            dtype=dtype,
+            x_bound=self.options.x_bound,
+            y_bound=self.options.y_bound,
+        )
+
+    def _check_dtype(self, dtype: torch.dtype, executor: Executor) -> None:
+        """Refuse an epsilon that drowns in the rounding of the dtype."""
+        if dtype not in (torch.float32, torch.float64):
+            raise InputError("unsupported dtype", got=dtype, allowed="torch.float32 or torch.float64")
+        for name, f in self.approximants.items():
+            if 0.0 < f.error < torch.inf:
+                floor = rounding(f, dtype, executor)
+                if floor > self.options.epsilon:
+                    raise InputError(
+                        f"epsilon = {self.options.epsilon:g} cannot be reached in {dtype} by the {executor} executor",
+                        got=f"a rounding error of {floor:.1e} in {name}",
+                        hint="use float64, the plain executor, or a larger epsilon",
+                    )
+
+    # ----------------------------------------------------------------------------------------------------------
+    # checking and saving
+
+    def verify(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        X_query: ArrayLike | None = None,
+        *,
+        w0: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        seed: int = 0,
+        prompts: int = 4,
+    ) -> Report:
+        """Check every law of the weights on random prompts, or on the given data; see :mod:`innergrad.verification`."""
+        from innergrad.verification import verify
+
+        return verify(self, X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed, prompts=prompts)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a folder: config.json (settings, layout, layers) and weights.safetensors."""
+        from innergrad.storage import save
+
+        return save(self, Path(path))
+
+
+def rounding(f: PiecewiseLinear, dtype: torch.dtype, executor: Executor) -> float:
+    """Measured rounding error of an approximant in a dtype: at its knots and between them, against float64."""
+    knots = torch.tensor(sorted({*f.knots, f.anchor}), dtype=torch.float64)
+    t = torch.cat([knots, 0.5 * (knots[1:] + knots[:-1])]).to(dtype)
+    exact = f(t.double())
+    computed = hinge_sum(f, t) if executor == "dense" else f(t)
+    return float((computed.double() - exact).abs().max())
+
+
+def reference(
+    algorithm: Algorithm,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None = None,
+    *,
+    w0: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    seed: int = 0,
+) -> Run:
+    """The exact algorithm in float64, without a transformer: by autograd where the algorithm says how, else by the
+    exact interpreter.
+    """
+    program = algorithm.program()
+    prompt = make_prompt(
+        algorithm, program, X, y, X_query, w0, sample_weight, n_examples=None, seed=seed, dtype=torch.float64
+    )
+    return reference_run(algorithm, program, prompt)
+
+
+def reference_run(algorithm: Algorithm, program: Program, prompt: Prompt) -> Run:
+    oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
+    weights, predictions = exact_run(program, prompt) if oracle is None else oracle
+    return _as_run(weights, predictions, prompt.batched)
+
+
+def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, Tensor]:
+    """The exact interpreter: weights (batch, steps + 1, D_w) and predictions."""
+    weights, state = [prompt.w0], prompt.state(program)
+    for _, after, step_ends in plain.run(program, state, exact_functions(program)):
+        state = after
+        if step_ends:
+            weights.append(flat_weights(program, state))
+    return torch.stack(weights, dim=1), state[program.prediction][:, prompt.X.shape[1] :]
+
+
+def _as_run(weights: Tensor, predictions: Tensor, batched: bool) -> Run:
+    return Run(weights, predictions) if batched else Run(weights[0], predictions[0])

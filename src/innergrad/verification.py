@@ -1,0 +1,325 @@
+"""Laws that the weights must satisfy, checked on data: each can fail, and says by how much.
+
+Each layer of the module is compared with the program on the *module's own stream*, so the first layer that is wrong
+is named:
+
+    weights        every layer of the module computes what the plain interpreter computes (float64 rounding)
+    probe          the same on random streams that drive every hinge, also those that the data never reach (e.g. the
+    box) approximation  every layer is within its approximants' proven errors of the exact functions
+    oracle         the exact program is the algorithm: its weights equal those of autograd (or of whatever oracle the
+    algorithm has) shared         the weights are equal in all tokens;  scratch  scratch lanes are exactly zero after
+    every step inputs         input lanes are untouched (the read-out writes the prediction on query tokens only)
+    box            weight lanes stay within their declared bounds
+
+Besides the laws the report gives the distance to the oracle per step, and the number of *ramp hits*: arguments at
+which a piecewise-linear activation's derivative was replaced by a ramp. Steps with a hit carry no epsilon claim.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.interpret import plain
+from innergrad.interpret.exact import exact_functions
+from innergrad.program import Attend, Layer, Score
+from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
+from innergrad.stream import State
+from innergrad.transformer import exact_run, reference_run
+
+if TYPE_CHECKING:
+    from innergrad.transformer import CompiledTransformer
+
+ROUNDING = 1e-12  # of a layer, relative to the largest number it reads or writes
+U = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Law:
+    """One checked law: ``value`` must not exceed ``limit``; ``where`` names the layer or lane of the worst case."""
+
+    name: str
+    value: float
+    limit: float
+    where: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class Report:
+    """All laws, and what was measured: per step, ||w - w_oracle|| and the error of the update direction in units of
+    epsilon.
+    """
+
+    laws: tuple[Law, ...]
+    distance: list[float]
+    step_error: list[float]
+    ramp_hits: list[int]
+    epsilon: float
+
+    @property
+    def passed(self) -> bool:
+        return all(law.holds for law in self.laws)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "laws": [{**vars(law), "holds": law.holds} for law in self.laws],
+            "distance": self.distance,
+            "step_error_over_epsilon": self.step_error,
+            "ramp_hits": self.ramp_hits,
+            "epsilon": self.epsilon,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'law':<16}{'value':>12}{'limit':>12}   result"]
+        lines += [
+            f"{law.name:<16}{law.value:>12.2e}{law.limit:>12.2e}   {'holds' if law.holds else 'FAILS'}"
+            f"{f' (worst: {law.where})' if law.where else ''}"
+            for law in self.laws
+        ]
+        return "\n".join(lines)
+
+
+class _Worst:
+    """Keeps the largest value / limit seen."""
+
+    def __init__(self, name: str, limit: float = ROUNDING) -> None:
+        self.law = Law(name, 0.0, limit)
+
+    def see(self, value: float, limit: float, where: str) -> None:
+        if (
+            math.isnan(value)
+            or value * self.law.limit > self.law.value * limit
+            or (limit == 0.0 and value > self.law.value)
+        ):
+            self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
+
+
+def verify(
+    tf: CompiledTransformer,
+    X: ArrayLike | None,
+    y: ArrayLike | None,
+    X_query: ArrayLike | None,
+    *,
+    w0: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    seed: int,
+    prompts: int,
+) -> Report:
+    """Check all laws on the given data, or on ``prompts`` random prompts of n_examples examples and one query."""
+    if X is None or y is None:
+        generator = torch.Generator().manual_seed(seed)
+        drawn = [tf.algorithm.random_prompt(tf.options.n_examples, 1, generator) for _ in range(prompts)]
+        X, y, X_query = (torch.stack(parts) for parts in zip(*drawn, strict=True))
+        starts = [tf.algorithm.initial_weights(seed + i) for i in range(prompts)]
+        w0 = (
+            w0
+            if w0 is not None
+            else None
+            if starts[0] is None
+            else torch.stack([start for start in starts if start is not None])
+        )
+    prompt = make_prompt(
+        tf.algorithm,
+        tf.program,
+        X,
+        y,
+        X_query,
+        w0,
+        sample_weight,
+        n_examples=tf.options.n_examples,
+        seed=seed,
+        dtype=torch.float64,
+        x_bound=tf.options.x_bound,
+        y_bound=tf.options.y_bound,
+    )
+    return _Verification(tf, prompt, seed).report()
+
+
+class _Verification:
+    def __init__(self, tf: CompiledTransformer, prompt: Prompt, seed: int) -> None:
+        self.tf, self.prompt, self.seed = tf, prompt, seed
+        self.laws = {
+            name: _Worst(name)
+            for name in ("weights", "probe", "approximation", "oracle", "shared", "scratch", "inputs", "box")
+        }
+        self.laws["shared"].law = Law("shared", 0.0, 1e-14)
+        for name in ("scratch", "inputs", "box"):
+            self.laws[name].law = Law(name, 0.0, 0.0)
+
+    def report(self) -> Report:
+        trajectory, step_error, hits = self._walk()
+        self._probe()
+        oracle = reference_run(self.tf.algorithm, self.tf.program, self.prompt).weights.reshape(trajectory.shape)
+        exact = exact_run(self.tf.program, self.prompt)[0]
+        scale = max(1.0, float(oracle.abs().max()))
+        self.laws["oracle"].see(float((exact - oracle).abs().max()) / scale, 1e-10, "")
+        distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
+        return Report(
+            tuple(worst.law for worst in self.laws.values()), distance, step_error, hits, self.tf.options.epsilon
+        )
+
+    def _walk(self) -> tuple[Tensor, list[float], list[int]]:
+        """Run the module; check every layer on its own stream. Weights per step, error of each step, ramp hits of
+        each step.
+        """
+        tf, stream, exact = self.tf, self.tf.program.stream, exact_functions(self.tf.program)
+        start = self.prompt.state(tf.program)
+        h = stream.pack(start)
+        trajectory, step_error, hits, count = [flat_weights(tf.program, start)], [], [], 0
+        ideal = start  # the exact algorithm, restarted from the module's state at every step
+
+        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
+            nonlocal count
+            count += int(tf.approximants[score.f.name].hits(argument))
+
+        body = tf.n_layers
+        for number, ((layer, step_ends), module) in enumerate(
+            zip(tf.program.schedule(), tf.module.layers(), strict=True)
+        ):
+            before = stream.unpack(h)
+            h = module(h)
+            self._compare(
+                "weights",
+                layer,
+                before,
+                stream.unpack(h),
+                plain.apply_layer(tf.program, layer, before, tf.approximants, observer=observe),
+            )
+            self._approximation(layer, before, stream.unpack(h))
+            self._check_inputs(layer, start, stream.unpack(h), readout=number >= body)
+            ideal = plain.apply_layer(tf.program, layer, ideal, exact) if number < body else ideal
+            if step_ends:
+                after = stream.unpack(h)
+                self._check_step(after)
+                step = (flat_weights(tf.program, after) - flat_weights(tf.program, ideal)).norm(dim=-1)
+                step_error.append(float(step.max()) / max(tf.algorithm.rate, U) / tf.options.epsilon)
+                trajectory.append(flat_weights(tf.program, after))
+                hits.append(count)
+                ideal, count = after, 0
+        return torch.stack(trajectory, dim=1), step_error, hits
+
+    def _probe(self) -> None:
+        """Every stored layer on random streams of several magnitudes, shared lanes shared, constant lanes as they
+        are.
+        """
+        tf, stream = self.tf, self.tf.program.stream
+        generator = torch.Generator().manual_seed(self.seed)
+        state = self.prompt.state(tf.program)
+        tokens = state["x"].shape[1]
+        bound = max(
+            (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
+        )
+        for size in (0.5, 2.0, 8.0):
+            probe: State = {}
+            for lane in stream.lanes:
+                values = torch.randn(
+                    4, 1 if lane.shared else tokens, *lane.shape, generator=generator, dtype=torch.float64
+                )
+                probe[lane.name] = values * size * (bound if lane.role == "weight" else 1.0)
+            probe["one"] = torch.ones(4, 1, dtype=torch.float64)
+            h = stream.pack(probe)
+            for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
+                functions = {name: _everywhere(f) for name, f in tf.approximants.items()}
+                self._compare(
+                    "probe",
+                    layer,
+                    stream.unpack(h),
+                    stream.unpack(module(h)),
+                    plain.apply_layer(tf.program, layer, probe, functions),
+                )
+
+    def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
+        scale = _scale(before, after)
+        tolerance = ROUNDING + self._ramp_rounding(layer, before, scale)
+        for name, value in after.items():
+            self.laws[law].see(
+                float((value - expected[name]).abs().max()) / scale, tolerance, f"layer {layer.name}, lane {name}"
+            )
+
+    def _ramp_rounding(self, layer: Layer, before: State, scale: float) -> float:
+        """A ramp of width delta is a difference of two terms of size |z| / delta."""
+        widths = [
+            hi - lo
+            for instruction in layer.instructions
+            for score in instruction.scores
+            for lo, hi in self.tf.approximants[score.f.name].ramps
+        ]
+        if not widths:
+            return 0.0
+        largest = 0.0
+
+        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
+            nonlocal largest
+            largest = max(largest, float(argument.abs().max()))
+
+        plain.apply_layer(self.tf.program, layer, before, exact_functions(self.tf.program), observer=observe)
+        return 64 * U * (largest + 1) / min(widths) / scale
+
+    def _approximation(self, layer: Layer, before: State, after: State) -> None:
+        """dst of an instruction may be off by the approximant's error times scale times |value|; everything else by
+        rounding.
+        """
+        tf = self.tf
+        allowed: dict[str, float] = {}
+        for instruction in layer.instructions:
+            size = abs(instruction.scale) * sum(
+                abs(view.coefficient) * float(before[view.lane].abs().max()) for view in instruction.value
+            )
+            for score in instruction.scores:
+                error = tf.approximants[score.f.name].error
+                jump = 2 * score.f.bound if tf.approximants[score.f.name].ramps else error
+                allowed[instruction.dst.lane] = allowed.get(instruction.dst.lane, 0.0) + size * jump
+        scale = _scale(before, after)
+        expected = plain.apply_layer(tf.program, layer, before, exact_functions(tf.program))
+        tolerance = (ROUNDING + self._ramp_rounding(layer, before, scale)) * scale
+        for name, value in after.items():
+            self.laws["approximation"].see(
+                float((value - expected[name]).abs().max()),
+                allowed.get(name, 0.0) + tolerance,
+                f"layer {layer.name}, lane {name}",
+            )
+
+    def _check_inputs(self, layer: Layer, start: State, after: State, *, readout: bool) -> None:
+        for lane in self.tf.program.stream.lanes:
+            if lane.role == "input":
+                difference = after[lane.name] - start[lane.name]
+                if readout and lane.name == self.tf.program.prediction:
+                    difference = difference[:, : self.prompt.X.shape[1]]
+                self.laws["inputs"].see(
+                    float(difference.abs().max()) if difference.numel() else 0.0,
+                    0.0,
+                    f"layer {layer.name}, lane {lane.name}",
+                )
+
+    def _check_step(self, after: State) -> None:
+        for lane in self.tf.program.stream.lanes:
+            value = after[lane.name]
+            largest = float(value.abs().max())
+            if lane.role == "scratch":
+                self.laws["scratch"].see(largest, 0.0, f"lane {lane.name}")
+            if lane.shared:
+                spread = float((value - value[:, :1]).abs().max()) / max(1.0, largest)
+                self.laws["shared"].see(spread, 1e-14, f"lane {lane.name}")
+            if lane.role == "weight" and math.isfinite(lane.bound):
+                self.laws["box"].see(max(0.0, largest - lane.bound), 0.0, f"lane {lane.name}")
+
+
+def _everywhere(f: PiecewiseLinear) -> PiecewiseLinear:
+    """The approximant without its domain: a probe tests the weights, not the approximation."""
+    return replace(f, domain=(-math.inf, math.inf))
+
+
+def _scale(before: State, after: State) -> float:
+    return max(
+        1.0, *(float(value.abs().max()) for state in (before, after) for value in state.values() if value.numel())
+    )
