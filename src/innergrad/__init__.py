@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from innergrad.algorithms import Algorithm, GradientDescent
-    from innergrad.compile import compile
+    from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError
     from innergrad.functions import Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.losses import Loss, ResidualLoss
@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Algorithm": "algorithms",
     "GradientDescent": "algorithms",
-    "compile": "compile",
+    "compile": "compiler",
     "DegenerateStart": "errors",
     "DomainError": "errors",
     "InputError": "errors",

@@ -308,10 +308,11 @@ class GradientDescent(Algorithm):
             warnings.warn(self._degenerate(), DegenerateStart, stacklevel=4)
 
     def _degenerate(self) -> str:
-        if self.network.activation.vanishes_at_zero:
+        r = self.network.activation
+        if r.vanishes_at_zero:
             return (
-                f"w0 = 0 is a saddle: {self.network.activation.name}(0) = 0, so every gradient but the output bias's is "
-                "zero and stays zero; start from net.init(seed)"
+                f"w0 = 0 is a saddle: {r.name}(0) = 0, so every gradient but the output bias's is zero and stays zero; "
+                "start from net.init(seed)"
             )
         return (
             "w0 = 0 keeps all hidden units of a layer identical for ever (their gradients are equal), so the network "
@@ -366,6 +367,7 @@ class GradientDescent(Algorithm):
         net, N, L = self.network, self.network.depth, self.steps
         d_x, d_y, K, n = net.sizes[0], net.sizes[-1], max(net.sizes[1:-1], default=net.sizes[-1]), n_examples
         units = sum(net.sizes[1:])
+        C_w = 2 * net.n_weights * (self.box or 0.0)
         flops = n * L * N**3 * K**5 / epsilon**2
         extra = ""
         if isinstance(self.loss, SoftmaxLoss):
@@ -375,7 +377,7 @@ class GradientDescent(Algorithm):
             "read-out layers": "none given: after the last step the query's y is still 0",
             "width D": f"d_x+d_y+D_N+3((N-1)K+d_y)+d_y+2 = {d_x + d_y + net.n_weights + 3 * units + d_y + 2}",
             "heads of the widest layer": f"O(K eps^-2) = {K / epsilon**2:.3g}",
-            "norm B_theta": f"O(eta) + C_w + 1 = {self.lr + 1 + 2 * net.n_weights * (self.box or 0.0):.3g}, C_w = 2 D_w B",
+            "norm B_theta": f"O(eta) + C_w + 1 = {self.lr + 1 + C_w:.3g}, with C_w = 2 D_w B",
             "FLOPs (D x D heads)": f"O(n L N^3 K^5 eps^-2) = {flops:.3g}",
             "FLOPs (structured)": f"training itself: O(n L N K^2) = {n * L * N * K**2:.3g}",
         }

@@ -10,7 +10,7 @@ A function is known by its name; besides its value it declares the facts that it
 - ``exact``  f is piecewise linear and is its own approximant.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: a curvature that is too
-small is noticed while the approximant is built (:mod:`innergrad.functions.approximate`).
+small is noticed while the approximant is built (:mod:`innergrad.functions.approximants`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
-from innergrad.functions.approximate import approximate
+from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.ranges import argument_bounds
 from innergrad.program import Program

@@ -1,0 +1,294 @@
+"""Free-knot piecewise-linear approximants with proven sup error.
+
+The tube of half-width epsilon around f is walked greedily: from a point of the path, the straight link that stays
+inside the tube for as long as possible, and so on. On a stretch of constant convexity the links run from one side of
+the tube to the same side, touching the other side in between, which is the best a continuous piecewise-linear
+function can do: about ``1/4 int sqrt|f''| epsilon^-1/2`` pieces (the paper: O(epsilon^-2)). The walk starts at a
+pinned point, f^(0) = f(0), and goes outwards until a ray parallel to the asymptote stays in the tube for ever; a
+function without an asymptote needs a bounded domain.
+
+Several functions can be walked together (*joint knots*): they share the knots, each in its own tube.
+
+The error is then **proven**, independently of how the knots were found (:func:`prove`):
+
+- on a cell [a, b] inside one piece, with e = f - f^ and |f''| <= curvature:  |e| <= max(|e(a)|, |e(b)|) + curvature
+  (b - a)^2 / 8; cells are bisected until the bound is below epsilon, or the function does not deserve the declaration;
+- on the rays, f minus its asymptote is monotone with limit 0, so |e| <= max(|e(last knot)|, |offset of the ray|).
+
+Evaluations of f in float64 are trusted to a few units in the last place, which are added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from innergrad.errors import InputError
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import Asymptote, Function, ramp_approximant
+
+SMALLEST_EPSILON = 1e-9  # below it the rounding of f itself would eat the tube
+LARGEST_EPSILON = 0.1
+_GRID = 512  # points per link: the walk may leave the tube by 2 epsilon / _GRID^2 between them, which _SHRINK pays for
+_SHRINK = 1.0 - 1e-4
+_SLOPES_TRIED = 9  # between each extreme slope and the derivative
+_FAR = 1e7  # a link this long never ends
+_ROUNDING = 16 * np.finfo(np.float64).eps
+
+Values = Float[np.ndarray, "functions points"]
+Slopes = Float[np.ndarray, " functions"]
+
+
+def approximate(f: Function, epsilon: float, radius: float | None = None) -> PiecewiseLinear:
+    """The approximant f^ of f with proven sup |f - f^| <= epsilon, on the whole line or, if f needs a domain, on
+    [-radius, radius].
+
+    Piecewise-linear functions are returned as they are (error 0). Step functions get ramps of width 2^floor(log2
+    epsilon); they have no sup error (``error = inf``) and list the ramps on which they differ.
+    """
+    if f.exact is not None:
+        return f.exact
+    _check_epsilon(epsilon)
+    if f.jumps:
+        return ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon)))
+    return _approximate((f,), epsilon, radius if f.needs_domain else None)[0]
+
+
+def approximate_jointly(
+    functions: tuple[Function, ...], epsilon: float, radius: float | None = None
+) -> tuple[PiecewiseLinear, ...]:
+    """Approximants of several smooth functions on one set of knots, so that one head can write several lanes."""
+    _check_epsilon(epsilon)
+    return _approximate(functions, epsilon, radius if any(f.needs_domain for f in functions) else None)
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise InputError(
+            "epsilon is the sup error of every approximant",
+            got=epsilon,
+            allowed=f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g} in float64",
+        )
+
+
+@lru_cache(maxsize=256)
+def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float | None) -> tuple[PiecewiseLinear, ...]:
+    for f in functions:
+        if f.needs_domain and radius is None:
+            raise InputError(
+                f"{f.name} has no asymptotes, so its approximant needs a bounded domain", hint="give a radius"
+            )
+        if not math.isfinite(f.curvature):
+            raise InputError(f"{f.name} declares no curvature (sup |f''|)", hint="declare it, or nothing can be proven")
+    paths = list(_Tubes(functions, epsilon * _SHRINK, radius).paths())
+    if not paths:
+        raise InputError("no approximant was found", got=f"epsilon = {epsilon:g}", hint="use a smaller epsilon")
+    best = min(paths, key=lambda path: _preference(functions, path))
+    return tuple(prove(f, path, epsilon) for f, path in zip(functions, best, strict=True))
+
+
+# -------------------------------------------------------------------------------------------------------- the walk
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A straight link: where it ends, and its slope per function."""
+
+    end: float
+    slopes: Slopes
+
+
+@dataclass(frozen=True)
+class _Tubes:
+    """The tubes of half-width epsilon around several functions, walked together from ``pin`` outwards."""
+
+    functions: tuple[Function, ...]
+    epsilon: float
+    radius: float | None
+    pin: float = 0.0
+
+    def evaluate(self, t: np.ndarray) -> Values:
+        points = torch.from_numpy(np.ascontiguousarray(t))
+        return np.stack([f(points).numpy() for f in self.functions])
+
+    @property
+    def first_span(self) -> float:
+        """Length of a link where the curvature is largest."""
+        return 4.0 * math.sqrt(self.epsilon / max(1e-12, *(f.curvature for f in self.functions)))
+
+    def paths(self) -> Iterator[tuple[PiecewiseLinear, ...]]:
+        """Paths through the tubes, one for each tried slope of the link through the pin.
+
+        Two slopes give the longest such links, to the left and to the right; the ones between them and the derivative
+        trade length for a smaller error around the pin, or for a better fit of the pieces on either side.
+        """
+        if any(self.pin in f.breaks for f in self.functions):  # a kink at the pin: nothing ties the sides together
+            tried: list[Slopes | None] = [None]
+        else:
+            values, step = self.evaluate(np.array([self.pin]))[:, 0], 1e-3 * self.first_span
+            derivative = np.diff(self.evaluate(np.array([self.pin - step, self.pin + step])))[:, 0] / (2 * step)
+            extremes = [self.longest_link(self.pin, values, side, self.first_span, None)[1] for side in (-1, 1)]
+            parts = np.linspace(0.0, 1.0, _SLOPES_TRIED)
+            tried = [(1 - part) * extreme + part * derivative for extreme in extremes for part in parts]
+        for slope in tried:
+            right, left = self.side(1, slope), self.side(-1, slope)
+            if right is not None and left is not None:
+                yield self.path(left, right, kink=slope is None)
+
+    def path(self, left: list[_Link], right: list[_Link], *, kink: bool) -> tuple[PiecewiseLinear, ...]:
+        knots = [link.end for link in reversed(left[:-1])] + [self.pin] * kink + [link.end for link in right[:-1]]
+        slopes = [link.slopes for link in reversed(left)] + [link.slopes for link in (right if kink else right[1:])]
+        domain = (-math.inf, math.inf) if self.radius is None else (-self.radius, self.radius)
+        values = self.evaluate(np.array([self.pin]))[:, 0]
+        return tuple(
+            PiecewiseLinear(tuple(knots), tuple(float(s[i]) for s in slopes), self.pin, float(value), domain)
+            for i, value in enumerate(values)
+        )
+
+    def side(self, side: int, first_slope: Slopes | None) -> list[_Link] | None:
+        """Links from the pin to infinity (or the radius) in direction ``side``; the last one is the ray.
+
+        None if a link other than the ray never leaves the tube: the first slope was a poor choice.
+        """
+        links: list[_Link] = []
+        x, values, span, slope = self.pin, self.evaluate(np.array([self.pin]))[:, 0], self.first_span, first_slope
+        asymptotes = [f.right if side > 0 else f.left for f in self.functions]
+        while True:
+            if slope is None and all(self.ray_fits(a, x, v, side) for a, v in zip(asymptotes, values, strict=True)):
+                links.append(_Link(side * math.inf, np.array([a.slope for a in asymptotes if a is not None])))
+                return links
+            length, slopes, values = self.longest_link(x, values, side, span, slope)
+            if length >= self.limit(x, side):
+                links.append(_Link(side * math.inf, slopes))
+                return None if self.radius is None else links
+            x += side * length
+            links.append(_Link(x, slopes))
+            span, slope = length, None
+
+    def limit(self, x: float, side: int) -> float:
+        return _FAR if self.radius is None else abs(side * self.radius - x)
+
+    def ray_fits(self, asymptote: Asymptote | None, x: float, value: float, side: int) -> bool:
+        """From (x, value), a ray parallel to the asymptote stays within epsilon of f (which is within epsilon at x)."""
+        if asymptote is None or side * (x - asymptote.beyond) < 0:
+            return False
+        offset = value - asymptote.slope * x - asymptote.intercept
+        return abs(offset) <= self.epsilon * (1 + 1e-6)  # _SHRINK pays for the rounding
+
+    def longest_link(
+        self, x: float, v: Slopes, side: int, span: float, slope: Slopes | None
+    ) -> tuple[float, Slopes, Slopes]:
+        """The longest link from (x, v) that stays in every tube: its length, its slopes, the values at its end.
+
+        A slope is feasible up to distance s if (f - eps - v)/s' <= slope <= (f + eps - v)/s' for all s' <= s: a funnel
+        that narrows. ``span`` is a first guess of the length; a given ``slope`` is kept.
+        """
+        limit = self.limit(x, side)
+        span = min(span, limit)
+        while True:
+            s = np.linspace(0.0, span, _GRID + 1)[1:]
+            lo, hi = self.funnel(x, v, side, s, slope)
+            bad = np.nonzero((lo > hi).any(axis=0))[0]
+            if bad.size == 0:
+                if span >= limit:
+                    slopes = 0.5 * (lo[:, -1] + hi[:, -1])
+                    return limit, side * slopes, v + slopes * limit
+                span = min(2.0 * span, limit)
+            elif bad[0] < _GRID // 4:
+                span = float(s[bad[0]]) * 1.5
+            else:
+                break
+        j = int(bad[0])
+        inside, outside, lo, hi = float(s[j - 1]), float(s[j]), lo[:, j - 1 : j], hi[:, j - 1 : j]
+        for _ in range(6):  # the exit, between two grid points: 6 rounds of 64 divide the gap by 7e10
+            s = np.linspace(inside, outside, 65)
+            low, high = self.slope_bounds(x, v, side, s, slope)
+            fits = (np.maximum(lo, low) <= np.minimum(hi, high)).all(axis=0)
+            j = int(np.argmin(fits[1:])) + 1
+            inside, outside = float(s[j - 1]), float(s[j])
+        low, high = self.slope_bounds(x, v, side, np.array([inside]), slope)
+        # a convex function is best left on the lower side of its tube, a concave one on the upper side
+        near = self.evaluate(x + side * inside * np.array([0.98, 0.99, 1.0]))
+        convex = near[:, 0] - 2 * near[:, 1] + near[:, 2] > 0
+        slopes = np.where(convex, np.maximum(lo, low)[:, 0], np.minimum(hi, high)[:, 0])
+        return inside, side * slopes, v + slopes * inside
+
+    def slope_bounds(
+        self, x: float, v: Slopes, side: int, s: np.ndarray, slope: Slopes | None
+    ) -> tuple[Values, Values]:
+        """Slopes with which a link from (x, v) is inside the tubes at distance s."""
+        # a given slope may touch the tube between grid points: do not stop there (_SHRINK pays)
+        epsilon = self.epsilon if slope is None else self.epsilon * (1 + 2e-5)
+        f = self.evaluate(x + side * s) - v[:, None]
+        low, high = (f - epsilon) / s, (f + epsilon) / s
+        if slope is not None:
+            low, high = np.maximum(low, side * slope[:, None]), np.minimum(high, side * slope[:, None])
+        return low, high
+
+    def funnel(self, x: float, v: Slopes, side: int, s: np.ndarray, slope: Slopes | None) -> tuple[Values, Values]:
+        low, high = self.slope_bounds(x, v, side, s, slope)
+        return np.maximum.accumulate(low, axis=1), np.minimum.accumulate(high, axis=1)
+
+
+def _preference(functions: tuple[Function, ...], paths: tuple[PiecewiseLinear, ...]) -> tuple[int, float]:
+    """Fewest pieces; among those, the least mean square error under N(0, 1), where pre-activations are."""
+    t = np.linspace(-4.0, 4.0, 801)
+    weight = np.exp(-0.5 * t * t)
+    errors = [_error(f, path, t) for f, path in zip(functions, paths, strict=True)]
+    return paths[0].pieces, float(sum((weight * error * error).sum() for error in errors))
+
+
+# ------------------------------------------------------------------------------------------------------------------
+# the proof
+
+
+def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
+    """The approximant with its proven error; raises if |f - f^| <= epsilon cannot be proven from what f declares."""
+    lo, hi = approximant.domain
+    edges = np.array([lo, *sorted({*approximant.knots, approximant.anchor, *(b for b in f.breaks if lo < b < hi)}), hi])
+    error = 0.0
+    for side, asymptote, edge in ((-1, f.left, edges[1]), (1, f.right, edges[-2])):
+        if not math.isinf(lo if side < 0 else hi):
+            continue
+        if asymptote is None or side * (edge - asymptote.beyond) < 0:
+            raise InputError(f"{f.name}: no asymptote is declared beyond {edge:g}")
+        at_edge = float(approximant(torch.tensor(edge, dtype=torch.float64)))
+        offset = at_edge - asymptote.slope * edge - asymptote.intercept
+        error = max(error, abs(offset), float(np.abs(_error(f, approximant, np.array([edge]))[0])))
+    finite = edges[np.isfinite(edges)]
+    a, b = finite[:-1], finite[1:]
+    for _ in range(64):
+        if a.size == 0:
+            return replace(approximant, error=error)
+        middle = 0.5 * (a + b)
+        ends = np.maximum(np.abs(_error(f, approximant, a)), np.abs(_error(f, approximant, b)))
+        if (ends > epsilon).any():
+            break
+        bound = ends + f.curvature * (b - a) ** 2 / 8 + _ROUNDING * (1 + np.abs(ends))
+        sag = np.abs(_error(f, approximant, middle) - 0.5 * (_error(f, approximant, a) + _error(f, approximant, b)))
+        if (
+            sag
+            > f.curvature * (b - a) ** 2 / 8 + _ROUNDING * (1 + np.abs(approximant(torch.from_numpy(middle)).numpy()))
+        ).any():
+            raise InputError(
+                f"{f.name} bends more than its declared curvature", got=f.curvature, hint="declare sup |f''|"
+            )
+        done = bound <= epsilon
+        error = max(error, float(bound[done].max(initial=0.0)))
+        a, b, middle = a[~done], b[~done], middle[~done]
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+    raise InputError(
+        f"{f.name}: a sup error of {epsilon:g} could not be proven", hint="check its curvature, asymptotes and breaks"
+    )
+
+
+def _error(f: Function, approximant: PiecewiseLinear, t: np.ndarray) -> np.ndarray:
+    points = torch.from_numpy(np.ascontiguousarray(t))
+    difference: np.ndarray = (f(points) - approximant(points)).numpy()
+    return difference
