@@ -6,58 +6,67 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from innergrad.algorithms import Algorithm, GradientDescent
+    from innergrad.algorithms import Algorithm, GradientDescent, example_stream, pointwise
     from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError
-    from innergrad.functions import Activation, Asymptote, Function, PiecewiseLinear, approximate
-    from innergrad.losses import Loss, ResidualLoss
+    from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
+    from innergrad.functions.scalar import IDENTITY, NEGATION
+    from innergrad.losses import LOSSES, Loss, ResidualLoss
     from innergrad.networks import Network
+    from innergrad.program import Attend, Layer, Loop, Program, Score
     from innergrad.storage import load
+    from innergrad.stream import Lane, Stream
     from innergrad.transformer import CompiledTransformer, Run, reference
 
 __version__ = "0.1.0"
 
 # Imported on first use, so that the command line can print its help without loading torch.
-_HOME = {
-    "Algorithm": "algorithms",
-    "GradientDescent": "algorithms",
-    "compile": "compiler",
-    "DegenerateStart": "errors",
-    "DomainError": "errors",
-    "InputError": "errors",
-    "LoweringError": "errors",
-    "Activation": "functions",
-    "Asymptote": "functions",
-    "Function": "functions",
-    "PiecewiseLinear": "functions",
-    "approximate": "functions",
-    "Loss": "losses",
-    "ResidualLoss": "losses",
-    "Network": "networks",
-    "load": "storage",
-    "CompiledTransformer": "transformer",
-    "Run": "transformer",
-    "reference": "transformer",
+_NAMES = {
+    "algorithms": "Algorithm GradientDescent example_stream pointwise",
+    "compiler": "compile",
+    "errors": "DegenerateStart DomainError InputError LoweringError",
+    "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
+    "functions.scalar": "IDENTITY NEGATION",
+    "losses": "LOSSES Loss ResidualLoss",
+    "networks": "Network",
+    "program": "Attend Layer Loop Program Score",
+    "storage": "load",
+    "stream": "Lane Stream",
+    "transformer": "CompiledTransformer Run reference",
 }
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = [
+    "ACTIVATIONS",
+    "IDENTITY",
+    "LOSSES",
+    "NEGATION",
     "Activation",
     "Algorithm",
     "Asymptote",
+    "Attend",
     "CompiledTransformer",
     "DegenerateStart",
     "DomainError",
     "Function",
     "GradientDescent",
     "InputError",
+    "Lane",
+    "Layer",
+    "Loop",
     "Loss",
     "LoweringError",
     "Network",
     "PiecewiseLinear",
+    "Program",
     "ResidualLoss",
     "Run",
+    "Score",
+    "Stream",
     "approximate",
     "compile",
+    "example_stream",
     "load",
+    "pointwise",
     "reference",
 ]
 

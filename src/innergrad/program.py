@@ -11,7 +11,11 @@ product; the labels of ``dst`` range over a family, so one instruction writes a 
 
 Queries are read at the token that is written (i), keys and values at the token that is attended to (s); with
 ``scope="self"`` they are the same token. How a target architecture realises an instruction (hinges, signs, heads)
-belongs to its lowering and never to the program.
+belongs to its lowering and never to the program. What a program does say, with the ``kind`` of each layer, is which
+sublayer of a transformer the instructions go into; a target that cannot do that says why.
+
+To average over the examples, write ``scope="all", reduce="mean"`` and let the lane ``omega`` be a factor of what is
+averaged: it is zero on the queries and weighted so that the mean over all tokens is the weighted mean over the demos.
 """
 
 from __future__ import annotations
@@ -20,15 +24,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
-from innergrad.stream import Stream
+from innergrad.stream import Lane, Stream
 
 Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]
 Kind = Literal["attention", "mlp", "product"]
+SCOPES = ("self", "all", "demos", "before", "upto")
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,12 @@ class Score:
     pairs: tuple[tuple[Expr, Expr], ...]
 
     def __init__(self, f: Function, *pairs: tuple[str, str]) -> None:
+        if not isinstance(f, Function):
+            raise InputError("the first argument of a Score is its function", got=repr(f), allowed="an ig.Function")
+        if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            raise InputError(
+                "a Score needs (query, key) pairs", got=repr(pairs), allowed='e.g. Score(f, ("x[c]", "w[c]"))'
+            )
         object.__setattr__(self, "f", f)
         object.__setattr__(self, "pairs", tuple((expr(q), expr(k)) for q, k in pairs))
 
@@ -175,20 +186,26 @@ class Loop:
 class Program:
     """A learning algorithm on a residual stream: the body learns, the read-out turns what was learned into predictions.
 
-    weights: the lanes that hold what is trained, in the order of the flat weight vector.
-    prediction: the lane that holds the prediction on the query tokens after the read-out.
+    What is trained are the lanes of role ``weight``, flattened in stream order.
+    prediction: the lane, of the shape of y, that holds the prediction on the query tokens after the read-out.
     """
 
     stream: Stream
     body: tuple[Loop, ...]
     readout: tuple[Layer, ...]
-    weights: tuple[str, ...]
     prediction: str
 
     def __post_init__(self) -> None:
-        for layer in self.layers:
-            for instruction in layer.instructions:
-                self._check(layer, instruction)
+        check(self)
+
+    @property
+    def weights(self) -> tuple[Lane, ...]:
+        """The lanes that are trained, in the order of the flat weight vector."""
+        return tuple(lane for lane in self.stream.lanes if lane.role == "weight")
+
+    @property
+    def n_weights(self) -> int:
+        return sum(lane.size for lane in self.weights)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -214,32 +231,14 @@ class Program:
     def steps(self) -> int:
         return sum(loop.count for loop in self.body if loop.step)
 
-    def _check(self, layer: Layer, instruction: Attend) -> None:
-        sizes: dict[str, int] = {}
-        for view in instruction.views():
-            shape = self.stream[view.lane].shape
-            if len(shape) != len(view.index):
-                raise InputError(
-                    f"layer {layer.name}: lane {view.lane} has shape {shape}", got=f"indices {list(view.index)}"
-                )
-            for label, size in zip(view.index, shape, strict=True):
-                if isinstance(label, int):
-                    if label >= size:
-                        raise InputError(
-                            f"layer {layer.name}: lane {view.lane} has shape {shape}", got=f"index {label}"
-                        )
-                elif sizes.setdefault(label, size) != size:
-                    raise InputError(
-                        f"layer {layer.name}: label {label} ranges over {sizes[label]} and over {size} entries"
-                    )
-
     def functions(self) -> dict[str, Function]:
         """Every scalar function the program uses, by name."""
         found: dict[str, Function] = {}
         for layer in self.layers:
             for instruction in layer.instructions:
                 for score in instruction.scores:
-                    found.setdefault(score.f.name, score.f)
+                    if found.setdefault(score.f.name, score.f).value != score.f.value:
+                        raise InputError("two different functions of one program have the same name", got=score.f.name)
         return found
 
     def label_sizes(self, instruction: Attend) -> dict[str, int]:
@@ -250,3 +249,88 @@ class Program:
             for label, size in zip(view.index, self.stream[view.lane].shape, strict=True)
             if isinstance(label, str)
         }
+
+
+# -------------------------------------------------------------------------------------------------- well-formedness
+
+
+def check(program: Program) -> None:
+    """Raise :class:`InputError`, naming layer and instruction, if the program does not make sense on any target."""
+    stream = program.stream
+    _require(all(isinstance(part, Loop) for part in program.body), "the body is a tuple of Loops", program.body)
+    _require(program.steps > 0, "the body needs a Loop that is a step of the algorithm", program.steps)
+    _require(bool(program.weights), "some lane must have the role 'weight'", [lane.role for lane in stream.lanes])
+    target = stream[program.prediction]
+    _require(
+        not target.shared and target.shape == stream["y"].shape,
+        f"the prediction lane {target.name} must be per token, of the shape of y",
+        f"shape {target.shape}, shared={target.shared}",
+    )
+    for loop in program.body:
+        _require(isinstance(loop.count, int) and loop.count > 0, "a Loop runs a positive number of times", loop.count)
+        _require(bool(loop.layers), "a Loop needs layers", loop.layers)
+    for layer in program.layers:
+        _require(
+            layer.kind in get_args(Kind), f"layer {layer.name}: unknown kind", layer.kind, ", ".join(get_args(Kind))
+        )
+        well_made = isinstance(layer.instructions, tuple) and all(isinstance(i, Attend) for i in layer.instructions)
+        _require(
+            well_made and bool(layer.instructions), f"layer {layer.name} takes a tuple of Attends", layer.instructions
+        )
+        for instruction in layer.instructions:
+            _check_instruction(program, instruction, f"layer {layer.name}, {instruction.dst.lane}")
+    program.functions()
+
+
+def _require(condition: bool, what: str, got: object, allowed: str = "") -> None:
+    if not condition:
+        raise InputError(what, got=got, allowed=allowed)
+
+
+def _check_instruction(program: Program, instruction: Attend, name: str) -> None:
+    stream = program.stream
+    sizes: dict[str, int] = {}
+    for view in instruction.views():
+        shape = stream[view.lane].shape
+        _require(
+            len(shape) == len(view.index), f"{name}: lane {view.lane} has shape {shape}", f"indices {list(view.index)}"
+        )
+        for label, size in zip(view.index, shape, strict=True):
+            if isinstance(label, int):
+                _require(label < size, f"{name}: lane {view.lane} has shape {shape}", f"index {label}")
+            elif sizes.setdefault(label, size) != size:
+                raise InputError(f"{name}: label {label} ranges over {sizes[label]} and over {size} entries")
+    for score in instruction.scores:
+        for query, key in score.pairs:
+            one_sided = (labels_of(query) ^ labels_of(key)) - set(instruction.dst.labels)
+            _require(
+                not one_sided, f"{name}: a summed label must be on both sides of the inner product", sorted(one_sided)
+            )
+    _require(
+        instruction.reduce in get_args(Reduce),
+        f"{name}: unknown reduce",
+        instruction.reduce,
+        ", ".join(get_args(Reduce)),
+    )
+    _require(
+        instruction.where in get_args(Where), f"{name}: unknown where", instruction.where, ", ".join(get_args(Where))
+    )
+    named = instruction.scope in SCOPES or instruction.at is not None
+    mask = stream.by_name.get(instruction.scope)
+    _require(named or (mask is not None and mask.shape == ()), f"{name}: unknown scope", instruction.scope,
+             ", ".join(SCOPES) + ", at(t) or a scalar mask lane")  # fmt: skip
+    if stream[instruction.dst.lane].shared:
+        read = [view for score in instruction.scores for query, _ in score.pairs for view in query]
+        if instruction.scope == "self":
+            read += [
+                *instruction.value,
+                *(view for score in instruction.scores for _, key in score.pairs for view in key),
+            ]
+        private = sorted({view.lane for view in read if not stream[view.lane].shared})
+        same = not private and instruction.where == "all" and instruction.scope not in ("before", "upto")
+        got = f"{', '.join(private) or instruction.scope} differs between tokens"
+        _require(same, f"{name}: a shared lane must receive the same in every token", got)
+
+
+def labels_of(expression: Expr) -> set[str]:
+    return {label for view in expression for label in view.labels}

@@ -45,9 +45,8 @@ class Prompt:
             "omega": torch.cat([self.omega * (n + n_query), blank], dim=1),
         }
         start = 0
-        for name in program.weights:
-            lane = program.stream[name]
-            state[name] = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
+        for lane in program.weights:
+            state[lane.name] = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
             start += lane.size
         for lane in program.stream.lanes:
             if lane.name not in state:
@@ -57,7 +56,10 @@ class Prompt:
 
 def flat_weights(program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_weights"]:
     """The flat weight vector held by the first token."""
-    return torch.cat([state[name][:, 0].reshape(state[name].shape[0], -1) for name in program.weights], dim=-1)
+    return torch.cat(
+        [state[lane.name][:, 0].flatten(1) if lane.shape else state[lane.name][:, :1] for lane in program.weights],
+        dim=-1,
+    )
 
 
 def make_prompt(
@@ -78,8 +80,15 @@ def make_prompt(
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
     batch axis.
     """
-    d_x, d_y = program.stream["x"].size, program.stream["y"].size
-    n_weights = sum(program.stream[name].size for name in program.weights)
+    stream, known = program.stream, {"x", "y", "one", "t", "query", "omega"}
+    unknown = [lane.name for lane in stream.lanes if lane.role == "input" and lane.name not in known]
+    if unknown or len(stream["x"].shape) != 1 or len(stream["y"].shape) != 1:
+        raise InputError(
+            "a prompt fills the lanes x (d_x,), y (d_y,), one, t, query, omega",
+            got=unknown or "x or y not a vector",
+            hint="make the stream with example_stream",
+        )
+    d_x, d_y = stream["x"].size, stream["y"].size
     inputs = _array("X", X, dtype)
     if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x:
         raise InputError("X has the wrong shape", got=tuple(inputs.shape), allowed=f"(n, {d_x}) or (batch, n, {d_x})")
@@ -96,13 +105,13 @@ def make_prompt(
     if d_y == 1 and targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1:
         targets = targets.unsqueeze(-1)
     queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype)
-    weights = _initial_weights(algorithm, w0, n_weights, seed, dtype)
+    weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype)
     omega = torch.ones(n, dtype=dtype) if sample_weight is None else _array("sample_weight", sample_weight, dtype)
     prompt = Prompt(
         _batch("X", inputs, (batch, n, d_x)),
         _batch("y", targets, (batch, n, d_y)),
         _batch("X_query", queries, (batch, queries.shape[-2] if queries.ndim > 1 else -1, d_x)),
-        _batch("w0", weights, (batch, n_weights)),
+        _batch("w0", weights, (batch, program.n_weights)),
         _normalised(_batch("sample_weight", omega, (batch, n))),
         batched,
     )
@@ -113,8 +122,22 @@ def make_prompt(
                 got=f"max |{name}| = {float(tensor.abs().max()):g}",
                 allowed=f"at most {bound:g}",
             )
+    _check_weights(program, prompt.w0)
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
     return prompt
+
+
+def _check_weights(program: Program, w0: Tensor) -> None:
+    start = 0
+    for lane in program.weights:
+        largest = float(w0[:, start : start + lane.size].abs().max())
+        if largest > lane.bound:
+            raise InputError(
+                "the box must contain w0",
+                got=f"max |{lane.name}| = {largest:.6g} with a box of {lane.bound:g}",
+                hint="use a larger box or smaller initial weights",
+            )
+        start += lane.size
 
 
 def _initial_weights(

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -32,7 +32,7 @@ class Lane:
 
     role: ``input`` (given by the prompt, never written except by the read-out), ``weight`` (what the algorithm trains),
         ``state`` (what else survives a step, e.g. momentum), ``scratch`` (zero before and after every step).
-    shared: all tokens of a prompt hold the same value.
+    shared: all tokens of a prompt hold the same value; always so for weights and state.
     bound: a bound on the absolute value, ``inf`` if none is declared.
     """
 
@@ -41,6 +41,14 @@ class Lane:
     role: Role = "scratch"
     shared: bool = False
     bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise InputError(f"lane {self.name}: unknown role", got=repr(self.role), allowed=", ".join(get_args(Role)))
+        if not isinstance(self.shape, tuple):
+            raise InputError(f"lane {self.name}: a shape is a tuple", got=repr(self.shape), allowed="e.g. (3,) or ()")
+        if self.role in ("weight", "state"):
+            object.__setattr__(self, "shared", True)
 
     @property
     def size(self) -> int:

@@ -266,10 +266,6 @@ def reference(
     prompt = make_prompt(
         algorithm, program, X, y, X_query, w0, sample_weight, n_examples=None, seed=seed, dtype=torch.float64
     )
-    return reference_run(algorithm, program, prompt)
-
-
-def reference_run(algorithm: Algorithm, program: Program, prompt: Prompt) -> Run:
     oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
     weights, predictions = exact_run(program, prompt) if oracle is None else oracle
     return _as_run(weights, predictions, prompt.batched)

@@ -1,18 +1,20 @@
 """Laws that the weights must satisfy, checked on data: each can fail, and says by how much.
 
-Each layer of the module is compared with the program on the *module's own stream*, so the first layer that is wrong
-is named:
+Each layer of the module is compared with the program on the *module's own stream*, so the layer that is wrong is named:
 
-    weights        every layer of the module computes what the plain interpreter computes (float64 rounding)
-    probe          the same on random streams that drive every hinge, also those that the data never reach (e.g. the
-    box) approximation  every layer is within its approximants' proven errors of the exact functions
-    oracle         the exact program is the algorithm: its weights equal those of autograd (or of whatever oracle the
-    algorithm has) shared         the weights are equal in all tokens;  scratch  scratch lanes are exactly zero after
-    every step inputs         input lanes are untouched (the read-out writes the prediction on query tokens only)
-    box            weight lanes stay within their declared bounds
+    weights         every layer of the module computes what the plain interpreter computes (float64 rounding)
+    probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
+    approximation   every layer is within its approximants' proven errors of the exact functions
+    oracle          the exact program is the algorithm: weights and predictions equal autograd's (or another oracle's)
+    examples        after one step: queries do not change the weights, an example of weight 2 counts as two, one of
+                    weight 0 as none
+    shared          the weights are equal in all tokens
+    scratch         scratch lanes are exactly zero after every step
+    inputs          input lanes are untouched (the read-out writes the prediction on query tokens only)
+    box             weight lanes stay within their declared bounds
 
-Besides the laws the report gives the distance to the oracle per step, and the number of *ramp hits*: arguments at
-which a piecewise-linear activation's derivative was replaced by a ramp. Steps with a hit carry no epsilon claim.
+Besides the laws the report gives the distance to the oracle per step, and the number of *ramp hits*: arguments at which
+the derivative of a piecewise-linear activation was replaced by a ramp. Steps with a hit carry no epsilon claim.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import plain
 from innergrad.interpret.exact import exact_functions
 from innergrad.program import Attend, Layer, Score
 from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
 from innergrad.stream import State
-from innergrad.transformer import exact_run, reference_run
+from innergrad.transformer import exact_run
 
 if TYPE_CHECKING:
     from innergrad.transformer import CompiledTransformer
@@ -148,10 +151,8 @@ def verify(
 class _Verification:
     def __init__(self, tf: CompiledTransformer, prompt: Prompt, seed: int) -> None:
         self.tf, self.prompt, self.seed = tf, prompt, seed
-        self.laws = {
-            name: _Worst(name)
-            for name in ("weights", "probe", "approximation", "oracle", "shared", "scratch", "inputs", "box")
-        }
+        names = ("weights", "probe", "approximation", "oracle", "examples", "shared", "scratch", "inputs", "box")
+        self.laws = {name: _Worst(name) for name in names}
         self.laws["shared"].law = Law("shared", 0.0, 1e-14)
         for name in ("scratch", "inputs", "box"):
             self.laws[name].law = Law(name, 0.0, 0.0)
@@ -159,14 +160,64 @@ class _Verification:
     def report(self) -> Report:
         trajectory, step_error, hits = self._walk()
         self._probe()
-        oracle = reference_run(self.tf.algorithm, self.tf.program, self.prompt).weights.reshape(trajectory.shape)
-        exact = exact_run(self.tf.program, self.prompt)[0]
-        scale = max(1.0, float(oracle.abs().max()))
-        self.laws["oracle"].see(float((exact - oracle).abs().max()) / scale, 1e-10, "")
+        self._examples()
+        oracle = self._oracle()
         distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
         return Report(
             tuple(worst.law for worst in self.laws.values()), distance, step_error, hits, self.tf.options.epsilon
         )
+
+    def _oracle(self) -> Tensor:
+        """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd."""
+        prompt = self.prompt
+        exact = exact_run(self.tf.program, prompt)
+        oracle = self.tf.algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
+        if oracle is None:
+            self.laws["oracle"].law = Law("oracle", 0.0, 1e-10, "no oracle: the exact program stands for itself")
+            return exact[0]
+        for name, value, expected in zip(("weights", "predictions"), exact, oracle, strict=True):
+            if value.shape != expected.shape:
+                raise InputError(
+                    f"the oracle's {name} have the wrong shape",
+                    got=tuple(expected.shape),
+                    allowed=str(tuple(value.shape)),
+                )
+            if value.numel():
+                scale = max(1.0, float(expected.abs().max()))
+                self.laws["oracle"].see(float((value - expected).abs().max()) / scale, 1e-10, name)
+        return oracle[0]
+
+    def _examples(self) -> None:
+        """One step with and without queries, with an example doubled or dropped."""
+        p, n = self.prompt, self.prompt.X.shape[1]
+        even = torch.ones_like(p.omega) / n
+        doubled, dropped = even.clone(), even.clone()
+        doubled[:, 0], dropped[:, 0] = 2.0 / n, 0.0
+        twice = replace(
+            p,
+            X=torch.cat([p.X, p.X[:, :1]], 1),
+            y=torch.cat([p.y, p.y[:, :1]], 1),
+            omega=torch.cat([even, even[:, :1]], 1) * n / (n + 1),
+        )
+        cases = [
+            ("queries", replace(p, X_query=p.X_query[:, :0]), replace(p, X_query=p.X)),
+            ("an example of weight 2", replace(p, omega=doubled * n / (n + 1)), twice),
+        ]
+        if n > 1:
+            without = replace(p, X=p.X[:, 1:], y=p.y[:, 1:], omega=even[:, 1:] * n / (n - 1))
+            cases.append(("an example of weight 0", replace(p, omega=dropped * n / (n - 1)), without))
+        for name, one, other in cases:
+            a, b = self._one_step(one), self._one_step(other)
+            self.laws["examples"].see(float((a - b).abs().max()) / max(1.0, float(a.abs().max())), ROUNDING, name)
+
+    def _one_step(self, prompt: Prompt) -> Tensor:
+        tf = self.tf
+        state = prompt.state(tf.program)
+        for _, after, step_ends in plain.run(tf.program, state, tf.approximants):
+            state = after
+            if step_ends:
+                break
+        return flat_weights(tf.program, state)
 
     def _walk(self) -> tuple[Tensor, list[float], list[int]]:
         """Run the module; check every layer on its own stream. Weights per step, error of each step, ramp hits of
@@ -202,7 +253,8 @@ class _Verification:
                 after = stream.unpack(h)
                 self._check_step(after)
                 step = (flat_weights(tf.program, after) - flat_weights(tf.program, ideal)).norm(dim=-1)
-                step_error.append(float(step.max()) / max(tf.algorithm.rate, U) / tf.options.epsilon)
+                lr = getattr(tf.algorithm, "lr", 1.0) or 1.0
+                step_error.append(float(step.max()) / lr / tf.options.epsilon)
                 trajectory.append(flat_weights(tf.program, after))
                 hits.append(count)
                 ideal, count = after, 0

@@ -16,21 +16,26 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.program import Program
-from innergrad.stream import Lane
+from innergrad.functions.scalar import Function
+from innergrad.program import Attend, Program, Score
+from innergrad.stream import Lane, Stream
 
 
 class Algorithm(ABC):
     """A learning algorithm that can be written on a residual stream.
 
-    kind: the name under which it is saved.
+    kind: the name under which it is saved; the name of the class unless it says otherwise. A field ``lr``, if there is
+    one, is the learning rate: verification divides by it, to speak of gradients.
     """
 
     kind: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        cls.kind = cls.__dict__.get("kind", cls.__name__)
+
     @abstractmethod
     def program(self) -> Program:
-        """The algorithm as a program; for examples (x, y) its stream starts from :func:`example_lanes`."""
+        """The algorithm as a program; its stream is made by :func:`example_stream`."""
 
     def initial_weights(self, seed: int) -> Tensor | None:
         """Weights to start from where the caller gives none: a flat vector, or None for zeros."""
@@ -55,23 +60,16 @@ class Algorithm(ABC):
         del X, y, X_query, w0, omega
         return None
 
-    @property
-    def rate(self) -> float:
-        """Factor between an error of the update direction and an error of the weights in one step (the learning
-        rate).
-        """
-        return 1.0
-
     def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
         """What the paper states about the size of this transformer, by row of the cost table."""
         del epsilon, n_examples
         return {}
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Random (X, y, X_query) of one prompt, for verification."""
-        shapes = {lane.name: lane.shape for lane in self.program().stream.lanes}
-        X = torch.randn(n + n_query, *shapes["x"], generator=generator, dtype=torch.float64)
-        y = torch.randn(n, *shapes["y"], generator=generator, dtype=torch.float64)
+        """Random (X, y, X_query) of one prompt, for verification: Gaussian unless the algorithm says otherwise."""
+        stream = self.program().stream
+        X = torch.randn(n + n_query, *stream["x"].shape, generator=generator, dtype=torch.float64)
+        y = torch.randn(n, *stream["y"].shape, generator=generator, dtype=torch.float64)
         return X[:n], y, X[n:]
 
     def config(self) -> dict[str, Any]:
@@ -87,22 +85,27 @@ class Algorithm(ABC):
             raise InputError(f"the saved settings of {cls.kind!r} do not fit this version", got=dict(config)) from error
 
 
-def example_lanes(d_x: int, d_y: int, x_bound: float = float("inf"), y_bound: float = float("inf")) -> tuple[Lane, ...]:
-    """Input lanes of (2.1): x and y (0 on the query); use with :func:`constant_lanes`."""
-    return (Lane("x", (d_x,), "input", bound=x_bound), Lane("y", (d_y,), "input", bound=y_bound))
-
-
-def constant_lanes() -> tuple[Lane, ...]:
-    """The constant lanes at the end of (2.1), and two more.
+def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
+    """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes
 
     one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
     omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is
-        what attention
-    computes, into the weighted mean over the demos, for any number of demos.
+    what attention computes, into the weighted mean over the demos, for any number of demos.
     """
-    return (
-        Lane("one", (), "input", shared=True, bound=1.0),
-        Lane("t", (), "input", bound=1.0),
-        Lane("query", (), "input", bound=1.0),
-        Lane("omega", (), "input"),
+    return Stream(
+        (
+            Lane("x", (d_x,), "input"),
+            Lane("y", (d_y,), "input"),
+            *lanes,
+            Lane("one", (), "input", shared=True, bound=1.0),
+            Lane("t", (), "input", bound=1.0),
+            Lane("query", (), "input", bound=1.0),
+            Lane("omega", (), "input"),
+        )
     )
+
+
+def pointwise(f: Function, lanes: Iterable[Lane]) -> tuple[Attend, ...]:
+    """Instructions for an mlp layer: lane += f(lane), entry by entry. With NEGATION they clear the lanes, exactly."""
+    views = (lane.name + ("", "[k]", "[k,c]")[len(lane.shape)] for lane in lanes)
+    return tuple(Attend(view, Score(f, (view, "one"))) for view in views)

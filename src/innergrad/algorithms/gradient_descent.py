@@ -1,24 +1,6 @@
-"""Gradient descent on an N-layer network, as the program of Theorem 1 (variant ``literal``: 2N + 4 layers a step).
+"""Gradient descent on a network with momentum and weight decay: settings, prompts, oracle, saving.
 
-Symbols of the paper and lanes here (sizes k_0 = d_x, ..., k_N = d_y):
-
-    x_i, y_i        x, y                  V_j, b_j      Vj (k_j, k_{j-1}), bj (k_j,)        momentum    MVj, Mbj
-    p_i(j)          pj (k_j,)             r'_i(j-1)     dj (k_j,)
-    u(p_i(N), y_i)  g (d_y,)              s_i(j)        sj (k_j,)                           1, t_i      one, t
-
-One step of Lemma 1, in its corrected form (s uses the *columns* of V_{j+1}; the last layer has d_y rows; N product
-layers):
-
-    attention    1 .. N          p_j = r(V_j p_{j-1} + b_j)
-    attention    N + 1           d_j = r'(V_j p_{j-1} + b_j), all j
-    mlp          N + 2           g = u(p_N, y)                     (softmax: ceil(log2 d_y) more, for log-sum-exp)
-    product      N + 3 .. 2N+2   s_N = omega g d_N,   s_j = d_j (V_{j+1}^T s_{j+1})
-    attention    2N + 3          V_j -= eta/2 mean(s_j p_{j-1}^T),  b_j -= eta/2 mean(s_j)
-    mlp          2N + 4          project w onto the box, clear the scratch lanes
-
-The lane omega (0 on the query) does what the paper's mask -R_3(1 - t_i) in layer N + 2 does, exactly and without a
-range R_3. The read-out, N forward layers and a product that copies p_N into the query's y, is counted separately: the
-paper has none.
+The program that a transformer runs is in :mod:`innergrad.algorithms.literal`.
 """
 
 from __future__ import annotations
@@ -33,14 +15,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.algorithms.base import Algorithm, constant_lanes, example_lanes
+from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.literal import literal_program
 from innergrad.errors import DegenerateStart, InputError
 from innergrad.functions.activations import Activation
-from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
-from innergrad.losses import LOSSES, LogisticLoss, Loss, ResidualLoss, SoftmaxLoss
+from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.networks import Network
-from innergrad.program import Attend, Layer, Loop, Program, Score
-from innergrad.stream import Lane, Stream
+from innergrad.program import Program
 
 BOX_BITS = 24
 
@@ -113,181 +94,8 @@ class GradientDescent(Algorithm):
         ):
             object.__setattr__(self, name, content)
 
-    # --------------------------------------------------------------------------------------------------------------
-    # the program
-
     def program(self) -> Program:
-        net, N = self.network, self.network.depth
-        tree_lanes, loss_layers = self._loss_layers()
-        weights = tuple(f"{kind}{j}" for j in range(1, N + 1) for kind in (("V", "b") if net.bias else ("V",)))
-        bound = math.inf if self.box is None else self.box
-        shapes: dict[str, tuple[int, ...]] = {
-            f"V{j}": (k, c) for j, (c, k) in enumerate(zip(net.sizes, net.sizes[1:], strict=False), start=1)
-        }
-        shapes |= {f"b{j}": (k,) for j, k in enumerate(net.sizes[1:], start=1)}
-        momentum_lanes = tuple(Lane(f"M{w}", shapes[w], "state", shared=True) for w in weights) if self.momentum else ()
-        widths = {j: (net.sizes[j],) for j in range(1, N + 1)}
-        scratch = (
-            *(Lane(f"p{j}", widths[j]) for j in widths),
-            *(Lane(f"d{j}", widths[j]) for j in widths),
-            *tree_lanes,
-            Lane("g", (net.sizes[-1],)),
-            *(Lane(f"s{j}", widths[j]) for j in reversed(widths)),
-        )
-        stream = Stream(
-            (
-                *example_lanes(net.sizes[0], net.sizes[-1]),
-                *(Lane(w, shapes[w], "weight", shared=True, bound=bound) for w in weights),
-                *momentum_lanes,
-                *scratch,
-                *constant_lanes(),
-            )
-        )
-        step = (
-            *self._forward_layers(),
-            self._derivative_layer(),
-            *loss_layers,
-            *self._backward_layers(),
-            self._update_layer(weights),
-            self._finish_layer(weights, scratch),
-        )
-        copy = Layer(
-            "product", "copy prediction", (Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]"),)
-        )
-        return Program(stream, (Loop(self.steps, step),), (*self._forward_layers(), copy), weights, "y")
-
-    def _preactivation(self, j: int) -> tuple[tuple[str, str], ...]:
-        """V_j p_{j-1} + b_j as <query, key> pairs."""
-        previous = "x" if j == 1 else f"p{j - 1}"
-        bias = (("one", f"b{j}[k]"),) if self.network.bias else ()
-        return ((f"{previous}[c]", f"V{j}[k,c]"), *bias)
-
-    def _forward_layers(self) -> tuple[Layer, ...]:
-        """Lemma 2: p_j = r(V_j p_{j-1} + b_j), one attention layer each."""
-        net = self.network
-        return tuple(
-            Layer(
-                "attention",
-                f"forward {j}",
-                (
-                    Attend(
-                        f"p{j}[k]", Score(net.activation.r if net.activated(j) else IDENTITY, *self._preactivation(j))
-                    ),
-                ),
-            )
-            for j in range(1, net.depth + 1)
-        )
-
-    def _derivative_layer(self) -> Layer:
-        """Lemma 3: d_j = r'(V_j p_{j-1} + b_j) for all j; constant 1 for a linear output."""
-        net = self.network
-        return Layer(
-            "attention",
-            "derivatives",
-            tuple(
-                Attend(f"d{j}[k]", Score(net.activation.dr, *self._preactivation(j)))
-                if net.activated(j)
-                else Attend(f"d{j}[k]")
-                for j in range(1, net.depth + 1)
-            ),
-        )
-
-    def _loss_layers(self) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-        """Lemma 4: g = u(p_N, y); also the lanes the loss needs."""
-        out = f"p{self.network.depth}"
-        if isinstance(self.loss, ResidualLoss):
-            g = Attend("g[k]", Score(self.loss.u, (f"{out}[k] - y[k]", "one")), scale=self.loss.scale)
-            return (), (Layer("mlp", "loss derivative", (g,)),)
-        if isinstance(self.loss, LogisticLoss):
-            g = Attend("g[k]", Score(self.loss.sigmoid, (f"{out}[k]", "one")))
-            return (), (Layer("mlp", "loss derivative", (g, Attend("g[k]", Score(NEGATION, ("y[k]", "one"))))),)
-        if isinstance(self.loss, SoftmaxLoss):
-            return self._softmax_layers(self.loss, out)
-        raise InputError(
-            f"no program is known for the loss {self.loss.name!r}", allowed="ResidualLoss, LogisticLoss, SoftmaxLoss"
-        )
-
-    def _softmax_layers(self, loss: SoftmaxLoss, out: str) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-        """LSE by a tree of LSE(a, b) = b + softplus(a - b) on scalar lanes, then g_k = exp(p_N[k] - LSE) - y_k."""
-        lanes, layers, previous, width = [], [], out, self.network.sizes[-1]
-        for level in range(1, math.ceil(math.log2(width)) + 1):
-            lane = f"lse{level}"
-            instructions = []
-            for i in range(width // 2):
-                a, b = f"{previous}[{2 * i}]", f"{previous}[{2 * i + 1}]"
-                instructions += [
-                    Attend(f"{lane}[{i}]", Score(loss.softplus, (f"{a} - {b}", "one"))),
-                    Attend(f"{lane}[{i}]", Score(IDENTITY, (b, "one"))),
-                ]
-            if width % 2:
-                instructions.append(
-                    Attend(f"{lane}[{width // 2}]", Score(IDENTITY, (f"{previous}[{width - 1}]", "one")))
-                )
-            width = (width + 1) // 2
-            lanes.append(Lane(lane, (width,)))
-            layers.append(Layer("mlp", f"log-sum-exp {level}", tuple(instructions)))
-            previous = lane
-        g = (
-            Attend("g[k]", Score(loss.exp, (f"{out}[k] - {previous}[0]", "one"))),
-            Attend("g[k]", Score(NEGATION, ("y[k]", "one"))),
-        )
-        return tuple(lanes), (*layers, Layer("mlp", "loss derivative", g))
-
-    def _backward_layers(self) -> tuple[Layer, ...]:
-        """Lemma 5: s_N = omega g d_N, then s_j = d_j (V_{j+1}^T s_{j+1}), one product layer each."""
-        N = self.network.depth
-        first = Layer(
-            "product", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, ("omega", "g[k]")), value=f"d{N}[k]"),)
-        )
-        rest = (
-            Layer(
-                "product",
-                f"backward {j}",
-                (Attend(f"s{j}[k]", Score(IDENTITY, (f"V{j + 1}[c,k]", f"s{j + 1}[c]")), value=f"d{j}[k]"),),
-            )
-            for j in range(N - 1, 0, -1)
-        )
-        return (first, *rest)
-
-    def _update_layer(self, weights: tuple[str, ...]) -> Layer:
-        """w <- w - eta (momentum m + grad + decay w) and m <- momentum m + grad + decay w, grad = mean(s_j p_{j-1}^T)
-        / 2.
-        """
-        instructions = []
-        for w in weights:
-            j, labels = int(w[1:]), "k,c" if w[0] == "V" else "k"
-            factor = "one" if w[0] == "b" else "x[c]" if j == 1 else f"p{j - 1}[c]"
-            score = Score(IDENTITY, ("one", f"s{j}[k]"))
-            targets = ((w, -self.lr), (f"M{w}", 1.0)) if self.momentum else ((w, -self.lr),)
-            for lane, rate in targets:
-                instructions.append(
-                    Attend(f"{lane}[{labels}]", score, value=factor, scope="all", reduce="mean", scale=rate / 2)
-                )
-                if self.weight_decay:
-                    instructions.append(
-                        Attend(f"{lane}[{labels}]", value=f"{w}[{labels}]", scale=rate * self.weight_decay)
-                    )
-            if self.momentum:
-                instructions.append(Attend(f"{w}[{labels}]", value=f"M{w}[{labels}]", scale=-self.lr * self.momentum))
-                instructions.append(Attend(f"M{w}[{labels}]", value=f"M{w}[{labels}]", scale=self.momentum - 1.0))
-        return Layer("attention", "update", tuple(instructions))
-
-    def _finish_layer(self, weights: tuple[str, ...], scratch: tuple[Lane, ...]) -> Layer:
-        """Project the weights onto the box and clear the scratch lanes: both exact with ReLUs."""
-
-        def pointwise(lane: str, rank: int) -> str:
-            return lane + ("", "[k]", "[k,c]")[rank]
-
-        instructions = []
-        if self.box is not None:
-            clip = clip_residual(self.box)
-            for w in weights:
-                view = pointwise(w, 2 if w[0] == "V" else 1)
-                instructions.append(Attend(view, Score(clip, (view, "one"))))
-        for lane in scratch:
-            view = pointwise(lane.name, len(lane.shape))
-            instructions.append(Attend(view, Score(NEGATION, (view, "one"))))
-        return Layer("mlp", "project and clear", tuple(instructions))
+        return literal_program(self)
 
     # --------------------------------------------------------------------------------------------------------------
     # prompts and oracle
@@ -298,12 +106,6 @@ class GradientDescent(Algorithm):
     def check_prompt(self, X: Tensor, y: Tensor, w0: Tensor) -> None:
         del X
         self._check_targets(y)
-        if self.box is not None and float(w0.abs().max()) > self.box:
-            raise InputError(
-                "the box must contain w0",
-                got=f"max |w0| = {float(w0.abs().max()):.6g} with box = {self.box:g}",
-                hint="use a larger box or smaller initial weights",
-            )
         if self.network.depth >= 2 and bool((w0 == 0).all(-1).any()):
             warnings.warn(self._degenerate(), DegenerateStart, stacklevel=4)
 
@@ -344,10 +146,6 @@ class GradientDescent(Algorithm):
         """L(w) = 1/2 sum_i omega_i l(f(x_i), y_i), omega summing to one (1/n by default)."""
         losses = self.loss.value(self.network.forward(w, X), y)
         return 0.5 * (losses.mean(-1) if omega is None else (omega * losses).sum(-1))
-
-    @property
-    def rate(self) -> float:
-        return self.lr
 
     def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
         """Training by torch autograd with the same projection: the oracle."""

@@ -38,6 +38,7 @@ LARGEST_EPSILON = 0.1
 _GRID = 512  # points per link: the walk may leave the tube by 2 epsilon / _GRID^2 between them, which _SHRINK pays for
 _SHRINK = 1.0 - 1e-4
 _SLOPES_TRIED = 9  # between each extreme slope and the derivative
+_MOST_LINKS = 200_000
 _FAR = 1e7  # a link this long never ends
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
@@ -169,6 +170,10 @@ class _Tubes:
                 return None if self.radius is None else links
             x += side * length
             links.append(_Link(x, slopes))
+            if len(links) > _MOST_LINKS:
+                raise InputError(
+                    f"{self.functions[0].name} does not settle on its declared asymptote", got=f"t = {x:g}"
+                )
             span, slope = length, None
 
     def limit(self, x: float, side: int) -> float:
@@ -261,6 +266,10 @@ def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> Piecewis
         at_edge = float(approximant(torch.tensor(edge, dtype=torch.float64)))
         offset = at_edge - asymptote.slope * edge - asymptote.intercept
         error = max(error, abs(offset), float(np.abs(_error(f, approximant, np.array([edge]))[0])))
+    if error > epsilon:
+        raise InputError(
+            f"{f.name} does not approach its declared asymptotes", got=f"distance {error:g} at the last knot"
+        )
     finite = edges[np.isfinite(edges)]
     a, b = finite[:-1], finite[1:]
     for _ in range(64):

@@ -82,13 +82,13 @@ class Cost:
             for row in self.rows
         ]
         lines += [""] + [
-            f"{name:<34}{_number(value):>14}   {self.paper.get(name, '')}".rstrip()
+            f"{name:<34}{number(value):>14}   {self.paper.get(name, '')}".rstrip()
             for name, value in self.totals().items()
         ]
         return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) and value < 10**9 else f"{value:.4g}"
 
 

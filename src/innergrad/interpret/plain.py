@@ -79,7 +79,8 @@ def apply_layer(
                 slice(None),
                 *(i if isinstance(i, int) else slice(None) for i in instruction.dst.index),
             )
-            padded = torch.zeros_like(after[lane].expand(-1, change.shape[1], *after[lane].shape[2:]))
+            tokens = max(change.shape[1], after[lane].shape[1])
+            padded = torch.zeros_like(after[lane]).expand(-1, tokens, *after[lane].shape[2:]).clone()
             padded[place] = change
             change = padded
         after[lane] = after[lane] + change

@@ -132,7 +132,7 @@ class ReluTransformer(nn.Module):
 
 
 @dataclass
-class _Head:
+class Head:
     """Rows of Q and K, and what the head writes: (destination entry, row of V)."""
 
     query: list[Row]
@@ -146,7 +146,7 @@ def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> Relu
     """
 
     def modules(layers: tuple[Layer, ...]) -> list[nn.Module]:
-        return [lower_layer(program, layer, approximants) for layer in layers]
+        return [build_layer(program, layer, approximants) for layer in layers]
 
     return ReluTransformer(
         [modules(loop.layers) for loop in program.body], [loop.count for loop in program.body], modules(program.readout)
@@ -160,8 +160,9 @@ def check(program: Program) -> None:
             _check(program, layer, instruction)
 
 
-def lower_layer(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> nn.Module:
-    merged: dict[object, _Head] = {}
+def merged_heads(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> list[Head]:
+    """The heads (units) of a layer; those with the same queries and keys are one."""
+    merged: dict[object, Head] = {}
     for instruction in layer.instructions:
         _check(program, layer, instruction)
         for head in heads_of(program, layer, instruction, approximants):
@@ -171,7 +172,11 @@ def lower_layer(program: Program, layer: Layer, approximants: Mapping[str, Piece
                     target = kept.writes.setdefault(entry, {})
                     for column, weight in row.items():
                         target[column] = target.get(column, 0.0) + weight
-    heads, d_model = list(merged.values()), program.stream.d_model
+    return [head for head in merged.values() if head.writes]
+
+
+def build_layer(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> nn.Module:
+    heads, d_model = merged_heads(program, layer, approximants), program.stream.d_model
     if layer.kind == "mlp":
         one = program.stream.entry("one")
         W_1 = _stack(
@@ -182,7 +187,8 @@ def lower_layer(program: Program, layer: Layer, approximants: Mapping[str, Piece
             ((0, e, u, row[one]) for u, head in enumerate(heads) for e, row in head.writes.items()),
         )
         return Mlp(layer.name, W_1, W_2)
-    d_head, d_v = max(len(head.query) for head in heads), max(len(head.writes) for head in heads)
+    d_head = max((len(head.query) for head in heads), default=1)
+    d_v = max((len(head.writes) for head in heads), default=1)
     W_Q = _stack((len(heads), d_head, d_model), _entries([head.query for head in heads]))
     W_K = _stack((len(heads), d_head, d_model), _entries([head.key for head in heads]))
     W_V = _stack((len(heads), d_v, d_model), _entries([list(head.writes.values()) for head in heads]))
@@ -276,13 +282,13 @@ def heads_of(
     approximants: Mapping[str, PiecewiseLinear],
     *,
     representative: bool = False,
-) -> Iterator[_Head]:
+) -> Iterator[Head]:
     """The heads (in an mlp: units) of one instruction, before merging; only those of the first index if
     ``representative``.
     """
     stream, one = program.stream, program.stream.entry("one")
     if not instruction.scores:
-        yield _Head([{one: 1.0}], [{one: 1.0}], _writes(program, instruction, {}, 1.0))
+        yield Head([{one: 1.0}], [{one: 1.0}], _writes(program, instruction, {}, 1.0))
         return
     hinges = [(1.0, 0.0, 1.0)] if layer.kind == "product" else approximants[instruction.scores[0].f.name].hinges
     for index in itertools.islice(_family(program, instruction), 1 if representative else None):
@@ -299,7 +305,7 @@ def heads_of(
                 query[0][one] = query[0].get(one, 0.0) + b
             elif b:
                 query, key = [*query, {one: b}], [*key, {one: 1.0}]
-            yield _Head(query, key, _writes(program, instruction, index, c))
+            yield Head(query, key, _writes(program, instruction, index, c))
 
 
 def _linear_form(pairs: list[tuple[Row, Row]], one: int) -> Row:
@@ -360,5 +366,6 @@ def _writes(program: Program, instruction: Attend, index: Index, coefficient: fl
             instruction.dst.lane, tuple(i if isinstance(i, int) else full[i] for i in instruction.dst.index)
         )
         row = _row(program.stream, instruction.value, full)
-        writes[entry] = {column: coefficient * instruction.scale * weight for column, weight in row.items()}
+        if instruction.scale != 0.0:
+            writes[entry] = _scaled(row, coefficient * instruction.scale)
     return writes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost, LayerCost, structured_flops
 from innergrad.program import Layer, Program
-from innergrad.targets.relu import Row, family_size, heads_of, row_key
+from innergrad.targets.relu import Row, family_size, heads_of, merged_heads, row_key
 
 
 @dataclass
@@ -37,6 +37,11 @@ def relu_cost(
 
 
 def _groups(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> list[_Group]:
+    if any(
+        isinstance(i, int) for instruction in layer.instructions for view in instruction.views() for i in view.index
+    ):
+        heads = merged_heads(program, layer, approximants)
+        return [_Group(1, head.query, head.key, head.writes, dict.fromkeys(head.writes, 1)) for head in heads]
     constant = row_key([{program.stream.entry("one"): 1.0}])
     groups: dict[object, _Group] = {}
     for instruction in layer.instructions:
@@ -49,7 +54,7 @@ def _groups(program: Program, layer: Layer, approximants: Mapping[str, Piecewise
             for entry, row in head.writes.items():
                 group.writes.setdefault(entry, {}).update(row)
                 group.repeats[entry] = indices if is_constant else 1
-    return list(groups.values())
+    return [group for group in groups.values() if group.writes]
 
 
 def _layer(

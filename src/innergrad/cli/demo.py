@@ -1,0 +1,166 @@
+"""The demo: gradient descent on a 3-layer network, compiled, run on real data and compared with training."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from innergrad.algorithms import GradientDescent
+from innergrad.cli.commands import print_cost, print_report
+from innergrad.compiler import compile
+from innergrad.errors import InputError
+from innergrad.networks import Network
+from innergrad.transformer import CompiledTransformer, Run, reference
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_EXAMPLES, N_QUERY = 48, 100
+EPSILON = 1e-3
+
+
+def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """scikit-learn's diabetes data: X, y of the examples in the prompt, X, y of the queries; all standardised."""
+    try:
+        from sklearn.datasets import load_diabetes
+    except ImportError as error:
+        raise InputError("the demo needs scikit-learn and matplotlib", hint="pip install 'innergrad[demo]'") from error
+    inputs, targets = load_diabetes(return_X_y=True)
+    X, y = torch.from_numpy(inputs), torch.from_numpy(targets).unsqueeze(-1)
+    X, y = ((values - values.mean(0)) / values.std(0) for values in (X, y))
+    chosen = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))[: N_EXAMPLES + N_QUERY]
+    X, y = X[chosen], y[chosen]
+    return X[:N_EXAMPLES], y[:N_EXAMPLES], X[N_EXAMPLES:], y[N_EXAMPLES:]
+
+
+def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
+    console = Console(quiet=quiet or as_json)
+    X, y, X_query, y_query = diabetes(seed)
+    algorithm = GradientDescent(Network([X.shape[1], 8, 8, 1], "tanh"), lr=0.5, steps=20)
+    with console.status("compiling, then learning inside one forward pass ..."):
+        started = time.perf_counter()
+        tf = compile(algorithm, epsilon=EPSILON, n_examples=N_EXAMPLES)
+        tf.save(out / "model")
+        compiled = time.perf_counter()
+        run = tf.run(X, y, X_query, executor="dense", seed=seed)
+        finished = time.perf_counter()
+        report = tf.verify(X, y, X_query, seed=seed)
+    trained = reference(algorithm, X, y, X_query, seed=seed)
+    result = summary(tf, run, trained, X, y, y_query)
+    result |= {"compile_seconds": compiled - started, "forward_seconds": finished - compiled, "laws": report.to_json()}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "demo.json").write_text(json.dumps(result, indent=1) + "\n")
+    draw(result, out / "demo.png")
+    if as_json:
+        print(json.dumps(result))
+        return
+    if not quiet:
+        print_cost(tf.cost())
+        print_report("the diabetes data", report)
+        _print_steps(console, result)
+        console.print(
+            f"compiled in {result['compile_seconds']:.1f} s; one forward pass of {tf.n_layers} + {tf.n_readout_layers} layers: "
+            f"{result['forward_seconds']:.1f} s\nwrote [bold]{out / 'demo.png'}[/bold], demo.json and model/"
+        )
+
+
+def summary(tf: CompiledTransformer, run: Run, trained: Run, X: Tensor, y: Tensor, y_query: Tensor) -> dict[str, Any]:
+    """Everything the table and the figure show."""
+    assert isinstance(tf.algorithm, GradientDescent)
+    risk = tf.algorithm.risk
+    data = X.expand(len(run.weights), -1, -1)
+    ideal = torch.stack([_one_step(tf.algorithm, w, X, y) for w in run.weights[:-1]])
+    return {
+        "epsilon": tf.options.epsilon,
+        "layers": tf.n_layers,
+        "loss_gd": risk(trained.weights, data, y).tolist(),
+        "loss_in_context": risk(run.weights, data, y).tolist(),
+        "distance": (run.weights - trained.weights).norm(dim=-1).tolist(),
+        "gradient_error": ((run.weights[1:] - ideal).norm(dim=-1) / tf.algorithm.lr).tolist(),
+        "predictions_gd": trained.predictions.flatten().tolist(),
+        "predictions_in_context": run.predictions.flatten().tolist(),
+        "targets": y_query.flatten().tolist(),
+    }
+
+
+def _one_step(algorithm: GradientDescent, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """One exact step of projected gradient descent."""
+    variable = w.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(algorithm.risk(variable, X, y), variable)
+    stepped = w - algorithm.lr * gradient
+    return stepped if algorithm.box is None else stepped.clamp(-algorithm.box, algorithm.box)
+
+
+def _print_steps(console: Console, result: dict[str, Any]) -> None:
+    table = Table(title="Gradient descent, and the transformer that does it", title_justify="left")
+    for column in ("step", "loss by GD", "loss in context", "||w - w_GD||"):
+        table.add_column(column, justify="right")
+    rows = zip(result["loss_gd"], result["loss_in_context"], result["distance"], strict=True)
+    for step, (gd, in_context, distance) in enumerate(rows):
+        table.add_row(str(step), f"{gd:.6f}", f"{in_context:.6f}", f"{distance:.2e}")
+    console.print(table)
+
+
+BLUE, ORANGE, GREY = "#2a5d9f", "#e07b39", "#8a8f98"
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Loss of both, predictions of both, error per step."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    style = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold"}
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
+        _draw_loss(axes[0], result)
+        _draw_predictions(axes[1], result)
+        _draw_error(axes[2], result)
+        figure.suptitle(
+            f"A {result['layers']}-layer transformer trains a 3-layer tanh network inside its forward pass", fontsize=14
+        )
+        figure.savefig(path, dpi=160)
+        plt.close(figure)
+
+
+def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
+    steps = range(len(result["loss_gd"]))
+    ax.plot(steps, result["loss_gd"], color=BLUE, lw=2.5, label="gradient descent (autograd)")
+    ax.plot(steps, result["loss_in_context"], "o", color=ORANGE, ms=6, label="in context (transformer)")
+    ax.set(title="Training loss", xlabel="step", ylabel="loss on the examples", ylim=(0, None))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend(frameon=False)
+
+
+def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:
+    both = result["predictions_gd"] + result["predictions_in_context"]
+    low, high = min(both), max(both)
+    ax.plot([low, high], [low, high], color=GREY, lw=1, zorder=0)
+    ax.scatter(
+        result["predictions_gd"], result["predictions_in_context"], s=22, color=ORANGE, edgecolor="white", lw=0.4
+    )
+    worst = max(abs(a - b) for a, b in zip(result["predictions_gd"], result["predictions_in_context"], strict=True))
+    ax.set(title=f"{len(result['targets'])} held-out predictions", xlabel="network trained by gradient descent")
+    ax.set_ylabel("transformer, read off the query token")
+    ax.text(0.05, 0.92, f"largest difference {worst:.1e}", transform=ax.transAxes, color=GREY)
+
+
+def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
+    steps = range(1, len(result["distance"]))
+    ax.axhline(result["epsilon"], color=GREY, lw=1, ls="--")
+    ax.text(len(result["distance"]) - 1, result["epsilon"], r"$\epsilon$", color=GREY, va="bottom", ha="right")
+    ax.semilogy(
+        steps, result["gradient_error"], "s-", color=ORANGE, ms=4, lw=1, label="error of the gradient, per step"
+    )
+    ax.semilogy(steps, result["distance"][1:], color=BLUE, lw=2.5, label=r"distance of the weights $\|w - w_{GD}\|$")
+    ax.set(title="Error per step", xlabel="step")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend(frameon=False)
