@@ -66,8 +66,8 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
         print_report("the diabetes data", report)
         _print_steps(console, result)
         console.print(
-            f"compiled in {result['compile_seconds']:.1f} s; one forward pass of {tf.n_layers} + {tf.n_readout_layers} layers: "
-            f"{result['forward_seconds']:.1f} s\nwrote [bold]{out / 'demo.png'}[/bold], demo.json and model/"
+            f"compiled in {result['compile_seconds']:.1f} s; one forward pass of {tf.n_layers} + {tf.n_readout_layers} "
+            f"layers: {result['forward_seconds']:.1f} s\nwrote [bold]{out / 'demo.png'}[/bold], demo.json and model/"
         )
 
 
@@ -118,7 +118,12 @@ def draw(result: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    style = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "axes.titleweight": "bold"}
+    style: dict[Any, Any] = {
+        "font.size": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titleweight": "bold",
+    }
     with plt.rc_context(style):
         figure, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
         _draw_loss(axes[0], result)
@@ -132,11 +137,13 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     steps = range(len(result["loss_gd"]))
     ax.plot(steps, result["loss_gd"], color=BLUE, lw=2.5, label="gradient descent (autograd)")
     ax.plot(steps, result["loss_in_context"], "o", color=ORANGE, ms=6, label="in context (transformer)")
     ax.set(title="Training loss", xlabel="step", ylabel="loss on the examples", ylim=(0, None))
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
 
 
@@ -154,6 +161,8 @@ def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:
 
 
 def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     steps = range(1, len(result["distance"]))
     ax.axhline(result["epsilon"], color=GREY, lw=1, ls="--")
     ax.text(len(result["distance"]) - 1, result["epsilon"], r"$\epsilon$", color=GREY, va="bottom", ha="right")
@@ -161,6 +170,6 @@ def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
         steps, result["gradient_error"], "s-", color=ORANGE, ms=4, lw=1, label="error of the gradient, per step"
     )
     ax.semilogy(steps, result["distance"][1:], color=BLUE, lw=2.5, label=r"distance of the weights $\|w - w_{GD}\|$")
-    ax.set(title="Error per step", xlabel="step")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set(title="Error per step", xlabel="step", ylim=(result["epsilon"] / 20, result["epsilon"] * 20))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
