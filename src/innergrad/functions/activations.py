@@ -128,7 +128,7 @@ LEAK = 0.01
 LEAKY = linear_function("leaky_relu", PiecewiseLinear((0.0,), (LEAK, 1.0)), 1.0)
 DLEAKY = Function(
     "leaky_relu'",
-    lambda t: torch.where(t > 0, 1.0, LEAK).to(t.dtype),
+    lambda t: torch.where(t > 0, torch.ones_like(t), LEAK),
     curvature=0.0,
     bound=1,
     jumps=((0.0, 1.0 - LEAK, 1),),

@@ -37,7 +37,7 @@ SMALLEST_EPSILON = 1e-9  # below it the rounding of f itself would eat the tube
 LARGEST_EPSILON = 0.1
 _GRID = 512  # points per link: the walk may leave the tube by 2 epsilon / _GRID^2 between them, which _SHRINK pays for
 _SHRINK = 1.0 - 1e-4
-_SLOPES_TRIED = 9  # between each extreme slope and the derivative
+_SLOPES_TRIED = 6  # between each extreme slope and the derivative
 _MOST_LINKS = 200_000
 _FAR = 1e7  # a link this long never ends
 _ROUNDING = 16 * np.finfo(np.float64).eps
@@ -135,6 +135,8 @@ class _Tubes:
             values, step = self.evaluate(np.array([self.pin]))[:, 0], 1e-3 * self.first_span
             derivative = np.diff(self.evaluate(np.array([self.pin - step, self.pin + step])))[:, 0] / (2 * step)
             extremes = [self.longest_link(self.pin, values, side, self.first_span, None)[1] for side in (-1, 1)]
+            if np.allclose(*extremes):  # odd around the pin
+                extremes = extremes[:1]
             parts = np.linspace(0.0, 1.0, _SLOPES_TRIED)
             tried = [(1 - part) * extreme + part * derivative for extreme in extremes for part in parts]
         for slope in tried:

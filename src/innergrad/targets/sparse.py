@@ -33,7 +33,7 @@ def require_memory(n_bytes: int, what: str, hint: str) -> None:
 class SparseStack(nn.Module):
     """``matrices`` real matrices of shape (rows, columns), stored as entries (matrix, row, column) -> value.
 
-    ``state_dict`` materialises them as one dense tensor (matrices, rows, columns); ``load_state_dict`` takes such a
+    ``state_dict`` materialises them as one dense tensor, ``W_Q.weight``; ``load_state_dict`` takes such a
     tensor.
     """
 
@@ -88,10 +88,10 @@ class SparseStack(nn.Module):
         return sums.amax(-1)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        destination[prefix.rstrip(".")] = self.dense()
+        destination[prefix + "weight"] = self.dense()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        name, missing = prefix.rstrip("."), args[2]
+        name, missing = prefix + "weight", args[2]
         if name not in state_dict:
             missing.append(name)
             return
