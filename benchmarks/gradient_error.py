@@ -29,7 +29,7 @@ SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu", "sin")
 PIECEWISE = ("relu", "leaky_relu", "relu6")
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
 SEEDS, STEPS, N_EXAMPLES, D_X, LR, BOX = 50, 10, 8, 4, 0.1, 8.0
-SIN_DOMAIN = 64.0
+SIN_DOMAIN = 32.0
 
 
 def limits(N: int) -> tuple[float, float]:

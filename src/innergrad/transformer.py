@@ -23,11 +23,14 @@ from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
 from innergrad.stream import State
 from innergrad.targets.relu import ReluTransformer, lower
 from innergrad.targets.relu_cost import relu_cost
+from innergrad.targets.sparse import require_memory
 
 if TYPE_CHECKING:
     from innergrad.verification import Report
 
 Executor = Literal["plain", "dense"]
+_BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
+_SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,10 @@ class CompiledTransformer:
     @cached_property
     def module(self) -> ReluTransformer:
         """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
-        return self.stored_module if self.stored_module is not None else lower(self.program, self.approximants)
+        if self.stored_module is not None:
+            return self.stored_module
+        require_memory(_BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", _SMALLER)
+        return lower(self.program, self.approximants)
 
     # ---------------------------------------------------------------------------------------------------------- running
 
@@ -162,6 +168,10 @@ class CompiledTransformer:
     def _run_dense(self, state: State) -> Iterator[tuple[Layer, State, bool]]:
         """The module, layer by layer; functions with a bounded domain are checked on the stream it produced."""
         stream, h = self.program.stream, self.program.stream.pack(state)
+        largest = max(row.heads * max(row.d_head, 1) for row in self.cost().rows)
+        require_memory(
+            4 * largest * h.shape[0] * h.shape[1] * h.element_size(), "running the dense transformer", _SMALLER
+        )
         modules = self.module_for(h.dtype).layers()
         bounded = any(f.domain[0] > -torch.inf for f in self.approximants.values())
         for layer, step_ends in self.program.schedule():

@@ -135,7 +135,7 @@ class _Tubes:
             values, step = self.evaluate(np.array([self.pin]))[:, 0], 1e-3 * self.first_span
             derivative = np.diff(self.evaluate(np.array([self.pin - step, self.pin + step])))[:, 0] / (2 * step)
             extremes = [self.longest_link(self.pin, values, side, self.first_span, None)[1] for side in (-1, 1)]
-            if np.allclose(*extremes):  # odd around the pin
+            if np.allclose(extremes[0], extremes[1]):  # odd around the pin
                 extremes = extremes[:1]
             parts = np.linspace(0.0, 1.0, _SLOPES_TRIED)
             tried = [(1 - part) * extreme + part * derivative for extreme in extremes for part in parts]

@@ -1,0 +1,157 @@
+"""Writes the tables of README.md and the figure docs/growth.png from results/*.json; ``--check`` only looks for drift.
+
+A table stands between ``<!-- table: name -->`` and ``<!-- end -->``; its content is never edited by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _results import read
+
+ROOT = Path(__file__).parent.parent
+
+
+def gradient_error() -> list[str]:
+    """Worst cell of the matrix, by activation and depth."""
+    matrix = read("gradient_error")["matrix"]
+    lines = [
+        "| activation | N <= 6: median | 95% | max | N = 10, 12: median | 95% | max |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for activation in dict.fromkeys(cell["activation"] for cell in matrix):
+        entries = []
+        for deep in (False, True):
+            group = [cell for cell in matrix if cell["activation"] == activation and (cell["N"] > 6) == deep]
+            entries += [f"{max(cell[key] for cell in group):.1f}" for key in ("median", "q95", "max")]
+        lines.append(f"| {activation} | {' | '.join(entries)} |")
+    within = sum(cell["within"] for cell in matrix)
+    lines.append("| *claimed* | *5* | *10* | | *10* | *25* | |")
+    lines += ["", f"{within:,} of {len(matrix):,} configurations are within the claimed bounds."]
+    return lines
+
+
+def outputs() -> list[str]:
+    """The error grows with the number of outputs."""
+    growth = read("gradient_error")["growth"]
+    lines = ["| d_y | " + " | ".join(str(row["d_y"]) for row in growth["outputs"]) + " |"]
+    lines.append("|---|" + "---|" * len(growth["outputs"]))
+    for name, key in (("N = 6", "outputs"), ("N = 12", "outputs_deep")):
+        lines.append(
+            f"| {name}: median / 95% | " + " | ".join(f"{r['median']:.1f} / {r['q95']:.0f}" for r in growth[key]) + " |"
+        )
+    return lines
+
+
+def ramps() -> list[str]:
+    lines = ["| activation | N | steps with a ramp hit | error without | error with |", "|---|---|---|---|---|"]
+    for row in read("gradient_error")["ramps"]:
+        lines.append(
+            f"| {row['activation']} | {row['N']} | {row['steps_with_hits']} of {row['steps']} | "
+            f"{row['max_error_without_hits']:.0e} | {row['max_error_with_hits']:.0e} |"
+        )
+    return lines
+
+
+def pieces() -> list[str]:
+    rows = read("pieces")["pieces"]
+    epsilons = list(dict.fromkeys(row["epsilon"] for row in rows))
+    lines = [
+        "| pieces (formula) | " + " | ".join(f"{e:.0e}" for e in epsilons) + " |",
+        "|---|" + "---|" * len(epsilons),
+    ]
+    for activation in dict.fromkeys(row["activation"] for row in rows):
+        cells = [f"{row['pieces']} ({row['formula']:.1f})" for row in rows if row["activation"] == activation]
+        lines.append(f"| {activation} | {' | '.join(cells)} |")
+    lines.append("| *the paper, eps^-2* | " + " | ".join(f"*{e**-2:.0e}*" for e in epsilons) + " |")
+    return lines
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "gradient_error": gradient_error,
+    "outputs": outputs,
+    "ramps": ramps,
+    "pieces": pieces,
+}
+PAGES = ("README.md", "docs/error.md")
+
+
+def rendered(text: str) -> str:
+    def table(match: re.Match[str]) -> str:
+        return f"<!-- table: {match[1]} -->\n" + "\n".join(TABLES[match[1]]()) + "\n<!-- end -->"
+
+    return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+
+
+def draw() -> None:
+    """Growth of the gradient error with depth, width, outputs and steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    growth = read("gradient_error")["growth"]
+    style: dict[Any, Any] = {
+        "font.size": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titleweight": "bold",
+    }
+    panels = (
+        ("depth", "N", "depth N"),
+        ("width", "K", "width K"),
+        ("outputs", "d_y", "outputs d_y"),
+        ("steps", "step", "step"),
+    )
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
+        for ax, (key, name, label) in zip(axes, panels, strict=True):
+            x = [row[name] for row in growth[key]]
+            for statistic, color, width in (
+                ("median", "#2a5d9f", 2.5),
+                ("q95", "#e07b39", 1.5),
+                ("max", "#8a8f98", 1.0),
+            ):
+                ax.plot(x, [row[statistic] for row in growth[key]], "o-", color=color, lw=width, ms=4, label=statistic)
+            if key == "steps":
+                distance = [row["distance"] for row in growth[key]]
+                ax.plot(x, distance, "s--", color="#4b8f4b", ms=4, lw=1.5, label=r"median $\|w-w_{GD}\|$")
+                ax.legend(frameon=False, fontsize=9)
+            if key != "depth":
+                ax.set_xscale("log", base=2 if key != "steps" else 10)
+            ax.set(xlabel=label, yscale="log")
+        axes[0].set_ylabel(r"gradient error / $\epsilon$")
+        axes[0].legend(frameon=False, fontsize=9)
+        figure.suptitle(
+            "Error of the in-context gradient, in units of epsilon (tanh, squared loss, epsilon = 1e-3)", fontsize=13
+        )
+        figure.savefig(ROOT / "docs" / "growth.png", dpi=150)
+        plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="exit 1 if a page is not what the results say")
+    check = parser.parse_args().check
+    drifted = []
+    for name in PAGES:
+        page = ROOT / name
+        text = page.read_text()
+        new = rendered(text)
+        if new != text:
+            drifted.append(name)
+            if not check:
+                page.write_text(new)
+    if check and drifted:
+        sys.exit(f"{', '.join(drifted)}: a table is not what results/ says; run `make docs`")
+    if not check:
+        draw()
+
+
+if __name__ == "__main__":
+    main()
