@@ -19,7 +19,7 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the initial weights and of random data.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of initial weights and random data, where there are any.")]
 Sizes = Annotated[str | None, typer.Option("--sizes", help="Layer sizes d_x,hidden,...,d_y, e.g. 3,8,8,1.")]
 ActivationName = Annotated[
     str | None, typer.Option("--activation", help="tanh sigmoid softplus gelu silu sin relu leaky_relu relu6")
@@ -77,13 +77,15 @@ def compile_(
     x_bound: XBound = None,
     y_bound: YBound = None,
     z_bound: ZBound = None,
+    seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Write gradient descent on a network into the weights of a transformer, and save it."""
     from innergrad.cli import commands
+    from innergrad.cli.settings import settings
 
-    commands.compile_model(commands.settings(config, locals()), out, as_json=json, quiet=quiet)
+    commands.compile_model(settings(config, locals()), out, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -145,14 +147,15 @@ def cost(
     y_bound: YBound = None,
     z_bound: ZBound = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the table as JSON to this file.")] = None,
+    seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Layers, heads, width, parameters, FLOPs and norm of a saved model or of given settings, beside the paper's."""
     from innergrad.cli import commands
+    from innergrad.cli.settings import settings
 
-    given = commands.settings(config, locals())
-    commands.cost_model(model, given, out, as_json=json, quiet=quiet)
+    commands.cost_model(model, settings(config, locals()), out, as_json=json, quiet=quiet)
 
 
 def main() -> None:

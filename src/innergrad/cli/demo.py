@@ -13,7 +13,7 @@ from rich.table import Table
 from torch import Tensor
 
 from innergrad.algorithms import GradientDescent
-from innergrad.cli.commands import print_cost, print_report
+from innergrad.cli.show import print_cost, print_report
 from innergrad.compiler import compile
 from innergrad.errors import InputError
 from innergrad.networks import Network

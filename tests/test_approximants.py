@@ -1,0 +1,450 @@
+"""Piecewise-linear approximants: their number of pieces against the theory, their errors against ball arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from flint import arb, fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from test_functions import SMOOTH, asymptote, ball, jet
+
+from innergrad.errors import InputError
+from innergrad.functions import ACTIVATIONS, Asymptote, Function, PiecewiseLinear, approximate, approximate_jointly
+from innergrad.functions import activations as library
+from innergrad.functions.approximants import prove
+from innergrad.functions.piecewise import hinge_sum
+
+F64 = torch.float64
+EDGE = 60.0
+#: r and r' of every smooth activation, and the functions of the losses; those that have asymptotes
+WHOLE_LINE = [name for name, f in SMOOTH.items() if not f.needs_domain]
+COUNTED = ["tanh", "sigmoid", "softplus", "gelu", "silu"]
+ARCTAN = Function(
+    "arctan",
+    torch.arctan,
+    curvature=3 * math.sqrt(3) / 8,
+    left=Asymptote(0, -math.pi / 2, 0),
+    right=Asymptote(0, math.pi / 2, 0),
+    lipschitz=1,
+    bound=math.pi / 2,
+)
+
+
+# ------------------------------------------------------------------------------------------------- ball verification
+
+
+def rational(x: float) -> fmpq:
+    return fmpq(*float(x).as_integer_ratio())
+
+
+def exact_pieces(f: PiecewiseLinear, lo: float, hi: float) -> list[tuple[float, float, fmpq, fmpq, fmpq]]:
+    """Pieces (a, b, x, y, slope) of f on [lo, hi], f(t) = y + slope (t - x) exactly, from knots, slopes, anchor and
+    value alone.
+    """
+    knots, slopes = [rational(k) for k in f.knots], [rational(s) for s in f.slopes]
+    anchor, value = rational(f.anchor), rational(f.value)
+    centre = sum(k < anchor for k in knots)
+    points = {centre: (anchor, value)}
+    for i in range(centre, len(knots)):
+        x, y = points[i]
+        points[i + 1] = (knots[i], y + slopes[i] * (knots[i] - x))
+    for i in range(centre - 1, -1, -1):
+        x, y = points[i + 1]
+        points[i] = (knots[i], y + slopes[i + 1] * (knots[i] - x))
+    edges = [-math.inf, *f.knots, math.inf]
+    return [
+        (max(a, lo), min(b, hi), *points[i], slopes[i])
+        for i, (a, b) in enumerate(pairwise(edges))
+        if max(a, lo) < min(b, hi)
+    ]
+
+
+def largest_error(name: str, f: PiecewiseLinear, lo: float, hi: float, allowed: float) -> float:
+    """A proven upper bound on |f - f^| on [lo, hi]: every box has |e(m)| + |e'(m)| r + |e''(box)| r^2 / 2 <= allowed.
+
+    Boxes are bisected until that holds, so the test fails (by their number) if the true error exceeds ``allowed``.
+    """
+    worst, boxes = 0.0, 0
+    for a, b, x, y, slope in exact_pieces(f, lo, hi):
+        todo = [(a, b)]
+        while todo:
+            a, b = todo.pop()
+            boxes += 1
+            assert b - a > 1e-9, f"|f - f^| <= {allowed} cannot be proven near {a!r}"
+            middle, radius = arb(0.5 * (a + b)), (arb(b) - arb(a)) / 2 * (1 + arb(2) ** -50)
+            inside = min(a, 0.0), min(b, 0.0)  # exp(min(t,0)): 1 beyond its break, which is a knot
+            if name == "exp(min(t,0))" and a >= 0:
+                value, first, second = arb(1), arb(0), arb(0)
+            else:
+                value, first = jet(name, middle, 1)
+                second = jet(name, ball(*inside) if name == "exp(min(t,0))" else ball(a, b), 2)[2]
+            error = value - (arb(y) + arb(slope) * (middle - arb(x)))
+            bound = abs(error) + abs(first - arb(slope)) * radius + abs(second) * radius * radius / 2
+            if bound.is_finite() and bound.upper() <= allowed:
+                worst = max(worst, float(bound.upper()) * (1 + 2**-52))
+            else:
+                todo += [(a, 0.5 * (a + b)), (0.5 * (a + b), b)]
+    return worst
+
+
+def check(name: str, approximant: PiecewiseLinear, epsilon: float, edge: float = EDGE) -> None:
+    """The whole claim: proven error <= epsilon, and it bounds the true error on [-edge, edge].
+
+    The proof is in float64: its error may be short of the truth by the rounding of f and f^, 1e-14 for |t| <= 60.
+    """
+    assert 0 < approximant.error <= epsilon
+    allowed = min(epsilon, approximant.error + 1e-14)
+    assert largest_error(name, approximant, -edge, edge, allowed) <= epsilon
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3])
+@pytest.mark.parametrize("name", WHOLE_LINE)
+def test_error_is_enclosed_by_balls(name: str, epsilon: float) -> None:
+    """sup |f - f^| on [-60, 60], enclosed by balls with f^ in rational arithmetic, is at most the proven error."""
+    check(name, approximate(SMOOTH[name], epsilon), epsilon)
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu", "silu'"])
+def test_error_is_enclosed_by_balls_at_a_small_epsilon(name: str) -> None:
+    check(name, approximate(SMOOTH[name], 1e-4), 1e-4)
+
+
+@settings(max_examples=12, deadline=None)
+@given(name=st.sampled_from(WHOLE_LINE), exponent=st.floats(-4, -1))
+def test_error_is_enclosed_by_balls_at_any_epsilon(name: str, exponent: float) -> None:
+    epsilon = 10.0**exponent
+    check(name, approximate(SMOOTH[name], epsilon), epsilon)
+
+
+def test_the_ball_check_can_fail() -> None:
+    """The enclosure notices an error of 1% of epsilon, and a knot that moved."""
+    f = approximate(library.TANH, 1e-2)
+    with pytest.raises(AssertionError, match="cannot be proven"):
+        largest_error("tanh", f, -EDGE, EDGE, 0.99e-2)
+    moved = PiecewiseLinear(tuple(k + 1e-3 for k in f.knots), f.slopes, f.anchor, f.value)
+    with pytest.raises(AssertionError, match="cannot be proven"):
+        largest_error("tanh", moved, -EDGE, EDGE, 1e-2)
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-4])
+@pytest.mark.parametrize("name", WHOLE_LINE)
+def test_tails_stay_in_the_tube(name: str, epsilon: float) -> None:
+    """The rays are parallel to the asymptotes, within epsilon of them, and begin where they are monotone: so the error
+    at infinity is at most epsilon, which evaluation in float64 up to |t| = 1e8 confirms.
+    """
+    f = SMOOTH[name]
+    approximant = approximate(f, epsilon)
+    assert approximant.domain == (-math.inf, math.inf)
+    pieces = exact_pieces(approximant, -1e300, 1e300)
+    for side, (a, b, x, y, slope) in ((-1, pieces[0]), (1, pieces[-1])):
+        asym = asymptote(f, side)
+        assert slope == rational(asym.slope)
+        assert abs(arb(y - slope * x) - asym.intercept) <= epsilon
+        assert side * ((b if side < 0 else a) - asym.beyond) >= 0
+    t = torch.logspace(1, 8, 2000, dtype=F64)
+    for points in (t, -t):
+        error = (approximant(points) - f(points)).abs()
+        assert (error <= epsilon + 1e-15 * t).all()  # 1e-15 t: a few ulp of f itself
+
+
+# ------------------------------------------------------------------------------------------------- number of pieces
+
+
+def roots(name: str, lo: float, hi: float) -> Iterator[float]:
+    """Sign changes of f'': the kinks of sqrt |f''|."""
+    grid = np.linspace(lo, hi, 161)
+    values = [float(jet(name, arb(float(x)), 2)[2].mid()) for x in grid]
+    for (a, b), (u, v) in zip(pairwise(grid), pairwise(values), strict=True):
+        if u == 0:
+            yield float(a)
+        elif u * v < 0:
+            while b - a > 1e-12:
+                m = 0.5 * (a + b)
+                a, b = (m, b) if float(jet(name, arb(float(m)), 2)[2].mid()) * u > 0 else (a, m)
+            yield float(a)
+
+
+def root_curvature(name: str) -> float:
+    """int sqrt |f''| over the line; beyond 60 it is below 1e-11 for every function counted."""
+    edges = [-60.0, *roots(name, -8, 8), 60.0]
+
+    def integrand(t: float) -> float:
+        return math.sqrt(abs(float(jet(name, arb(t), 2)[2].mid())))
+
+    return sum(quad(integrand, a, b, limit=200, epsabs=1e-6)[0] for a, b in pairwise(edges))
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_number_of_pieces(name: str) -> None:
+    """Pieces are within 2 of 1/4 int sqrt|f''| epsilon^-1/2, the best a free-knot approximant can do."""
+    integral = root_curvature(name)
+    for epsilon in (1e-2, 1e-3, 1e-4, 1e-5):
+        assert abs(approximate(SMOOTH[name], epsilon).pieces - integral / 4 / math.sqrt(epsilon)) <= 2
+
+
+def test_root_curvature_of_softplus_is_pi() -> None:
+    """The integral itself, where it is known: int sqrt(sigmoid') = int sech(t/2)/2 = pi."""
+    assert root_curvature("softplus") == pytest.approx(math.pi, abs=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------- both forms of f^
+
+
+def forms(f: Function, epsilon: float) -> PiecewiseLinear:
+    return approximate(f, epsilon, radius=40.0 if f.needs_domain else None)
+
+
+@pytest.mark.parametrize("epsilon", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("name", SMOOTH)
+def test_value_at_zero_is_exact(name: str, epsilon: float) -> None:
+    """f^(0) == f(0), bit for bit, as a table and as a sum of ReLUs, in float64."""
+    f, zero = SMOOTH[name], torch.zeros(1, dtype=F64)
+    approximant = forms(f, epsilon)
+    assert (approximant(zero) == f(zero)).all()
+    assert (hinge_sum(approximant, zero) == f(zero)).all()
+
+
+EVERY = [*SMOOTH.values(), *(ACTIVATIONS[name].r for name in ("relu", "leaky_relu", "relu6"))]
+
+
+@pytest.mark.parametrize("f", EVERY, ids=lambda f: f.name)
+def test_table_and_hinges_are_one_function(f: Function) -> None:
+    """The table form, the hinge form and exact rational evaluation agree to 1e-13 (1 + |t|)."""
+    approximant = forms(f, 1e-3)
+    lo, hi = max(approximant.domain[0], -200.0), min(approximant.domain[1], 200.0)
+    knots = torch.tensor(approximant.knots, dtype=F64)
+    t = torch.cat([torch.linspace(lo, hi, 4001, dtype=F64), knots, 0.5 * (knots[1:] + knots[:-1])])
+    tolerance = 1e-13 * (1 + t.abs())
+    assert ((approximant(t) - hinge_sum(approximant, t)).abs() <= tolerance).all()
+    for a, b, x, y, slope in exact_pieces(approximant, lo, hi):
+        for point in (a, 0.5 * (a + b), b):
+            exact = float(arb(y + slope * (rational(point) - x)).mid())
+            assert abs(float(approximant(torch.tensor(point, dtype=F64))) - exact) <= 1e-13 * (1 + abs(point))
+
+
+@pytest.mark.parametrize("f", [*EVERY, library.DRELU, library.DLEAKY, library.DRELU6], ids=lambda f: f.name)
+def test_hinges_are_normalised(f: Function) -> None:
+    """Definition 4 of the paper: |a| + |b| <= 1; a is 0 or +- a power of two, so that the scaling is exact."""
+    hinges = forms(f, 1e-2).hinges
+    assert hinges.shape[1] == 3
+    for a, b, c in hinges:
+        assert abs(a) + abs(b) <= 1
+        assert a == 0 or math.frexp(abs(a))[0] == 0.5
+        assert c != 0
+    constants, linear = hinges[hinges[:, 0] == 0], hinges[hinges[:, 0] != 0]
+    assert len(constants) <= 1
+    assert len(linear) <= forms(f, 1e-2).pieces + 1  # a jump per knot, and the two sides of the anchor
+
+
+def test_piecewise_linear_functions_are_their_own_approximants() -> None:
+    for name in ("relu", "leaky_relu", "relu6"):
+        r = ACTIVATIONS[name].r
+        assert approximate(r, 1e-2) is r.exact
+        assert approximate(r, 1e-2).error == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_piecewise_linear_function_is_its_hinges(data: st.DataObject) -> None:
+    """Table, hinges and rational evaluation agree for arbitrary knots, slopes and anchors; exactly at the anchor."""
+    numbers = st.integers(-64, 64).map(lambda i: i / 8)
+    knots = tuple(sorted(data.draw(st.sets(numbers, max_size=6))))
+    slopes = tuple(data.draw(st.lists(numbers, min_size=len(knots) + 1, max_size=len(knots) + 1)))
+    anchor = data.draw(st.one_of(numbers, st.sampled_from(knots)) if knots else numbers)
+    f = PiecewiseLinear(knots, slopes, anchor, data.draw(numbers))
+    at = torch.tensor([anchor], dtype=F64)
+    assert float(f(at)) == f.value == float(hinge_sum(f, at))
+    for a, b, x, y, slope in exact_pieces(f, -20, 20):
+        for point in (a, 0.5 * (a + b), b):  # dyadic numbers: no rounding anywhere
+            exact = y + slope * (rational(point) - x)
+            t = torch.tensor([point], dtype=F64)
+            assert rational(f(t)) == exact
+            assert rational(hinge_sum(f, t)) == exact
+
+
+# ------------------------------------------------------------------------------------------------------ joint knots
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3])
+@pytest.mark.parametrize("name", COUNTED)
+def test_joint_knots(name: str, epsilon: float) -> None:
+    """r and r' on one set of knots: each within epsilon (by balls), in no more pieces than both apart."""
+    activation = ACTIVATIONS[name]
+    both = (activation.r, activation.dr)
+    joint = approximate_jointly(both, epsilon)
+    assert joint[0].knots == joint[1].knots
+    zero = torch.zeros(1, dtype=F64)
+    for f, approximant in zip(both, joint, strict=True):
+        check(f.name, approximant, epsilon)
+        assert (approximant(zero) == f(zero)).all()
+        assert (hinge_sum(approximant, zero) == f(zero)).all()
+    assert joint[0].pieces <= sum(approximate(f, epsilon).pieces for f in both)
+
+
+# ------------------------------------------------------------------------------------ bounded domains, own functions
+
+
+@pytest.mark.parametrize("name", ["sin", "sin'"])
+def test_functions_without_asymptotes_need_a_radius(name: str) -> None:
+    with pytest.raises(InputError, match="radius"):
+        approximate(SMOOTH[name], 1e-2)
+    with pytest.raises(InputError, match="radius"):
+        approximate_jointly((library.SIN, library.COS), 1e-2)
+
+
+@pytest.mark.parametrize("radius", [0.5, 3.0, 20.0])
+@pytest.mark.parametrize("name", ["sin", "sin'"])
+def test_bounded_domains_are_proven_by_balls(name: str, radius: float) -> None:
+    f = approximate(SMOOTH[name], 1e-3, radius)
+    assert f.domain == (-radius, radius)
+    assert all(-radius < knot < radius for knot in f.knots)
+    check(name, f, 1e-3, edge=radius)
+
+
+def test_bounded_domains_know_what_is_outside() -> None:
+    f = approximate(library.SIN, 1e-2, 3.0)
+    assert f.outside(torch.tensor([-3.0, 0.0, 3.0], dtype=F64)) is None
+    assert f.outside(torch.tensor([0.0, 3.5], dtype=F64)) == 3.5
+    assert f.outside(torch.tensor([-4.0, 3.5], dtype=F64)) == -4.0
+    assert f.outside(torch.empty(0, dtype=F64)) is None
+    assert approximate(library.TANH, 1e-2).outside(torch.tensor([1e30], dtype=F64)) is None
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3])
+def test_own_functions_get_proven_approximants(epsilon: float) -> None:
+    """arctan, which the library does not know, from its facts alone; beyond 60 it is monotone and the rays are flat."""
+    f = approximate(ARCTAN, epsilon)
+    check("arctan", f, epsilon)
+    assert f.slopes[0] == f.slopes[-1] == 0
+    assert max(abs(knot) for knot in f.knots) < EDGE or epsilon < 1e-2
+    far = torch.logspace(1, 8, 200, dtype=F64)
+    assert ((f(far) - torch.arctan(far)).abs() <= epsilon).all()
+
+
+def own(name: str, **facts: object) -> Function:
+    """arctan with other facts; functions are known by their names, so every one has its own."""
+    right = {"curvature": ARCTAN.curvature, "left": ARCTAN.left, "right": ARCTAN.right}
+    return Function(f"arctan, {name}", torch.arctan, **{**right, **facts})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "message"),
+    [
+        ("curvature too small", {"curvature": 0.3}, "curvature"),
+        ("curvature a little too small", {"curvature": 0.64}, "curvature"),
+        ("no curvature", {"curvature": math.inf}, "declares no curvature"),
+        ("no right asymptote", {"right": None}, "radius"),
+        ("no left asymptote", {"left": None}, "radius"),
+        ("no facts", {"curvature": math.inf, "left": None, "right": None}, "radius"),
+        ("asymptote above", {"right": Asymptote(0, 2.0, 0)}, ""),
+        ("asymptote below", {"right": Asymptote(0, -1.0, 0)}, ""),
+        ("asymptote with a slope", {"right": Asymptote(0.1, 0, 0)}, ""),
+    ],
+)
+def test_false_facts_are_refused(name: str, facts: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        approximate(own(name, **facts), 1e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.03, 0.01])
+@pytest.mark.parametrize("intercept", [0.8, 1.0, 1.2, 1.4, 1.5])
+def test_a_wrong_asymptote_that_f_crosses_is_refused(intercept: float, epsilon: float) -> None:
+    """arctan tends to pi/2 and passes the declared limit on the way: nothing may be called proven."""
+    with pytest.raises(InputError):
+        approximate(own(f"limit {intercept}", right=Asymptote(0, intercept, 0)), epsilon)
+
+
+def test_prove_refuses_rays_that_leave_the_tube() -> None:
+    """``prove`` is independent of how the knots were found: a ray that is not parallel to the asymptote has no finite
+    error.
+    """
+    f = approximate(library.TANH, 1e-2)
+    tilted = PiecewiseLinear(f.knots, (*f.slopes[:-1], 0.5), f.anchor, f.value)
+    with pytest.raises(InputError):
+        prove(library.TANH, tilted, 1e-2)
+
+
+@pytest.mark.parametrize("place", ["knot", "slope", "value"])
+def test_prove_refuses_a_wrong_approximant(place: str) -> None:
+    """Moving one knot, slope or the value by 5% of what epsilon allows, from an approximant that uses it up."""
+    f = approximate(library.TANH, 1e-2)
+    knots, slopes, value = list(f.knots), list(f.slopes), f.value
+    middle = len(slopes) // 2
+    if place == "knot":
+        knots[middle] += 0.05
+    elif place == "slope":
+        slopes[middle] += 0.05
+    else:
+        value += 5e-4
+    with pytest.raises(InputError):
+        prove(library.TANH, PiecewiseLinear(tuple(knots), tuple(slopes), f.anchor, value), 1e-2)
+
+
+def test_functions_of_one_name_do_not_share_approximants() -> None:
+    """Two functions with the same name but other values: each gets its own approximant, or a refusal."""
+    t = torch.linspace(-5, 5, 101, dtype=F64)
+    flat = {"curvature": 0.8, "right": Asymptote(0, 1, 0)}
+    first = Function("mine", torch.tanh, left=Asymptote(0, -1, 0), **flat)  # type: ignore[arg-type]
+    second = Function("mine", torch.sigmoid, left=Asymptote(0, 0, 0), **flat)  # type: ignore[arg-type]
+    for f in (first, second):
+        assert ((approximate(f, 1e-2)(t) - f(t)).abs() <= 1e-2).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1e-3, 0.2, 1e-10, math.nan, math.inf])
+def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
+    with pytest.raises(InputError, match="epsilon"):
+        approximate(library.TANH, epsilon)
+    with pytest.raises(InputError, match="epsilon"):
+        approximate(library.DRELU, epsilon)
+    with pytest.raises(InputError, match="epsilon"):
+        approximate_jointly((library.TANH, library.DTANH), epsilon)
+
+
+# ------------------------------------------------------------------------------------------------------------- ramps
+
+
+@settings(max_examples=30, deadline=None)
+@given(name=st.sampled_from(["relu", "leaky_relu", "relu6"]), exponent=st.floats(-8, -1))
+def test_ramps(name: str, exponent: float) -> None:
+    """Step functions get ramps as wide as the largest power of two <= epsilon, on the side each jump names. f^ is f
+    everywhere else, monotone between the two values on the ramps, and claims no sup error.
+    """
+    f, epsilon = ACTIVATIONS[name].dr, 10.0**exponent
+    ramped = approximate(f, epsilon)
+    assert ramped.error == math.inf
+    assert ramped.pieces == 2 * len(f.jumps) + 1
+    for (lo, hi), (position, height, side) in zip(ramped.ramps, sorted(f.jumps), strict=True):
+        width = hi - lo
+        assert width <= epsilon < 2 * width
+        assert math.frexp(width)[0] == 0.5
+        assert (lo if side > 0 else hi) == position
+        inside = torch.linspace(lo, hi, 33, dtype=F64)
+        between = f(torch.tensor(position - 1.0, dtype=F64)) + height * (inside - lo) / width
+        torch.testing.assert_close(ramped(inside), between, rtol=0, atol=1e-14)
+    t = torch.linspace(-10, 10, 4001, dtype=F64)
+    t = torch.cat([t, torch.tensor([x for ramp in ramped.ramps for x in ramp], dtype=F64)])
+    outside = t[[not any(lo < x < hi for lo, hi in ramped.ramps) for x in t.tolist()]]
+    assert len(outside) >= 4001 - 2 * 21
+    assert (ramped(outside) == f(outside)).all()
+    # the hinges have weights height/width on arguments up to |t|: rounding u |t| / width
+    rounding = 4 * 2.0**-53 * (1 + outside.abs()) / (ramped.ramps[0][1] - ramped.ramps[0][0])
+    assert ((hinge_sum(ramped, outside) - f(outside)).abs() <= rounding).all()
+
+
+def test_ramp_hits_are_counted() -> None:
+    """hits: the number of arguments strictly inside a ramp, here by a loop."""
+    ramped = approximate(library.DRELU6, 0.1)
+    width = 2.0**-4
+    assert ramped.ramps == ((0.0, width), (6.0 - width, 6.0))
+    t = torch.cat([torch.linspace(-1, 7, 1001, dtype=F64), torch.tensor([0.0, width, 6.0 - width, 6.0], dtype=F64)])
+    expected = sum(0 < x < width or 6 - width < x < 6 for x in t.tolist())
+    assert expected > 0
+    assert int(ramped.hits(t)) == int(ramped.hits(t.reshape(5, -1))) == expected
+    assert int(approximate(library.TANH, 0.1).hits(t)) == 0

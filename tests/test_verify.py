@@ -1,0 +1,114 @@
+"""``verify`` can fail: a single corrupted weight in every kind of layer, a wrong program, a wrong oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import innergrad as ig
+from innergrad.verification import Report
+from logistic_regression import LogisticRegression
+
+
+def transformer(loss: str = "squared") -> ig.CompiledTransformer:
+    net = ig.Network([2, 3, 3, 2], "gelu")
+    return ig.compile(ig.GradientDescent(net, loss=loss, steps=2, momentum=0.5), epsilon=1e-2, n_examples=5)
+
+
+def failing(report: Report) -> set[str]:
+    return {law.name for law in report.laws if not law.holds}
+
+
+LAYERS = [layer.name for layer in transformer("softmax").program.layers]
+
+
+@pytest.mark.parametrize("number", range(len(LAYERS)), ids=[f"{i} {name}" for i, name in enumerate(LAYERS)])
+@pytest.mark.parametrize("factor", [1.001, 0.0])
+def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(number: int, factor: float) -> None:
+    tf = transformer("softmax")
+    module = list(tf.module.stored_layers())[number]
+    for name, stack in module.named_children():
+        for entry in torch.linspace(0, len(stack.value) - 1, 3).long().tolist():
+            original = stack.value[entry].item()
+            stack.value[entry] = original * factor
+            report = tf.verify(prompts=1)
+            stack.value[entry] = original
+            assert failing(report) & {"weights", "probe"}, (name, entry)
+            named = " ".join(law.where for law in report.laws if not law.holds)
+            assert f"layer {LAYERS[number]}," in named
+    assert tf.verify(prompts=1).passed
+
+
+def test_an_extra_weight_is_noticed() -> None:
+    """In W_K and W_1, whose partners (W_Q, W_2) are nonzero in every row, a weight cannot be without effect."""
+    tf = transformer()
+    for module in tf.module.stored_layers():
+        stack = module.W_1 if hasattr(module, "W_1") else module.W_K
+        index, value = stack.index, stack.value
+        free = torch.ones(stack.shape, dtype=torch.bool)
+        free[tuple(index)] = False
+        where = free[:, :1].nonzero()[0]  # the first row: every head has one
+        stack.index, stack.value = torch.cat([index, where[:, None]], 1), torch.cat([value, value.new_tensor([0.5])])
+        report = tf.verify(prompts=1)
+        stack.index, stack.value = index, value
+        assert failing(report), module.name
+
+
+def test_weights_of_another_learning_rate_are_noticed() -> None:
+    a, b = (ig.compile(ig.GradientDescent(ig.Network([2, 3, 1]), lr=lr), epsilon=1e-2) for lr in (0.1, 0.11))
+    mixed = ig.CompiledTransformer(a.algorithm, a.program, a.approximants, a.options, b.module)
+    assert "weights" in failing(mixed.verify())
+
+
+def test_approximants_of_a_larger_epsilon_break_the_approximation_law() -> None:
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1]))
+    fine, coarse = (ig.compile(algorithm, epsilon=e) for e in (1e-3, 1e-2))
+    claimed = {name: replace(f, error=min(f.error, 1e-3)) for name, f in coarse.approximants.items()}
+    lying = ig.CompiledTransformer(algorithm, fine.program, claimed, fine.options)
+    assert failing(lying.verify()) == {"approximation"}
+
+
+class ForgetsOmega(LogisticRegression):
+    def program(self) -> ig.Program:
+        program = super().program()
+        forward, _, update, clear = program.body[0].layers
+        error = ig.Layer("product", "error", (ig.Attend("g", ig.Score(ig.IDENTITY, ("one", "p[0] - y[0]"))),))
+        return ig.Program(program.stream, (ig.Loop(self.steps, (forward, error, update, clear)),), program.readout, "p")
+
+
+class ForgetsToClear(LogisticRegression):
+    def program(self) -> ig.Program:
+        program = super().program()
+        layers = program.body[0].layers[:-1]
+        return ig.Program(program.stream, (ig.Loop(self.steps, layers),), program.readout, "p")
+
+
+class PredictsNothing(LogisticRegression):
+    def program(self) -> ig.Program:
+        program = super().program()
+        return ig.Program(program.stream, program.body, (), "p")
+
+
+class WrongOracle(LogisticRegression):
+    def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
+        weights, predictions = super().reference(X, y, X_query, w0, omega)
+        return weights * 1.0001, predictions
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [(ForgetsOmega, "examples"), (ForgetsToClear, "scratch"), (PredictsNothing, "oracle"), (WrongOracle, "oracle")],
+)
+def test_a_wrong_program_breaks_its_law(kind: type[LogisticRegression], law: str) -> None:
+    assert law in failing(ig.compile(kind(d=2, steps=3), epsilon=1e-2, n_examples=6).verify())
+
+
+def test_ramp_hits_are_counted() -> None:
+    algorithm = ig.GradientDescent(ig.Network([1, 1, 1], "relu", bias=False), steps=1)
+    tf = ig.compile(algorithm, epsilon=1e-2)
+    X = torch.tensor([[0.5], [1e-3], [2e-3], [-1e-3], [0.0]], dtype=torch.float64)
+    report = tf.verify(X, torch.zeros(5, 1), w0=torch.ones(2))
+    assert report.ramp_hits == [2], "two arguments lie strictly inside (0, 2^-7); 0 and negative ones do not"
