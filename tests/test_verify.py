@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.verification import Report
+from innergrad.report import Report
 from logistic_regression import LogisticRegression
 
 

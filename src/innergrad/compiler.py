@@ -11,7 +11,7 @@ from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.ranges import argument_bounds
 from innergrad.program import Program
-from innergrad.targets.relu import check
+from innergrad.targets.relu_lowering import check
 from innergrad.transformer import CompiledTransformer, Options
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {"relu": ("literal",)}

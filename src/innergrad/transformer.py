@@ -21,12 +21,13 @@ from innergrad.interpret.exact import exact_functions
 from innergrad.program import Layer, Program
 from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
 from innergrad.stream import State
-from innergrad.targets.relu import ReluTransformer, lower
+from innergrad.targets.relu import ReluTransformer
 from innergrad.targets.relu_cost import relu_cost
+from innergrad.targets.relu_lowering import lower
 from innergrad.targets.sparse import require_memory
 
 if TYPE_CHECKING:
-    from innergrad.verification import Report
+    from innergrad.report import Report
 
 Executor = Literal["plain", "dense"]
 _BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together

@@ -20,8 +20,8 @@ the derivative of a piecewise-linear activation was replaced by a ramp. Steps wi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from innergrad.interpret import plain
 from innergrad.interpret.exact import exact_functions
 from innergrad.program import Attend, Layer, Score
 from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
+from innergrad.report import Law, Report
 from innergrad.stream import State
 from innergrad.transformer import exact_run
 
@@ -40,56 +41,6 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-12  # of a layer, relative to the largest number it reads or writes
 U = 2.0**-53
-
-
-@dataclass(frozen=True)
-class Law:
-    """One checked law: ``value`` must not exceed ``limit``; ``where`` names the layer or lane of the worst case."""
-
-    name: str
-    value: float
-    limit: float
-    where: str = ""
-
-    @property
-    def holds(self) -> bool:
-        return self.value <= self.limit
-
-
-@dataclass(frozen=True)
-class Report:
-    """All laws, and what was measured: per step, ||w - w_oracle|| and the error of the update direction in units of
-    epsilon.
-    """
-
-    laws: tuple[Law, ...]
-    distance: list[float]
-    step_error: list[float]
-    ramp_hits: list[int]
-    epsilon: float
-
-    @property
-    def passed(self) -> bool:
-        return all(law.holds for law in self.laws)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "passed": self.passed,
-            "laws": [{**vars(law), "holds": law.holds} for law in self.laws],
-            "distance": self.distance,
-            "step_error_over_epsilon": self.step_error,
-            "ramp_hits": self.ramp_hits,
-            "epsilon": self.epsilon,
-        }
-
-    def __str__(self) -> str:
-        lines = [f"{'law':<16}{'value':>12}{'limit':>12}   result"]
-        lines += [
-            f"{law.name:<16}{law.value:>12.2e}{law.limit:>12.2e}   {'holds' if law.holds else 'FAILS'}"
-            f"{f' (worst: {law.where})' if law.where else ''}"
-            for law in self.laws
-        ]
-        return "\n".join(lines)
 
 
 class _Worst:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from innergrad.cli.data import Examples
 from innergrad.interpret.cost import Cost, number
-from innergrad.verification import Report
+from innergrad.report import Report
 
 
 def print_cost(cost: Cost) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost, LayerCost, structured_flops
 from innergrad.program import Layer, Program
-from innergrad.targets.relu import Row, family_size, heads_of, merged_heads, row_key
+from innergrad.targets.relu_lowering import Row, family_size, heads_of, merged_heads, row_key
 
 
 @dataclass

@@ -1,0 +1,56 @@
+"""What verification found: laws, and measured errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Law:
+    """One checked law: ``value`` must not exceed ``limit``; ``where`` names the layer or lane of the worst case."""
+
+    name: str
+    value: float
+    limit: float
+    where: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class Report:
+    """All laws, and what was measured: per step, ||w - w_oracle|| and the error of the update direction in units of
+    epsilon.
+    """
+
+    laws: tuple[Law, ...]
+    distance: list[float]
+    step_error: list[float]
+    ramp_hits: list[int]
+    epsilon: float
+
+    @property
+    def passed(self) -> bool:
+        return all(law.holds for law in self.laws)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "laws": [{**vars(law), "holds": law.holds} for law in self.laws],
+            "distance": self.distance,
+            "step_error_over_epsilon": self.step_error,
+            "ramp_hits": self.ramp_hits,
+            "epsilon": self.epsilon,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'law':<16}{'value':>12}{'limit':>12}   result"]
+        lines += [
+            f"{law.name:<16}{law.value:>12.2e}{law.limit:>12.2e}   {'holds' if law.holds else 'FAILS'}"
+            f"{f' (worst: {law.where})' if law.where else ''}"
+            for law in self.laws
+        ]
+        return "\n".join(lines)
