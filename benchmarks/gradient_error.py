@@ -23,7 +23,6 @@ from torch import Tensor
 import innergrad as ig
 from _results import store
 from innergrad.interpret import plain
-from innergrad.prompt import make_prompt
 
 SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu", "sin")
 PIECEWISE = ("relu", "leaky_relu", "relu6")
@@ -163,7 +162,7 @@ def _largest(values: Tensor) -> float:
 
 def count_hits(tf: ig.CompiledTransformer, X: Tensor, y: Tensor, w0: Tensor) -> Tensor:
     """Ramp hits of every step of one prompt."""
-    prompt = make_prompt(tf.algorithm, tf.program, X, y, None, w0, None, n_examples=None, seed=0, dtype=torch.float64)
+    prompt = tf.prompt(X, y, w0=w0)
     counts, now = [], 0
 
     def observe(layer: ig.Layer, instruction: ig.Attend, score: ig.Score, argument: Tensor) -> None:

@@ -11,8 +11,9 @@ from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.ranges import argument_bounds
 from innergrad.program import Program
+from innergrad.prompt import Options
 from innergrad.targets.relu_lowering import check
-from innergrad.transformer import CompiledTransformer, Options
+from innergrad.transformer import CompiledTransformer
 
 VARIANTS: Mapping[str, tuple[str, ...]] = {"relu": ("literal",)}
 

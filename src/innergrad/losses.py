@@ -30,7 +30,7 @@ class Loss:
     """value(t, y) -> loss per example, summed over the outputs (the last axis)."""
 
     name: str
-    value: Callable[[Tensor, Tensor], Tensor] = field(compare=False, repr=False)
+    value: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ class Program:
         for layer in self.layers:
             for instruction in layer.instructions:
                 for score in instruction.scores:
-                    if found.setdefault(score.f.name, score.f).value != score.f.value:
+                    if found.setdefault(score.f.name, score.f) != score.f:
                         raise InputError("two different functions of one program have the same name", got=score.f.name)
         return found
 

@@ -19,6 +19,19 @@ ArrayLike = Tensor | np.ndarray | list[object]
 
 
 @dataclass(frozen=True)
+class Options:
+    """How an algorithm was compiled, and so what prompts it takes; saved with the model."""
+
+    target: str
+    variant: str
+    epsilon: float
+    n_examples: int
+    x_bound: float | None = None
+    y_bound: float | None = None
+    z_bound: float | None = None
+
+
+@dataclass(frozen=True)
 class Prompt:
     """A batch of prompts, checked. ``batched`` says whether the caller's arrays had a batch axis; omega sums to one
     over the examples.
@@ -71,11 +84,9 @@ def make_prompt(
     w0: ArrayLike | None,
     sample_weight: ArrayLike | None,
     *,
-    n_examples: int | None,
     seed: int,
     dtype: torch.dtype,
-    x_bound: float | None = None,
-    y_bound: float | None = None,
+    limits: Options | None = None,
 ) -> Prompt:
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
     batch axis.
@@ -93,14 +104,10 @@ def make_prompt(
     if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x:
         raise InputError("X has the wrong shape", got=tuple(inputs.shape), allowed=f"(n, {d_x}) or (batch, n, {d_x})")
     batched, batch, n = inputs.ndim == 3, (inputs.shape[0] if inputs.ndim == 3 else 1), inputs.shape[-2]
-    if n < 1 or (n_examples is not None and n > n_examples):
-        limit = "" if n_examples is None else f" to n_examples = {n_examples}"
-        raise InputError(
-            "the number of examples is out of range",
-            got=n,
-            allowed=f"1{limit}",
-            hint="compile with a larger n_examples",
-        )
+    if n < 1 or (limits is not None and n > limits.n_examples):
+        allowed = "at least 1" if limits is None else f"1 to n_examples = {limits.n_examples}"
+        hint = "compile with a larger n_examples" if n else ""
+        raise InputError("the number of examples is out of range", got=n, allowed=allowed, hint=hint)
     targets = _array("y", y, dtype)
     if d_y == 1 and targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1:
         targets = targets.unsqueeze(-1)
@@ -115,16 +122,19 @@ def make_prompt(
         _normalised(_batch("sample_weight", omega, (batch, n))),
         batched,
     )
-    for name, tensor, bound in (("X", torch.cat([prompt.X, prompt.X_query], dim=1), x_bound), ("y", prompt.y, y_bound)):
-        if bound is not None and float(tensor.abs().max()) > bound:
-            raise InputError(
-                f"{name} leaves the domain the transformer was compiled for",
-                got=f"max |{name}| = {float(tensor.abs().max()):g}",
-                allowed=f"at most {bound:g}",
-            )
+    if limits is not None:
+        _check_bound("X", torch.cat([prompt.X, prompt.X_query], dim=1), limits.x_bound)
+        _check_bound("y", prompt.y, limits.y_bound)
     _check_weights(program, prompt.w0)
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
     return prompt
+
+
+def _check_bound(name: str, tensor: Tensor, bound: float | None) -> None:
+    largest = float(tensor.abs().max())
+    if bound is not None and largest > bound:
+        what = f"{name} leaves the domain the transformer was compiled for"
+        raise InputError(what, got=f"max |{name}| = {largest:g}", allowed=f"at most {bound:g}")
 
 
 def _check_weights(program: Program, w0: Tensor) -> None:
@@ -154,6 +164,8 @@ def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
         tensor = torch.as_tensor(values).to(dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error
+    if torch.as_tensor(values).is_complex():
+        raise InputError(f"{name} must be real", got="complex numbers")
     if not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{name} contains NaN or infinity", hint="clean the data first")
     return tensor

@@ -30,9 +30,10 @@ from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.program import Program
+from innergrad.prompt import Options
 from innergrad.targets.relu import Mlp, Product, ReluAttention, ReluTransformer
 from innergrad.targets.sparse import SparseStack
-from innergrad.transformer import CompiledTransformer, Options
+from innergrad.transformer import CompiledTransformer
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"

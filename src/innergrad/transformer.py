@@ -15,11 +15,10 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear, hinge_sum
-from innergrad.interpret import plain
+from innergrad.interpret import exact, plain
 from innergrad.interpret.cost import Cost
-from innergrad.interpret.exact import exact_functions
 from innergrad.program import Layer, Program
-from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
+from innergrad.prompt import ArrayLike, Options, Prompt, flat_weights, make_prompt
 from innergrad.stream import State
 from innergrad.targets.relu import ReluTransformer
 from innergrad.targets.relu_cost import relu_cost
@@ -40,19 +39,6 @@ class Run:
 
     weights: Tensor
     predictions: Tensor
-
-
-@dataclass(frozen=True)
-class Options:
-    """How an algorithm was compiled; saved with the model."""
-
-    target: str
-    variant: str
-    epsilon: float
-    n_examples: int
-    x_bound: float | None = None
-    y_bound: float | None = None
-    z_bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +113,7 @@ class CompiledTransformer:
         ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
         one of weight 0 as none.
         """
-        prompt = self._prompt(X, y, X_query, w0, sample_weight, seed=seed, dtype=dtype)
+        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         self._check_dtype(dtype, executor)
         weights, state = [prompt.w0], prompt.state(self.program)
         for _, state, step_ends in self._execute(prompt, executor):
@@ -151,7 +137,7 @@ class CompiledTransformer:
         """Named lanes after every layer: [("input", lanes), ("forward 1", lanes), ...]; lanes are (batch, T or 1 if
         shared, ...).
         """
-        prompt = self._prompt(X, y, X_query, w0, sample_weight, seed=seed, dtype=dtype)
+        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         self._check_dtype(dtype, executor)
         return [
             ("input", prompt.state(self.program)),
@@ -185,31 +171,20 @@ class CompiledTransformer:
         """The module in another precision."""
         return self.module if dtype == torch.float64 else copy.deepcopy(self.module).to(dtype)
 
-    def _prompt(
+    def prompt(
         self,
         X: ArrayLike,
         y: ArrayLike,
-        X_query: ArrayLike | None,
-        w0: ArrayLike | None,
-        sample_weight: ArrayLike | None,
+        X_query: ArrayLike | None = None,
         *,
-        seed: int,
-        dtype: torch.dtype,
+        w0: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
     ) -> Prompt:
-        return make_prompt(
-            self.algorithm,
-            self.program,
-            X,
-            y,
-            X_query,
-            w0,
-            sample_weight,
-            n_examples=self.options.n_examples,
-            seed=seed,
-            dtype=dtype,
-            x_bound=self.options.x_bound,
-            y_bound=self.options.y_bound,
-        )
+        """The caller's arrays, checked and batched."""
+        given = (X, y, X_query, w0, sample_weight)
+        return make_prompt(self.algorithm, self.program, *given, seed=seed, dtype=dtype, limits=self.options)
 
     def _check_dtype(self, dtype: torch.dtype, executor: Executor) -> None:
         """Refuse an epsilon that drowns in the rounding of the dtype."""
@@ -255,9 +230,8 @@ def rounding(f: PiecewiseLinear, dtype: torch.dtype, executor: Executor) -> floa
     """Measured rounding error of an approximant in a dtype: at its knots and between them, against float64."""
     knots = torch.tensor(sorted({*f.knots, f.anchor}), dtype=torch.float64)
     t = torch.cat([knots, 0.5 * (knots[1:] + knots[:-1])]).to(dtype)
-    exact = f(t.double())
     computed = hinge_sum(f, t) if executor == "dense" else f(t)
-    return float((computed.double() - exact).abs().max())
+    return float((computed.double() - f(t.double())).abs().max())
 
 
 def reference(
@@ -274,9 +248,7 @@ def reference(
     exact interpreter.
     """
     program = algorithm.program()
-    prompt = make_prompt(
-        algorithm, program, X, y, X_query, w0, sample_weight, n_examples=None, seed=seed, dtype=torch.float64
-    )
+    prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
     oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
     weights, predictions = exact_run(program, prompt) if oracle is None else oracle
     return _as_run(weights, predictions, prompt.batched)
@@ -285,7 +257,7 @@ def reference(
 def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, Tensor]:
     """The exact interpreter: weights (batch, steps + 1, D_w) and predictions."""
     weights, state = [prompt.w0], prompt.state(program)
-    for _, after, step_ends in plain.run(program, state, exact_functions(program)):
+    for _, after, step_ends in exact.run(program, state):
         state = after
         if step_ends:
             weights.append(flat_weights(program, state))

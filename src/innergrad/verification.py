@@ -29,9 +29,8 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import plain
-from innergrad.interpret.exact import exact_functions
 from innergrad.program import Attend, Layer, Score
-from innergrad.prompt import ArrayLike, Prompt, flat_weights, make_prompt
+from innergrad.prompt import ArrayLike, Prompt, flat_weights
 from innergrad.report import Law, Report
 from innergrad.stream import State
 from innergrad.transformer import exact_run
@@ -75,27 +74,10 @@ def verify(
         drawn = [tf.algorithm.random_prompt(tf.options.n_examples, 1, generator) for _ in range(prompts)]
         X, y, X_query = (torch.stack(parts) for parts in zip(*drawn, strict=True))
         starts = [tf.algorithm.initial_weights(seed + i) for i in range(prompts)]
-        w0 = (
-            w0
-            if w0 is not None
-            else None
-            if starts[0] is None
-            else torch.stack([start for start in starts if start is not None])
-        )
-    prompt = make_prompt(
-        tf.algorithm,
-        tf.program,
-        X,
-        y,
-        X_query,
-        w0,
-        sample_weight,
-        n_examples=tf.options.n_examples,
-        seed=seed,
-        dtype=torch.float64,
-        x_bound=tf.options.x_bound,
-        y_bound=tf.options.y_bound,
-    )
+        if w0 is None:
+            known = [start for start in starts if start is not None]
+            w0 = torch.stack(known) if known else None
+    prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed)
     return _Verification(tf, prompt, seed).report()
 
 
@@ -174,7 +156,7 @@ class _Verification:
         """Run the module; check every layer on its own stream. Weights per step, error of each step, ramp hits of
         each step.
         """
-        tf, stream, exact = self.tf, self.tf.program.stream, exact_functions(self.tf.program)
+        tf, stream, exact = self.tf, self.tf.program.stream, self.tf.program.functions()
         start = self.prompt.state(tf.program)
         h = stream.pack(start)
         trajectory, step_error, hits, count = [flat_weights(tf.program, start)], [], [], 0
@@ -265,7 +247,7 @@ class _Verification:
             nonlocal largest
             largest = max(largest, float(argument.abs().max()))
 
-        plain.apply_layer(self.tf.program, layer, before, exact_functions(self.tf.program), observer=observe)
+        plain.apply_layer(self.tf.program, layer, before, self.tf.program.functions(), observer=observe)
         return 64 * U * (largest + 1) / min(widths) / scale
 
     def _approximation(self, layer: Layer, before: State, after: State) -> None:
@@ -283,7 +265,7 @@ class _Verification:
                 jump = 2 * score.f.bound if tf.approximants[score.f.name].ramps else error
                 allowed[instruction.dst.lane] = allowed.get(instruction.dst.lane, 0.0) + size * jump
         scale = _scale(before, after)
-        expected = plain.apply_layer(tf.program, layer, before, exact_functions(tf.program))
+        expected = plain.apply_layer(tf.program, layer, before, tf.program.functions())
         tolerance = (ROUNDING + self._ramp_rounding(layer, before, scale)) * scale
         for name, value in after.items():
             self.laws["approximation"].see(

@@ -36,18 +36,18 @@ class Asymptote:
 
 @dataclass(frozen=True)
 class Function:
-    """A scalar function. Two functions are the same if they have the same name."""
+    """A scalar function and its facts; see the module docstring. A program refers to it by its name."""
 
     name: str
-    value: Callable[[Tensor], Tensor] = field(compare=False, repr=False)
-    curvature: float = field(default=math.inf, compare=False)
-    left: Asymptote | None = field(default=None, compare=False)
-    right: Asymptote | None = field(default=None, compare=False)
-    lipschitz: float = field(default=math.inf, compare=False)
-    bound: float = field(default=math.inf, compare=False)
-    breaks: tuple[float, ...] = field(default=(), compare=False)
-    jumps: tuple[tuple[float, float, int], ...] = field(default=(), compare=False)
-    exact: PiecewiseLinear | None = field(default=None, compare=False, repr=False)
+    value: Callable[[Tensor], Tensor] = field(repr=False)
+    curvature: float = math.inf
+    left: Asymptote | None = None
+    right: Asymptote | None = None
+    lipschitz: float = math.inf
+    bound: float = math.inf
+    breaks: tuple[float, ...] = ()
+    jumps: tuple[tuple[float, float, int], ...] = ()
+    exact: PiecewiseLinear | None = field(default=None, repr=False)
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.value(t)

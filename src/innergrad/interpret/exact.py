@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from innergrad.functions.scalar import Function
-from innergrad.program import Program
+from collections.abc import Iterator
+
+from innergrad.interpret import plain
+from innergrad.program import Layer, Program
+from innergrad.stream import State
 
 
-def exact_functions(program: Program) -> dict[str, Function]:
-    """The functions to hand to :func:`innergrad.interpret.plain.run` to run the algorithm itself."""
-    return program.functions()
+def run(program: Program, state: State) -> Iterator[tuple[Layer, State, bool]]:
+    """As :func:`innergrad.interpret.plain.run`, without approximants."""
+    return plain.run(program, state, program.functions())
