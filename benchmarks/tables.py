@@ -53,7 +53,7 @@ def ramps() -> list[str]:
     for row in read("gradient_error")["ramps"]:
         lines.append(
             f"| {row['activation']} | {row['N']} | {row['steps_with_hits']} of {row['steps']} | "
-            f"{row['max_error_without_hits']:.0e} | {row['max_error_with_hits']:.0e} |"
+            f"{row['max_error_without_hits']:.0e} | {row['max_error_with_hits']:.0e} |".replace("0e+00", "0")
         )
     return lines
 
@@ -111,15 +111,16 @@ def draw() -> None:
     with plt.rc_context(style):
         figure, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
         for ax, (key, name, label) in zip(axes, panels, strict=True):
-            x = [row[name] for row in growth[key]]
+            rows = [row for row in growth[key] if row["median"] > 0]  # a linear model has no approximants
+            x = [row[name] for row in rows]
             for statistic, color, width in (
                 ("median", "#2a5d9f", 2.5),
                 ("q95", "#e07b39", 1.5),
                 ("max", "#8a8f98", 1.0),
             ):
-                ax.plot(x, [row[statistic] for row in growth[key]], "o-", color=color, lw=width, ms=4, label=statistic)
+                ax.plot(x, [row[statistic] for row in rows], "o-", color=color, lw=width, ms=4, label=statistic)
             if key == "steps":
-                distance = [row["distance"] for row in growth[key]]
+                distance = [row["distance"] for row in rows]
                 ax.plot(x, distance, "s--", color="#4b8f4b", ms=4, lw=1.5, label=r"median $\|w-w_{GD}\|$")
                 ax.legend(frameon=False, fontsize=9)
             if key != "depth":

@@ -365,9 +365,7 @@ def test_jumps_of_step_derivatives(name: str) -> None:
     f, r = ACTIVATIONS[name].dr, ACTIVATIONS[name].r
     assert tuple(sorted(position for position, _, _ in f.jumps)) == r.breaks
     for position, height, side in f.jumps:
-        at, below, above = (
-            float(f(torch.tensor(x, dtype=F64))) for x in (position, position - 1e-9, position + 1e-9)
-        )
+        at, below, above = (float(f(torch.tensor(x, dtype=F64))) for x in (position, position - 1e-9, position + 1e-9))
         assert above - below == pytest.approx(height, abs=1e-15)
         assert at == (below if side > 0 else above)
     edges = [-50.0, *r.breaks, 50.0]
@@ -442,7 +440,9 @@ def test_magnitude_bounds_the_function(name: str) -> None:
     """|f(t)| <= magnitude(radius) for |t| <= radius, up to the rounding of f."""
     f = SMOOTH[name] if name in SMOOTH else ACTIVATIONS[name].r
     for radius in (0.0, 0.3, 1.0, 5.0, 100.0):
-        assert float(f(torch.linspace(-radius, radius, 1001, dtype=F64)).abs().max()) <= f.magnitude(radius) * (1 + 2**-51)
+        assert float(f(torch.linspace(-radius, radius, 1001, dtype=F64)).abs().max()) <= f.magnitude(radius) * (
+            1 + 2**-51
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------ losses

@@ -1,0 +1,232 @@
+"""The architecture, read from the source: who imports whom, and what may not be used at all."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import typer
+
+from innergrad.cli.app import app
+
+ROOT = Path(__file__).parent.parent / "src" / "innergrad"
+
+#: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
+ORDER = (
+    ("errors",),
+    ("functions",),
+    ("stream",),
+    ("program",),
+    ("losses", "networks"),
+    ("algorithms",),
+    ("interpret",),
+    ("prompt",),
+    ("targets",),
+    ("report",),
+    ("transformer",),
+    ("compiler", "storage", "verification"),
+    ("cli",),
+    ("__main__",),
+)
+ROW = {name: row for row, names in enumerate(ORDER) for name in names}
+
+
+class Import(NamedTuple):
+    module: str  # that imports
+    imported: str
+    deferred: bool  # inside a function, or for type checkers only
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = ("innergrad", *path.relative_to(ROOT).with_suffix("").parts)
+        found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def unit(module: str) -> str:
+    """The name by which ORDER knows a module: the first part below the package."""
+    return module.split(".")[1] if "." in module else "innergrad"
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
+
+
+def statements(node: ast.AST, deferred: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    for child in ast.iter_child_nodes(node):
+        inside = deferred or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        inside = inside or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test))
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, deferred
+        yield from statements(child, inside)
+
+
+def targets(module: str, statement: ast.stmt) -> Iterator[str]:
+    """Modules an import statement names; ``from innergrad.interpret import plain`` names interpret.plain."""
+    if isinstance(statement, ast.Import):
+        yield from (alias.name for alias in statement.names)
+    elif isinstance(statement, ast.ImportFrom):
+        assert statement.level == 0, f"{module}: imports are absolute"
+        assert statement.module is not None
+        for alias in statement.names:
+            below = f"{statement.module}.{alias.name}"
+            yield below if below in MODULES else statement.module
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    return tuple(
+        Import(module, imported, deferred)
+        for module in MODULES
+        for statement, deferred in statements(tree(module))
+        for imported in targets(module, statement)
+    )
+
+
+def internal() -> Iterator[Import]:
+    return (one for one in imports() if one.imported.split(".")[0] == "innergrad")
+
+
+def test_the_source_is_read() -> None:
+    """The rules below are about something: known imports of each kind are found."""
+    assert Import("innergrad.stream", "innergrad.errors", False) in imports()
+    assert Import("innergrad.transformer", "innergrad.interpret.plain", False) in imports()
+    assert Import("innergrad.transformer", "innergrad.storage", True) in imports()
+    assert Import("innergrad.verification", "innergrad.transformer", True) in imports()
+    assert len(MODULES) > 30
+
+
+def test_every_module_has_a_place() -> None:
+    """A new module or package is put into ORDER."""
+    assert {unit(module) for module in MODULES} == {"innergrad", *ROW}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module != "innergrad"])
+def test_imports_go_down(module: str) -> None:
+    """No module imports from its own row (its own package excepted) or from a later one, at import time."""
+    here = unit(module)
+    for _, imported, deferred in (one for one in internal() if one.module == module):
+        there = unit(imported)
+        if not deferred and there != here:
+            assert there != "innergrad", f"{module} imports the package that re-exports it"
+            assert ROW[there] < ROW[here], f"{module} imports {imported}"
+
+
+def test_no_module_is_part_of_a_cycle() -> None:
+    """Within packages too. (graphlib raises CycleError and names the cycle.)"""
+    graph: dict[str, set[str]] = {module: set() for module in MODULES}
+    for module, imported, deferred in internal():
+        if not deferred:
+            graph[module].add(imported)
+    assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("interpret", ("algorithms", "targets", "transformer", "compiler")),
+        ("functions", tuple(name for name in ROW if name not in ("errors", "functions"))),
+        ("program", ("algorithms", "interpret", "targets", "transformer", "compiler")),
+        ("targets", ("algorithms", "transformer", "compiler")),
+        ("algorithms", ("interpret", "targets", "transformer", "compiler")),
+    ],
+)
+def test_what_must_not_know_of_what(below: str, above: tuple[str, ...]) -> None:
+    """One program per algorithm, several interpretations: neither knows the other, not even inside a function."""
+    checked = {name for name in MODULES if unit(name) == below}
+    assert checked
+    assert [one for one in internal() if one.module in checked and unit(one.imported) in above] == []
+
+
+def test_nothing_imports_the_command_line() -> None:
+    users = {unit(one.module) for one in internal() if unit(one.imported) == "cli"}
+    assert users == {"cli", "__main__"}
+
+
+# ------------------------------------------------------------------------------------------------- what is forbidden
+
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+UNSAFE_CALLS = {"eval", "exec", "__import__", "torch.load", "torch.save", "numpy.load", "np.load"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_pickle_and_no_eval(module: str) -> None:
+    """Loading a model never runs code: no pickle in any form, no torch.load, no eval."""
+    assert {one.imported.split(".")[0] for one in imports() if one.module == module} & UNSAFE_MODULES == set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Name | ast.Attribute):
+            assert ast.unparse(node) not in UNSAFE_CALLS, f"line {node.lineno}"
+        if isinstance(node, ast.keyword):
+            assert node.arg != "allow_pickle", f"line {node.value.lineno}"
+
+
+# ------------------------------------------------------------------------------------------------------- lazy imports
+
+
+def imported_by(*arguments: str) -> tuple[set[str], str]:
+    """Top-level packages that a fresh interpreter imports, and what it prints."""
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    lines = [line for line in result.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in lines}, result.stdout
+
+
+def test_import_innergrad_does_not_import_torch() -> None:
+    """... but the first use of a name does, which shows that the measurement works."""
+    loaded, _ = imported_by("-c", "import innergrad; innergrad.__version__")
+    assert "innergrad" in loaded
+    assert not loaded & {"torch", "numpy"}
+    loaded, _ = imported_by("-c", "import innergrad; innergrad.Network")
+    assert "torch" in loaded
+
+
+COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [(), *((command,) for command in COMMANDS)], ids=lambda a: " ".join(a) or "all")
+def test_help_does_not_import_torch(arguments: tuple[str, ...]) -> None:
+    """``innergrad --help`` and ``innergrad <command> --help`` answer without loading torch or numpy."""
+    loaded, printed = imported_by("-m", "innergrad", *arguments, "--help")
+    assert "Usage" in printed
+    assert all(command in printed for command in (COMMANDS if not arguments else arguments))
+    assert not loaded & {"torch", "numpy", "matplotlib", "sklearn"}
+
+
+def test_the_script_is_the_module() -> None:
+    """The console script and ``python -m innergrad`` call the same function."""
+    (script,) = entry_points(group="console_scripts", name="innergrad")
+    assert script.value == "innergrad.cli:main"
+    assert Import("innergrad.__main__", "innergrad.cli", False) in imports()
+
+
+def test_public_names_exist() -> None:
+    """__all__, the lazy table and the imports for type checkers name the same things, and each can be had."""
+    import innergrad
+
+    declared = {
+        alias.name
+        for statement, _ in statements(tree("innergrad"))
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("innergrad")
+        for alias in statement.names
+    }
+    assert set(innergrad.__all__) == declared == set(innergrad._HOME)
+    for name in innergrad.__all__:
+        assert getattr(innergrad, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        innergrad.no_such_name  # noqa: B018

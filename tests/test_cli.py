@@ -1,0 +1,636 @@
+"""The command line does what the Python API does: the same models, the same numbers, and exit codes that tell.
+
+Most calls go through ``main`` in this process; a few are real subprocesses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import innergrad as ig
+from innergrad.cli import main
+
+COMMANDS = ("demo", "compile", "run", "verify", "cost")
+EXECUTABLE = Path(sys.executable).parent / "innergrad"
+SMALL = ("--sizes", "2,3,1", "--epsilon", "0.01", "--n-examples", "6", "--steps", "2")
+MODEL_FILES = ("config.json", "weights.safetensors")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Exit code and what was printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(*arguments: object) -> Result:
+    """``innergrad <arguments>`` in this process; an exception that would be a traceback propagates."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    argv = ["innergrad", *(str(argument) for argument in arguments)]
+    with (
+        mock.patch.object(sys, "argv", argv),
+        mock.patch.dict(os.environ, {"COLUMNS": "200"}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+def good(*arguments: object) -> str:
+    """What a call prints that must succeed, and say nothing on stderr."""
+    result = call(*arguments)
+    assert (result.code, result.err) == (0, ""), result
+    return result.out
+
+
+def shell(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The installed command, in a process of its own."""
+    return subprocess.run(
+        [str(EXECUTABLE), *(str(argument) for argument in arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+    )
+
+
+def write_rows(path: Path, header: Sequence[str], *blocks: Sequence[Sequence[object]]) -> Path:
+    """A CSV file; floats are written with all their digits."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        for block in blocks:
+            writer.writerows([repr(cell) if isinstance(cell, float) else cell for cell in row] for row in block)
+    return path
+
+
+def read_rows(path: Path) -> tuple[list[str], list[list[float]]]:
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    return header, [[float(cell) for cell in row] for row in rows]
+
+
+def columns(*parts: Tensor) -> list[list[float]]:
+    return torch.cat(parts, dim=-1).tolist()
+
+
+def random_data(d_x: int, d_y: int, n: int = 5, n_query: int = 3, seed: int = 7) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    draw = torch.randn(2, n + n_query, max(d_x, d_y), generator=generator, dtype=torch.float64)
+    return draw[0, :n, :d_x], draw[1, :n, :d_y], draw[0, n:, :d_x]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model with two inputs and one output."""
+    folder = tmp_path_factory.mktemp("cli") / "model"
+    good("compile", *SMALL, "--out", folder, "--quiet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model with two inputs and two outputs."""
+    folder = tmp_path_factory.mktemp("cli") / "wide"
+    good("compile", *SMALL, "--sizes", "2,3,2", "--out", folder, "--quiet")
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Five examples and three queries in one file, for ``model``."""
+    X, y, X_query = random_data(2, 1)
+    return write_rows(tmp_path / "data.csv", ["a", "b", "t"], columns(X, y), [[*row, ""] for row in X_query.tolist()])
+
+
+# ------------------------------------------------------------------------------------------------------------ compile
+
+FLAGS = (
+    *("--sizes", "2,3,1", "--activation", "sigmoid", "--output", "activation", "--no-bias"),
+    *("--loss", "log-cosh", "--lr", "0.25", "--steps", "2", "--box", "3", "--momentum", "0.5"),
+    *("--weight-decay", "0.125", "--epsilon", "0.02", "--n-examples", "5"),
+    *("--x-bound", "7", "--y-bound", "6", "--z-bound", "5"),
+)
+TOML = """
+[network]
+sizes = [2, 3, 1]
+activation = "sigmoid"
+output = "activation"
+bias = false
+
+[algorithm]
+loss = "log-cosh"
+lr = 0.25
+steps = 2
+box = 3.0
+momentum = 0.5
+weight_decay = 0.125
+
+[compile]
+epsilon = 0.02
+n_examples = 5
+x_bound = 7.0
+y_bound = 6.0
+z_bound = 5.0
+"""
+
+
+def saved_by_python(folder: Path) -> Path:
+    """The model of FLAGS and of TOML; no setting has its default value."""
+    network = ig.Network([2, 3, 1], activation="sigmoid", output="activation", bias=False)
+    algorithm = ig.GradientDescent(
+        network, loss="log-cosh", lr=0.25, steps=2, box=3.0, momentum=0.5, weight_decay=0.125
+    )
+    tf = ig.compile(algorithm, epsilon=0.02, n_examples=5, x_bound=7.0, y_bound=6.0, z_bound=5.0)
+    return tf.save(folder)
+
+
+def assert_same_model(a: Path, b: Path) -> None:
+    assert json.loads((a / "config.json").read_text()) == json.loads((b / "config.json").read_text())
+    left, right = load_file(a / "weights.safetensors"), load_file(b / "weights.safetensors")
+    assert left.keys() == right.keys()
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_compile_with_flags_is_the_python_api(tmp_path: Path) -> None:
+    printed = good("compile", *FLAGS, "--out", tmp_path / "flags")
+    assert str(tmp_path / "flags") in printed.replace("\n", "")
+    assert_same_model(tmp_path / "flags", saved_by_python(tmp_path / "python"))
+    assert sorted(file.name for file in (tmp_path / "flags").iterdir()) == sorted(MODEL_FILES)
+
+
+def test_compile_with_a_toml_file_is_the_python_api(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text(TOML)
+    good("compile", "--config", tmp_path / "settings.toml", "--out", tmp_path / "toml")
+    assert_same_model(tmp_path / "toml", saved_by_python(tmp_path / "python"))
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "flag"),
+    [
+        ("sizes = [2, 3, 1]", "sizes = [4, 2, 2]", ("--sizes", "2,3,1")),
+        ('activation = "sigmoid"', 'activation = "tanh"', ("--activation", "sigmoid")),
+        ('output = "activation"', 'output = "linear"', ("--output", "activation")),
+        ("bias = false", "bias = true", ("--no-bias",)),
+        ('loss = "log-cosh"', 'loss = "pseudo-huber"', ("--loss", "log-cosh")),
+        ("lr = 0.25", "lr = 0.5", ("--lr", "0.25")),
+        ("steps = 2", "steps = 3", ("--steps", "2")),
+        ("box = 3.0", 'box = "none"', ("--box", "3")),
+        ("momentum = 0.5", "momentum = 0.0", ("--momentum", "0.5")),
+        ("weight_decay = 0.125", "weight_decay = 0.0", ("--weight-decay", "0.125")),
+        ("epsilon = 0.02", "epsilon = 0.03", ("--epsilon", "0.02")),
+        ("n_examples = 5", "n_examples = 4", ("--n-examples", "5")),
+        ("x_bound = 7.0", "x_bound = 8.0", ("--x-bound", "7")),
+        ("y_bound = 6.0", "y_bound = 8.0", ("--y-bound", "6")),
+        ("z_bound = 5.0", "z_bound = 8.0", ("--z-bound", "5")),
+    ],
+)
+def test_flags_override_the_toml_file(tmp_path: Path, line: str, other: str, flag: tuple[str, ...]) -> None:
+    """A file with one setting changed is another model; the flag brings the first one back."""
+    assert line in TOML
+    (tmp_path / "settings.toml").write_text(TOML.replace(line, other))
+    good("compile", "--config", tmp_path / "settings.toml", "--out", tmp_path / "changed")
+    good("compile", "--config", tmp_path / "settings.toml", *flag, "--out", tmp_path / "back")
+    expected = saved_by_python(tmp_path / "python")
+    assert (tmp_path / "changed" / "config.json").read_text() != (expected / "config.json").read_text()
+    assert_same_model(tmp_path / "back", expected)
+
+
+@pytest.mark.parametrize("how", ["flag", "toml"])
+def test_box_none_means_no_projection(tmp_path: Path, how: str) -> None:
+    (tmp_path / "settings.toml").write_text('[algorithm]\nbox = "none"\n')
+    given = ("--box", "none") if how == "flag" else ("--config", tmp_path / "settings.toml")
+    good("compile", *SMALL, *given, "--out", tmp_path / "model")
+    algorithm = ig.load(tmp_path / "model").algorithm
+    assert isinstance(algorithm, ig.GradientDescent)
+    assert algorithm.box is None
+
+
+def test_compile_replaces_an_older_model(tmp_path: Path) -> None:
+    good("compile", *SMALL, "--out", tmp_path / "model")
+    good("compile", *FLAGS, "--out", tmp_path / "model")
+    assert_same_model(tmp_path / "model", saved_by_python(tmp_path / "python"))
+    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == sorted(MODEL_FILES)
+
+
+def test_compile_json(tmp_path: Path) -> None:
+    printed = json.loads(good("compile", *SMALL, "--out", tmp_path / "model", "--json"))
+    tf = ig.load(tmp_path / "model")
+    assert printed["saved"] == str(tmp_path / "model")
+    assert printed["totals"] == tf.cost().totals()
+
+
+# --------------------------------------------------------------------------------------------------------------- cost
+
+
+def test_cost_of_flags_and_of_a_folder_are_the_same(model: Path, tmp_path: Path) -> None:
+    assert good("cost", *SMALL) == good("cost", model)
+    from_flags, from_folder = json.loads(good("cost", *SMALL, "--json")), json.loads(good("cost", model, "--json"))
+    assert from_flags == from_folder == ig.load(model).cost().to_json()
+    (tmp_path / "settings.toml").write_text(TOML)
+    assert good("cost", "--config", tmp_path / "settings.toml", "--json") == good("cost", *FLAGS, "--json")
+
+
+def test_cost_prints_the_numbers_of_the_python_api(model: Path) -> None:
+    tf, printed = ig.load(model), good("cost", model)
+    totals = tf.cost().totals()
+    assert totals["layers"] == tf.n_layers
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    for name, value in totals.items():
+        (row,) = (row for row in cells if row[0] == name)
+        shown = float(row[1].replace(",", ""))
+        assert shown == value if "," in row[1] else shown == pytest.approx(value, rel=1e-3)
+    for layer in tf.cost().rows:
+        times = str(layer.times or "read-out")
+        (row,) = (row for row in cells if row[:3] == [layer.name, layer.kind, times])
+        assert row[5] == f"{layer.nonzeros:,}"
+
+
+def test_cost_writes_its_table(model: Path, tmp_path: Path) -> None:
+    printed = good("cost", model, "--json", "--out", tmp_path / "new" / "cost.json")
+    assert json.loads((tmp_path / "new" / "cost.json").read_text()) == json.loads(printed)
+
+
+# ---------------------------------------------------------------------------------------------------------------- run
+
+
+def python_run(model: Path, X: Tensor, y: Tensor, X_query: Tensor, **options: object) -> ig.Run:
+    return ig.load(model).run(X, y, X_query, **options)  # type: ignore[arg-type]
+
+
+def assert_printed(printed: str, run: ig.Run) -> None:
+    """Exactly the numbers of the Python API."""
+    shown = json.loads(printed)
+    assert shown["predictions"] == run.predictions.tolist()
+    assert shown["weights"] == run.weights[-1].tolist()
+
+
+@pytest.mark.parametrize("executor", ["plain", "dense"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_run_is_the_python_api(model: Path, data: Path, executor: str, dtype: str) -> None:
+    X, y, X_query = random_data(2, 1)
+    printed = good("run", model, "--data", data, "--executor", executor, "--dtype", dtype, "--json")
+    run = python_run(model, X, y, X_query, executor=executor, dtype=getattr(torch, dtype))
+    assert_printed(printed, run)
+    algorithm = ig.load(model).algorithm
+    assert isinstance(algorithm, ig.GradientDescent)
+    risk = algorithm.risk(run.weights.double(), X.expand(3, -1, -1), y)
+    assert json.loads(printed)["loss"] == risk.tolist()
+
+
+def test_executors_and_dtypes_differ_in_rounding_only(model: Path, data: Path) -> None:
+    """So the test above can tell whether the option arrived."""
+    printed = {
+        (executor, dtype): json.loads(
+            good("run", model, "--data", data, "--json", "--executor", executor, "--dtype", dtype)
+        )
+        for executor in ("plain", "dense")
+        for dtype in ("float64", "float32")
+    }
+    first = torch.tensor(printed["plain", "float64"]["weights"])
+    assert len({str(value["weights"]) for value in printed.values()}) == 4
+    assert all(torch.allclose(first, torch.tensor(value["weights"]), atol=1e-5) for value in printed.values())
+
+
+def test_queries_in_a_file_of_their_own(model: Path, tmp_path: Path) -> None:
+    """Columns are found by name, in any order, and others are ignored; queries in the data file then do not count."""
+    X, y, X_query = random_data(2, 1)
+    table = write_rows(tmp_path / "data.csv", ["a", "b", "t"], columns(X, y), [[9.0, 9.0, ""]])
+    rows = [[b, "text", a] for a, b in X_query.tolist()]
+    queries = write_rows(tmp_path / "query.csv", ["b", "comment", "a"], rows)
+    printed = good("run", model, "--data", table, "--query", queries, "--json")
+    assert_printed(printed, python_run(model, X, y, X_query))
+
+
+def test_targets_by_name_and_several_outputs(wide: Path, tmp_path: Path) -> None:
+    """--target names the columns of y, in the order of the outputs; the inputs keep the order of the file."""
+    X, y, X_query = random_data(2, 2)
+    header = ["t2", "a", "t1", "b"]
+    examples = columns(y[:, 1:], X[:, :1], y[:, :1], X[:, 1:])
+    queries = [["", a, "", b] for a, b in X_query.tolist()]
+    table = write_rows(tmp_path / "data.csv", header, examples, queries)
+    printed = good("run", wide, "--data", table, "--target", "t1, t2", "--json", "--out", tmp_path / "out")
+    run = python_run(wide, X, y, X_query)
+    assert_printed(printed, run)
+    assert read_rows(tmp_path / "out" / "predictions.csv") == (
+        ["a", "b", "t1", "t2"],
+        columns(X_query, run.predictions),
+    )
+
+
+def test_the_last_columns_are_the_targets(wide: Path, tmp_path: Path) -> None:
+    X, y, X_query = random_data(2, 2)
+    queries = [[*row, "", " "] for row in X_query.tolist()]
+    table = write_rows(tmp_path / "data.csv", ["a", "b", "t1", "t2"], queries, columns(X, y))
+    assert_printed(good("run", wide, "--data", table, "--json"), python_run(wide, X, y, X_query))
+
+
+def test_run_writes_predictions_and_weights(model: Path, data: Path, tmp_path: Path) -> None:
+    X, y, X_query = random_data(2, 1)
+    good("run", model, "--data", data, "--out", tmp_path / "new" / "out")
+    run = python_run(model, X, y, X_query)
+    assert read_rows(tmp_path / "new" / "out" / "predictions.csv") == (
+        ["a", "b", "t"],
+        columns(X_query, run.predictions),
+    )
+    header, rows = read_rows(tmp_path / "new" / "out" / "weights.csv")
+    assert header == [f"w{i}" for i in range(run.weights.shape[-1])]
+    assert rows == run.weights.tolist()
+
+
+def test_run_without_queries_learns(model: Path, tmp_path: Path) -> None:
+    X, y, X_query = random_data(2, 1)
+    table = write_rows(tmp_path / "data.csv", ["a", "b", "t"], columns(X, y))
+    printed = good("run", model, "--data", table, "--json")
+    assert_printed(printed, python_run(model, X, y, X_query[:0]))
+    assert json.loads(printed)["predictions"] == []
+
+
+def test_run_prints_a_table(model: Path, data: Path, tmp_path: Path) -> None:
+    X, y, X_query = random_data(2, 1)
+    printed, run = good("run", model, "--data", data), python_run(model, X, y, X_query)
+    for x, prediction in zip(X_query.tolist(), run.predictions.tolist(), strict=True):
+        assert any(all(f"{value:.5g}" in line for value in (*x, *prediction)) for line in printed.splitlines())
+    many = write_rows(tmp_path / "many.csv", ["a", "b"], [[float(i), 0.0] for i in range(25)])
+    assert "and 5 more" in good("run", model, "--data", data, "--query", many)
+
+
+def test_the_seed_chooses_the_initial_weights(model: Path, data: Path, tmp_path: Path) -> None:
+    X, y, X_query = random_data(2, 1)
+    starts = {}
+    for seed in (0, 1):
+        printed = good("run", model, "--data", data, "--seed", seed, "--json", "--out", tmp_path)
+        assert_printed(printed, python_run(model, X, y, X_query, seed=seed))
+        starts[seed] = read_rows(tmp_path / "weights.csv")[1][0]
+        assert starts[seed] == ig.Network([2, 3, 1]).init(seed).tolist()
+    assert starts[0] != starts[1]
+    assert good("run", model, "--data", data, "--json") == good("run", model, "--data", data, "--json", "--seed", "0")
+
+
+@pytest.mark.parametrize("text", ["\ufeffa,b,t\n", "a , b , t\n\n", "a,b,t\r\n"], ids=["bom", "spaces", "crlf"])
+def test_csv_as_other_programs_write_it(model: Path, tmp_path: Path, text: str) -> None:
+    """Excel's byte-order mark, spaces around names, blank lines, Windows line ends."""
+    (tmp_path / "data.csv").write_text(text + "1,2,3\n0.5,-1, 0.25 \n", encoding="utf-8", newline="")
+    (tmp_path / "query.csv").write_text("a,b\n1,1\n")
+    printed = good("run", model, "--data", tmp_path / "data.csv", "--query", tmp_path / "query.csv", "--json")
+    X = torch.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=torch.float64)
+    y = torch.tensor([[3.0], [0.25]], dtype=torch.float64)
+    assert_printed(printed, python_run(model, X, y, torch.ones(1, 2, dtype=torch.float64)))
+
+
+# ------------------------------------------------------------------------------------------------------ classification
+
+
+def test_logistic_classification(tmp_path: Path) -> None:
+    X, _, X_query = random_data(2, 1, n=6)
+    labels = (X[:, :1] > 0).double()
+    table = write_rows(
+        tmp_path / "data.csv",
+        ["a", "b", "label"],
+        [[*x, int(label)] for x, (label,) in zip(X.tolist(), labels.tolist(), strict=True)],
+        [[*row, ""] for row in X_query.tolist()],
+    )
+    folder = tmp_path / "model"
+    good("compile", *SMALL, "--loss", "logistic", "--lr", "1", "--out", folder)
+    printed = good("run", folder, "--data", table, "--json")
+    assert_printed(printed, python_run(folder, X, labels, X_query))
+    reference = ig.reference(ig.load(folder).algorithm, X, labels, X_query)
+    assert torch.allclose(torch.tensor(json.loads(printed)["predictions"]).double(), reference.predictions, atol=0.05)
+    losses = json.loads(printed)["loss"]
+    assert losses[-1] < losses[0]
+    assert call("verify", folder, "--data", table).code == 0
+
+
+def test_softmax_classification(tmp_path: Path) -> None:
+    X, y, X_query = random_data(2, 3, n=6)
+    labels = torch.nn.functional.one_hot(y.argmax(-1), 3).double()
+    header = ["a", "b", "red", "green", "blue"]
+    rows = [[*x, *(int(entry) for entry in row)] for x, row in zip(X.tolist(), labels.tolist(), strict=True)]
+    table = write_rows(tmp_path / "data.csv", header, rows, [[*row, "", "", ""] for row in X_query.tolist()])
+    folder = tmp_path / "model"
+    good("compile", *SMALL, "--sizes", "2,3,3", "--loss", "softmax", "--lr", "1", "--out", folder)
+    printed = good("run", folder, "--data", table, "--json")
+    assert_printed(printed, python_run(folder, X, labels, X_query))
+    reference = ig.reference(ig.load(folder).algorithm, X, labels, X_query)
+    assert torch.allclose(torch.tensor(json.loads(printed)["predictions"]).double(), reference.predictions, atol=0.05)
+    losses = json.loads(printed)["loss"]
+    assert losses[-1] < losses[0]
+    assert call("verify", folder, "--data", table).code == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- verify
+
+LAWS = ["weights", "probe", "approximation", "oracle", "examples", "shared", "scratch", "inputs", "box"]
+
+
+def test_verify_a_good_model(model: Path, data: Path, tmp_path: Path) -> None:
+    assert "FAILS" not in good("verify", model)
+    result = json.loads(good("verify", model, "--data", data, "--json", "--out", tmp_path / "new" / "report.json"))
+    assert json.loads((tmp_path / "new" / "report.json").read_text()) == result
+    assert list(result) == ["random prompts", str(data)]
+    for report in result.values():
+        assert report["passed"] is True
+        assert [law["name"] for law in report["laws"]][: len(LAWS)] == LAWS
+        assert all(law["holds"] and law["value"] <= law["limit"] for law in report["laws"])
+    X, y, X_query = random_data(2, 1)
+    assert result[str(data)] == ig.load(model).verify(X, y, X_query).to_json()
+
+
+def test_verify_takes_the_seed_and_the_number_of_prompts(model: Path) -> None:
+    def distance(*options: object) -> list[float]:
+        found: list[float] = json.loads(good("verify", model, "--json", *options))["random prompts"]["distance"]
+        return found
+
+    tf = ig.load(model)
+    assert distance("--seed", 3) == tf.verify(seed=3).distance != tf.verify(seed=0).distance
+    assert distance("--prompts", 1) == tf.verify(prompts=1).distance != tf.verify(prompts=4).distance
+
+
+@pytest.mark.parametrize("value", [1e-6, -0.5])
+@pytest.mark.parametrize(
+    ("key", "layer"),
+    [
+        ("body.0.0.W_V", "forward 1"),
+        ("body.0.2.W_Q", "derivatives"),
+        ("body.0.3.W_1", "loss derivative"),
+        ("body.0.4.W_K", "backward 2"),
+        ("body.0.5.W_O", "backward 1"),
+        ("body.0.6.W_V", "update"),
+        ("body.0.7.W_2", "project and clear"),
+        ("readout.0.W_Q", "forward 1"),
+        ("readout.2.W_V", "copy prediction"),
+    ],
+)
+def test_verify_notices_one_changed_weight(
+    model: Path, data: Path, tmp_path: Path, key: str, layer: str, value: float
+) -> None:
+    """One weight of one layer of each kind: attention, mlp, product, read-out. The layer is named."""
+    folder = shutil.copytree(model, tmp_path / "changed")
+    change_weight(folder, key, value)
+    result = call("verify", folder, "--data", data, "--json")
+    assert (result.code, result.err) == (1, "")
+    for report in json.loads(result.out).values():
+        assert report["passed"] is False
+        assert any(f"layer {layer}," in law["where"] for law in report["laws"] if not law["holds"])
+    text = call("verify", folder)
+    assert text.code == 1
+    assert any("FAILS" in line and f"layer {layer}," in line for line in text.out.splitlines())
+
+
+def change_weight(folder: Path, key: str, value: float) -> None:
+    """Add to one entry of a weight tensor."""
+    weights = {name: tensor.clone() for name, tensor in load_file(folder / "weights.safetensors").items()}
+    weights[f"{key}.value"][0] += value
+    save_file(weights, folder / "weights.safetensors")
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [("--x-bound", "1"), ("--y-bound", "1"), ("--box", "0.5"), ("--activation", "sin", "--x-bound", "1")],
+    ids=["x-bound", "y-bound", "box", "sin"],
+)
+def test_verify_respects_the_declared_domain(tmp_path: Path, bound: tuple[str, ...]) -> None:
+    """Random prompts and initial weights are drawn inside the domain the model was compiled for."""
+    good("compile", *SMALL, *bound, "--out", tmp_path / "model")
+    good("verify", tmp_path / "model")
+
+
+# ----------------------------------------------------------------------------------------------------- every command
+
+
+def test_quiet_prints_nothing(model: Path, data: Path, tmp_path: Path) -> None:
+    for flag in ("--quiet", "-q"):
+        assert good("compile", *SMALL, "--out", tmp_path / "model", flag) == ""
+        assert good("cost", model, flag) == ""
+        assert good("run", model, "--data", data, "--out", tmp_path / "out", flag) == ""
+        assert good("verify", model, flag, "--out", tmp_path / "report.json") == ""
+    assert (tmp_path / "out" / "predictions.csv").exists()
+    assert json.loads((tmp_path / "report.json").read_text())["random prompts"]["passed"]
+    change_weight(tmp_path / "model", "body.0.0.W_V", 0.5)
+    assert call("verify", tmp_path / "model", "--quiet") == Result(1, "", "")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_what_every_command_has(command: str) -> None:
+    printed = good(command, "--help")
+    assert f"innergrad {command}" in printed
+    for option in ("--json", "--quiet", "--out", "--seed"):
+        assert option in printed, option
+
+
+def test_help_lists_the_commands() -> None:
+    printed = good("--help")
+    assert all(command in printed for command in COMMANDS)
+
+
+def test_help_does_not_load_torch() -> None:
+    code = f"""
+import sys
+from innergrad.cli import main
+for command in {COMMANDS!r}:
+    sys.argv = ["innergrad", command, "--help"]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, command
+    else:
+        raise AssertionError(command)
+    assert "torch" not in sys.modules, command
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("done\n")
+
+
+# Rich reads square brackets as markup; names of files and columns are not markup.
+
+
+def test_brackets_in_file_names(tmp_path: Path, data: Path) -> None:
+    folder, table = tmp_path / "[" / "x] [red]", tmp_path / "[" / "y] [red].csv"
+    table.parent.mkdir()
+    shutil.copy(data, table)
+    assert str(folder) in good("compile", *SMALL, "--out", folder).replace("\n", "")
+    assert str(table) in good("verify", folder, "--data", table).replace("\n", "")
+
+
+def test_brackets_in_column_names(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("x[0],[red],[/t]\n1,2,3\n1,1,\n")
+    printed = good("run", model, "--data", tmp_path / "data.csv")
+    assert all(name in printed for name in ("x[0]", "[red]", "[/t]"))
+
+
+# -------------------------------------------------------------------------------------------------- real processes
+
+
+@pytest.fixture(scope="module")
+def installed() -> None:
+    assert EXECUTABLE.exists(), "the package is not installed: make setup"
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_installed_command(tmp_path: Path, data: Path) -> None:
+    """compile, run; then verify with a changed weight (exit code 1) and a bad option value (exit code 2)."""
+    folder = tmp_path / "model"
+    done = shell("compile", *SMALL, "--out", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = shell("run", folder, "--data", data, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_printed(done.stdout, python_run(folder, *random_data(2, 1)))
+    change_weight(folder, "body.0.4.W_Q", 0.5)
+    done = shell("verify", folder)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "backward 2" in done.stdout
+    done = shell("run", folder, "--data", tmp_path / "nothing.csv")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("innergrad: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_terminal_that_knows_only_ascii(model: Path) -> None:
+    done = shell("cost", model, PYTHONIOENCODING="ascii", COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "parameters (nonzero)" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_demo(tmp_path: Path) -> None:
+    done = shell("demo", "--out", tmp_path / "demo", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(file.name for file in (tmp_path / "demo").iterdir()) == ["demo.json", "demo.png", "model"]
+    assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG\r\n")
+    result = json.loads((tmp_path / "demo" / "demo.json").read_text())
+    assert json.loads(done.stdout) == result
+    assert result["laws"]["passed"] is True
+    gd, in_context = torch.tensor(result["loss_gd"]), torch.tensor(result["loss_in_context"])
+    assert torch.allclose(gd, in_context, atol=10 * result["epsilon"])
+    assert gd[-1] < 0.8 * gd[0]
+    predictions = torch.tensor([result["predictions_gd"], result["predictions_in_context"]])
+    assert float((predictions[0] - predictions[1]).abs().max()) < 0.05
+    tf = ig.load(tmp_path / "demo" / "model")
+    assert (tf.n_layers, len(gd)) == (result["layers"], tf.program.steps + 1)

@@ -1,0 +1,382 @@
+"""The plain interpreter against the definition of the instruction, written as loops over tokens and indices.
+
+:func:`naive` knows nothing of einsum, masks or shared lanes: for every token that is written, every index and every
+token in the scope it evaluates
+
+    dst_i  +=  scale * reduce over s in scope(i) of  f_1(z_1) f_2(z_2) ... * value_s,   z = sum over pairs <query_i, key_s>
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from innergrad.algorithms import example_stream
+from innergrad.errors import DomainError, InputError
+from innergrad.functions import approximate
+from innergrad.functions.activations import SIGMOID, SIN, TANH
+from innergrad.functions.scalar import IDENTITY
+from innergrad.interpret import exact, plain
+from innergrad.program import Attend, Expr, Layer, Loop, Program, Score, View
+from innergrad.stream import Lane, State
+
+STREAM = example_stream(
+    3,
+    2,
+    Lane("W", (2, 3), "weight"),
+    Lane("g", (2,), "state"),
+    Lane("c", (), "state"),
+    Lane("Q", (3, 3), "weight"),
+    Lane("V", (2, 3)),
+    Lane("p", (2,)),
+    Lane("s"),
+    Lane("m", (), "input"),
+)
+FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "tanh": math.tanh,
+    "sigmoid": lambda z: 1 / (1 + math.exp(-z)),
+    "identity": lambda z: z,
+}
+POOL = {2: "kl", 3: "ab"}  # labels by the size of their axis
+
+
+# --------------------------------------------------------------------------------------------------- the definition
+
+
+def entry(view: View, state: Mapping[str, np.ndarray], b: int, token: int, at: Mapping[str, int]) -> float:
+    lane = state[view.lane]
+    index = tuple(i if isinstance(i, int) else at[i] for i in view.index)
+    return view.coefficient * float(lane[(b, token if lane.shape[1] > 1 else 0, *index)])
+
+
+def combination(expression: Expr, *where: Any) -> float:
+    return sum(entry(view, *where) for view in expression)
+
+
+def sizes_of(instruction: Attend) -> dict[str, int]:
+    sizes = {}
+    for view in instruction.views():
+        for label, size in zip(view.index, STREAM[view.lane].shape, strict=True):
+            if isinstance(label, str):
+                sizes[label] = size
+    return sizes
+
+
+def argument(score: Score, family: tuple[str, ...], sizes: Mapping[str, int], state: Any, b: int, i: int, s: int,
+             at: Mapping[str, int]) -> float:  # fmt: skip
+    z = 0.0
+    for query, key in score.pairs:
+        labels = sorted({label for view in (*query, *key) for label in view.labels} - set(family))
+        for values in itertools.product(*(range(sizes[label]) for label in labels)):
+            here = {**at, **dict(zip(labels, values, strict=True))}
+            z += combination(query, state, b, i, here) * combination(key, state, b, s, here)
+    return z
+
+
+def in_scope(scope: str, state: Mapping[str, np.ndarray], b: int, i: int, s: int) -> bool:
+    if scope.startswith("at("):
+        return s == int(scope[3:-1])
+    plain_scopes = {"self": s == i, "all": True, "before": s < i, "upto": s <= i}
+    if scope in plain_scopes:
+        return plain_scopes[scope]
+    mask = state["t" if scope == "demos" else scope]
+    return bool(mask[b, s if mask.shape[1] > 1 else 0] == 1)
+
+
+def naive(instruction: Attend, state: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What the instruction adds to its destination, at every token: (batch, tokens, *shape)."""
+    batch, tokens = state["x"].shape[:2]
+    family, sizes = instruction.dst.labels, sizes_of(instruction)
+    added = np.zeros((batch, tokens, *STREAM[instruction.dst.lane].shape))
+    for b, i in itertools.product(range(batch), range(tokens)):
+        if instruction.where != "all" and state["t"][b, i] != (instruction.where == "demos"):
+            continue
+        read = [s for s in range(tokens) if in_scope(instruction.scope, state, b, i, s)]
+        for values in itertools.product(*(range(sizes[label]) for label in family)):
+            at = dict(zip(family, values, strict=True))
+            terms, weights = [], []
+            for s in read:
+                scores = [
+                    FUNCTIONS[score.f.name](argument(score, family, sizes, state, b, i, s, at))
+                    for score in instruction.scores
+                ]
+                value = combination(instruction.value, state, b, s, at)
+                if instruction.reduce == "softmax":
+                    (z,) = scores
+                    terms.append(value)
+                    weights.append(math.exp(z))
+                else:
+                    terms.append(math.prod(scores) * value)
+                    weights.append(1.0)
+            total = sum(weight * term for weight, term in zip(weights, terms, strict=True))
+            if read and instruction.reduce != "sum":
+                total /= sum(weights)
+            index = tuple(i if isinstance(i, int) else at[i] for i in instruction.dst.index)
+            added[(b, i, *index)] += instruction.scale * total
+    return added
+
+
+def naive_layer(instructions: tuple[Attend, ...], state: State) -> dict[str, np.ndarray]:
+    """All read the state before the layer, then all add; every lane per token."""
+    tokens = state["x"].shape[1]
+    before = {name: value.numpy() for name, value in state.items()}
+    after = {name: np.repeat(v, tokens, axis=1) if v.shape[1] == 1 else v.copy() for name, v in before.items()}
+    for instruction in instructions:
+        after[instruction.dst.lane] += naive(instruction, before)
+    return after
+
+
+# ------------------------------------------------------------------------------------------------ random instructions
+
+
+@st.composite
+def views(draw: st.DrawFn, lanes: list[Lane], labels: str, diagonal: bool) -> View:
+    """A view of one of the lanes with some of the labels; a label twice only if ``diagonal``."""
+    lane = draw(st.sampled_from(lanes))
+    index: list[str | int] = []
+    for size in lane.shape:
+        choices = [label for label in POOL[size] if label in labels and (diagonal or label not in index)]
+        index.append(draw(st.one_of(st.sampled_from(choices), st.sampled_from(choices), st.integers(0, size - 1))
+                          if choices else st.integers(0, size - 1)))  # fmt: skip
+    return View(lane.name, tuple(index), draw(st.sampled_from([1.0, -1.0, 0.5, -2.0])))
+
+
+@st.composite
+def expressions(draw: st.DrawFn, lanes: list[Lane], labels: str) -> list[View]:
+    count = draw(st.sampled_from([1, 1, 2]))
+    return [draw(views(lanes, labels, diagonal=count == 1)) for _ in range(count)]
+
+
+def text(expression: list[View]) -> str:
+    parts = []
+    for view in expression:
+        index = f"[{','.join(map(str, view.index))}]" if view.index else ""
+        parts.append(f"{'-' if view.coefficient < 0 else '+'} {abs(view.coefficient)!r} * {view.lane}{index}")
+    return " ".join(parts)
+
+
+def both_sides(query: list[View], key: list[View], family: tuple[str, ...]) -> None:
+    """A summed label that is on one side only becomes index 0, so that the pair is well-formed."""
+    shared = {label for view in query for label in view.labels} & {label for view in key for label in view.labels}
+    for side in (query, key):
+        for i, view in enumerate(side):
+            index = tuple(0 if isinstance(j, str) and j not in shared and j not in family else j for j in view.index)
+            side[i] = View(view.lane, index, view.coefficient)
+
+
+@st.composite
+def instructions(draw: st.DrawFn) -> Attend:
+    every = list(STREAM.lanes)
+    lane = draw(st.sampled_from([STREAM[name] for name in ("p", "V", "s", "x", "g", "c", "W", "Q")]))
+    written = draw(views([lane], "klab", diagonal=False))
+    dst, family = View(lane.name, written.index), written.labels
+    scopes = ["self", "all", "demos", "at(0)", "at(2)", "at(9)", "m", "query"]
+    scope = draw(st.sampled_from(scopes if lane.shared else [*scopes, "before", "upto"]))
+    where = "all" if lane.shared else draw(st.sampled_from(["all", "demos", "query"]))
+    reduce = draw(st.sampled_from(["sum", "mean", "softmax"]))
+    read_at_i = [other for other in every if other.shared] if lane.shared else every
+    read_at_s = read_at_i if scope == "self" else every
+    scores = []
+    for _ in range(1 if reduce == "softmax" else draw(st.integers(0, 2))):
+        pairs = []
+        for _ in range(draw(st.integers(1, 2))):
+            query, key = draw(expressions(read_at_i, "klab")), draw(expressions(read_at_s, "klab"))
+            both_sides(query, key, family)
+            pairs.append((text(query), text(key)))
+        scores.append(Score(draw(st.sampled_from([TANH, SIGMOID, IDENTITY])), *pairs))
+    value = draw(expressions(read_at_s, "".join(family)))
+    scale = draw(st.sampled_from([1.0, -0.25, 3.0, 0.0]))
+    destination = text([dst]).removeprefix("+ 1.0 * ")
+    return Attend(destination, *scores, value=text(value), scope=scope, reduce=reduce, scale=scale, where=where)
+
+
+def random_state(batch: int, tokens: int, seed: int) -> State:
+    generator = torch.Generator().manual_seed(seed)
+    state = {
+        lane.name: torch.randn(batch, 1 if lane.shared else tokens, *lane.shape, generator=generator).double()
+        for lane in STREAM.lanes
+    }
+    state["one"] = torch.ones(batch, 1, dtype=torch.float64)
+    for name in ("t", "m"):
+        state[name] = torch.randint(2, (batch, tokens), generator=generator).double()
+    state["query"] = 1 - state["t"]
+    return state
+
+
+def made(*layers: tuple[Attend, ...], count: int = 1) -> Program:
+    body = Loop(count, tuple(Layer("attention", f"layer {i}", layer) for i, layer in enumerate(layers)))
+    return Program(STREAM, (body,), (), "p")
+
+
+def check(*layer: Attend, state: State) -> None:
+    program = made(layer)
+    got = plain.apply_layer(program, program.layers[0], state, program.functions())
+    tokens = state["x"].shape[1]
+    for name, expected in naive_layer(layer, state).items():
+        value = got[name].numpy()
+        assert value.shape[1] == (1 if STREAM[name].shared else tokens)
+        # sums of less than a thousand numbers of size at most a few hundred, in float64
+        np.testing.assert_allclose(np.repeat(value, tokens // value.shape[1], axis=1), expected, rtol=1e-12, atol=1e-11)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    layer=st.lists(instructions(), min_size=1, max_size=2),
+    batch=st.integers(1, 2),
+    tokens=st.integers(1, 4),
+    seed=st.integers(0, 999),
+)
+def test_every_instruction_means_its_definition(layer: list[Attend], batch: int, tokens: int, seed: int) -> None:
+    """apply_layer is the triple loop, for one or two random instructions that read the same state and both add."""
+    check(*layer, state=random_state(batch, tokens, seed))
+
+
+SCOPES = ["self", "all", "demos", "before", "upto", "at(0)", "at(3)", "at(9)", "m", "query"]
+
+
+@pytest.mark.parametrize("where", ["all", "demos", "query"])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "softmax"])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_choice_means_its_definition(scope: str, reduce: Any, where: Any) -> None:
+    """All combinations of scope, reduce and where, with private, shared and constant factors; nothing left to chance."""
+    choices = {"scope": scope, "reduce": reduce, "where": where, "scale": -0.5}
+    private = Score(TANH, ("x[a]", "x[a]"), ("one", "W[k,a] - V[k,a]"))
+    shared = Score(SIGMOID, ("one", "W[k,a]"))
+    constant = Score(IDENTITY, ("one", "one"))
+    for seed in range(3):
+        state = random_state(2, 4, seed)
+        for score in (private, shared, constant):
+            for value in ("y[k]", "g[k]", "one", "y[1] + g[k]"):
+                check(Attend("V[k,a]", score, value=value, **choices), state=state)
+            check(Attend("V[1,a]", Score(score.f, ("x[a]", "Q[2,a]")), **choices), state=state)
+        if reduce != "softmax":
+            check(Attend("V[k,a]", private, shared, value="x[a]", **choices), state=state)
+            check(Attend("s", **choices), state=state)
+
+
+def test_instructions_of_a_layer_do_not_see_each_other() -> None:
+    """p is moved into s while s is moved into p: nothing is read after it was written."""
+    state = random_state(1, 3, 0)
+    swap = (Attend("p[0]", value="s"), Attend("s", value="p[0]"), Attend("p[0]", value="p[0]", scale=-1.0))
+    check(*swap, state=state)
+    program = made(swap)
+    after = plain.apply_layer(program, program.layers[0], state, program.functions())
+    torch.testing.assert_close(after["p"][..., 0], state["s"])
+    assert all(torch.equal(state[name], value) for name, value in random_state(1, 3, 0).items()), "the input is kept"
+
+
+@settings(max_examples=40, deadline=None)
+@given(layer=st.lists(instructions(), min_size=1, max_size=2), seed=st.integers(0, 999))
+def test_prompts_of_a_batch_do_not_mix(layer: list[Attend], seed: int) -> None:
+    """A prompt alone gives what it gives in a batch (1e-12: the order of the sums may differ)."""
+    state, program = random_state(3, 3, seed), made(tuple(layer))
+    together = plain.apply_layer(program, program.layers[0], state, program.functions())
+    for b in range(3):
+        alone = {name: value[b : b + 1] for name, value in state.items()}
+        result = plain.apply_layer(program, program.layers[0], alone, program.functions())
+        for name, value in result.items():
+            torch.testing.assert_close(value, together[name][b : b + 1], rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(layer=st.lists(instructions(), min_size=1, max_size=2), seed=st.integers(0, 999))
+def test_shared_lanes_may_be_stored_once_or_per_token(layer: list[Attend], seed: int) -> None:
+    """The state as the transformer holds it (shared lanes in every token) gives the same stream."""
+    state, program = random_state(2, 3, seed), made(tuple(layer))
+    once = plain.apply_layer(program, program.layers[0], state, program.functions())
+    copied = STREAM.unpack(STREAM.pack(state))
+    copied = plain.apply_layer(program, program.layers[0], copied, program.functions())
+    torch.testing.assert_close(STREAM.pack(copied), STREAM.pack(once), rtol=1e-12, atol=1e-12)
+
+
+def test_run_follows_the_schedule() -> None:
+    """run applies the layers of every pass, then the read-out, and says where steps end; exact.run is the same with
+    the functions themselves.
+    """
+    forward = Attend("p[k]", Score(TANH, ("x[a]", "W[k,a]")))
+    update = Attend("W[k,a]", Score(IDENTITY, ("one", "p[k]")), value="x[a]", scope="demos", reduce="mean", scale=-0.1)
+    clear = Attend("p[k]", value="p[k]", scale=-1.0)
+    body = Loop(3, (Layer("attention", "forward", (forward,)), Layer("attention", "update", (update, clear))))
+    program = Program(STREAM, (body,), (Layer("attention", "readout", (forward,)),), "p")
+    state = random_state(2, 4, 7)
+    expected = state
+    names = []
+    for (layer, got, ends), (_, same, _) in zip(
+        plain.run(program, state, program.functions()), exact.run(program, state), strict=True
+    ):
+        after = naive_layer(layer.instructions, expected)
+        expected = {n: torch.from_numpy(v[:, :1] if STREAM[n].shared else v) for n, v in after.items()}
+        for name, value in got.items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-12, atol=1e-12)
+            assert torch.equal(value, same[name])
+        names.append((layer.name, ends))
+    assert names == [("forward", False), ("update", True)] * 3 + [("readout", False)]
+
+
+def test_observers_see_every_argument() -> None:
+    """The observer gets the arguments of every score: the inner products, here by hand."""
+    seen: list[tuple[str, torch.Tensor]] = []
+    instruction = Attend("s", Score(TANH, ("x[a]", "x[a]")), Score(SIGMOID, ("one", "c")), scope="all")
+    program, state = made((instruction,)), random_state(1, 3, 1)
+    list(
+        plain.run(program, state, program.functions(), observer=lambda _l, _i, score, z: seen.append((score.f.name, z)))
+    )
+    assert [name for name, _ in seen] == ["tanh", "sigmoid"]
+    gram = state["x"][0] @ state["x"][0].T
+    torch.testing.assert_close(seen[0][1].sort().values.flatten(), gram[None].sort().values.flatten())
+    assert seen[1][1].flatten().tolist() == state["c"].flatten().tolist()
+
+
+def test_arguments_outside_the_domain_are_refused() -> None:
+    """An approximant of sin on [-2, 2] is not used at 2.5; at 2 it is."""
+    program, state = made((Attend("s", Score(SIN, ("c", "one"))),)), random_state(1, 2, 0)
+    functions = {"sin": approximate(SIN, 1e-3, 2.0)}
+    before = state["s"]
+    state["c"] = torch.full((1, 1), 2.0, dtype=torch.float64)
+    after = plain.apply_layer(program, program.layers[0], state, functions)["s"]
+    assert ((after - before - math.sin(2.0)).abs() <= 1e-3).all()
+    state["c"] = torch.full((1, 1), 2.5, dtype=torch.float64)
+    with pytest.raises(DomainError, match="layer 0: an argument of sin left the domain"):
+        plain.apply_layer(program, program.layers[0], state, functions)
+
+
+# ------------------------------------------------------------------------------------------------------- known wrong
+
+
+@pytest.mark.parametrize(("value", "reduce"), [("g[k]", "sum"), ("y[k]", "mean")])
+@pytest.mark.xfail(strict=True, reason="a shared mask lane counts as one token")
+def test_shared_lanes_as_masks(value: str, reduce: Any) -> None:
+    """A scope named by a shared 0/1 lane is all tokens or none; else it has to be refused."""
+    try:
+        instruction = made((Attend("p[k]", value=value, scope="one", reduce=reduce),)).layers[0].instructions[0]
+    except InputError:
+        return
+    check(instruction, state=random_state(2, 3, 0))
+
+
+@pytest.mark.parametrize("value", ["Q[a,a] + x[a]", "x[a] + Q[a,a]"])
+@pytest.mark.xfail(raises=RuntimeError, strict=True, reason="a diagonal inside a sum of views is not aligned")
+def test_diagonals_inside_sums(value: str) -> None:
+    """A label twice in one view picks the diagonal, alone (random instructions above) or in a sum."""
+    check(Attend("x[a]", value=value), state=random_state(2, 3, 0))
+
+
+@pytest.mark.xfail(strict=True, reason="accepted, and computed as a sum over all tokens")
+def test_a_softmax_without_score_is_uniform_or_refused() -> None:
+    """Without a score the softmax is uniform over the scope, a mean; else it has to be refused."""
+    state = random_state(2, 4, 0)
+    try:
+        program = made((Attend("p[k]", value="y[k]", scope="m", reduce="softmax"),))
+    except InputError:
+        return
+    got = plain.apply_layer(program, program.layers[0], state, program.functions())["p"]
+    mean = naive(Attend("p[k]", value="y[k]", scope="m", reduce="mean"), {n: v.numpy() for n, v in state.items()})
+    np.testing.assert_allclose(got.numpy(), state["p"].numpy() + mean, atol=1e-12)
