@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +16,13 @@ from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from test_functions import SMOOTH, asymptote, ball, jet
 
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, PiecewiseLinear, approximate, approximate_jointly
 from innergrad.functions import activations as library
 from innergrad.functions.approximants import prove
 from innergrad.functions.piecewise import hinge_sum
+from test_functions import SMOOTH, asymptote, ball, jet
 
 F64 = torch.float64
 EDGE = 60.0
@@ -122,7 +123,6 @@ def test_error_is_enclosed_by_balls_at_a_small_epsilon(name: str) -> None:
     [("tanh'", 10**-2.35), ("sigmoid'", 10**-2.8), ("silu'", 10**-1.25), ("silu'", 0.1), ("gelu'", 0.1),
      ("exp(min(t,0))", 10**-3.6)],
 )  # fmt: skip
-@pytest.mark.xfail(raises=InputError, strict=True, reason="a long last link before the ray is sampled too coarsely")
 def test_long_last_links(name: str, epsilon: float) -> None:
     """Where the link before the ray is hundreds long, it still has to pass the bend inside the tube."""
     check(name, approximate(SMOOTH[name], epsilon), epsilon)
@@ -365,16 +365,15 @@ def test_false_facts_are_refused(name: str, facts: dict[str, object], message: s
 
 
 @pytest.mark.parametrize(
-    ("intercept", "epsilon"), [(0.8, 0.01), (1.0, 0.03), (1.0, 0.01), (1.2, 0.01), (1.4, 0.03), (1.5, 0.01)]
+    ("intercept", "epsilon"),
+    [(0.8, 0.01), (1.0, 0.03), (1.0, 0.01), (1.2, 0.01), (1.4, 0.03), (1.5, 0.01), (1.5698, 0.001)],
 )
-@pytest.mark.xfail(strict=True, reason="a declared limit is believed as soon as f is near it")
 def test_a_wrong_asymptote_that_f_crosses_is_refused(intercept: float, epsilon: float) -> None:
     """arctan tends to pi/2 and passes the declared limit on the way: nothing may be called proven."""
     with pytest.raises(InputError):
         approximate(own(f"limit {intercept}", right=Asymptote(0, intercept, 0)), epsilon)
 
 
-@pytest.mark.xfail(strict=True, reason="prove does not look at the slopes of the rays")
 def test_prove_refuses_rays_that_leave_the_tube() -> None:
     """``prove`` is independent of how the knots were found: a ray that is not parallel to the asymptote has no finite
     error.
@@ -428,22 +427,18 @@ def seconds(limit: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, math.nan, math.inf])
-@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="the walk does not end")
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_radius_that_is_none_is_refused(radius: float) -> None:
     with seconds(1.0), pytest.raises(InputError, match="radius"):
         approximate(library.SIN, 1e-2, radius)
 
 
-@pytest.mark.xfail(raises=TimeoutError, strict=True, reason="the walk does not end")
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_step_functions_have_no_joint_knots() -> None:
     with seconds(1.0), pytest.raises(InputError):
         approximate_jointly((library.TANH, library.DRELU), 1e-2)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1e-3, 0.2, 1e-10, math.nan, math.inf])
-def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
+@pytest.mark.parametrize("epsilon", [0.0, -1e-3, 0.2, 1e-10, math.nan, math.inf, None, "0.01", True])
+def test_epsilon_out_of_range_is_refused(epsilon: Any) -> None:
     with pytest.raises(InputError, match="epsilon"):
         approximate(library.TANH, epsilon)
     with pytest.raises(InputError, match="epsilon"):
@@ -456,7 +451,7 @@ def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(name=st.sampled_from(["relu", "leaky_relu", "relu6"]), exponent=st.floats(-8, -1))
+@given(name=st.sampled_from(["relu", "leaky_relu", "relu6"]), exponent=st.floats(-6.9, -1))
 def test_ramps(name: str, exponent: float) -> None:
     """Step functions get ramps as wide as the largest power of two <= epsilon, on the side each jump names. f^ is f
     everywhere else, monotone between the two values on the ramps, and claims no sup error.

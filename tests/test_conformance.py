@@ -106,7 +106,7 @@ def test_every_law_of_verify_holds(case: Case) -> None:
     report = case.tf.verify(**case.prompts(2))
     assert report.passed, str(report)
     assert [law.name for law in report.laws] == [
-        "weights", "probe", "approximation", "oracle", "examples", "shared", "scratch", "inputs", "box",
+        "weights", "probe", "proof", "approximation", "oracle", "examples", "shared", "scratch", "inputs", "box",
     ]  # fmt: skip
     assert max(report.distance) > 0 or case.algorithm == CASES["one layer"][0]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import torch
 from flint import arb, arb_series, ctx
 from torch.nn import functional as F
 
-from innergrad.functions import ACTIVATIONS, Function
+from innergrad.functions import ACTIVATIONS, Asymptote, Function
 from innergrad.functions import activations as library
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
 from innergrad.losses import LOSSES, LogisticLoss, ResidualLoss, SoftmaxLoss
@@ -102,7 +102,7 @@ def sup(g: Callable[[arb], tuple[arb, arb]], lo: float, hi: float, relative: flo
     return least.union(most.max(-boxes[0][0]))
 
 
-@lru_cache(maxsize=None)
+@cache
 def sup_of_derivative(name: str, order: int) -> arb:
     """Enclosure of sup |f^(order)| over |t| <= FAR; over t <= 0 for exp(min(t,0)), which is constant elsewhere."""
     return sup(lambda t: tuple(jet(name, t, order + 1)[order:]), -FAR, 0 if name == "exp(min(t,0))" else FAR)  # type: ignore[arg-type]
@@ -129,10 +129,11 @@ def _phi(t: arb) -> arb:
 def tail(name: str, side: int) -> Tail:
     """The tails, written by hand; e = side, v = 1/T.
 
-    With q = sigmoid(-T): sigmoid' = q (1 - q), sigmoid'' = e q (1 - q) (2q - 1), sigmoid''' = q (1 - q) (1 - 6q + 6q^2),
-    silu^(k) = t sigmoid^(k) + k sigmoid^(k-1), tanh t = 2 sigmoid(2t) - 1 (q = sigmoid(-2T)).
-    With q = M/T, Mills' ratio M = Phi(-T)/phi(T): gelu' = -e phi (M - T) + slope, gelu'' = phi (2 - T^2), gelu''' = e
-    phi (T^3 - 4T).
+    With q = sigmoid(-T):  sigmoid' = q (1 - q),  sigmoid'' = e q (1 - q) (2q - 1),
+    sigmoid''' = q (1 - q) (1 - 6q + 6q^2),  silu^(k) = t sigmoid^(k) + k sigmoid^(k-1).
+    With q = sigmoid(-2T):  tanh t = 2 sigmoid(2t) - 1.
+    With q = M/T, Mills' ratio M = Phi(-T)/phi(T):  gelu' = slope + e phi (T - M),  gelu'' = phi (2 - T^2),
+    gelu''' = e phi (T^3 - 4T).
     """
     e = side
     once, twice, half = (_logistic, _logistic), (lambda t: _logistic(2 * t),) * 2, (lambda t: t * _logistic(t),) * 2
@@ -202,7 +203,7 @@ def sides(name: str) -> Iterator[int]:
         yield 1
 
 
-def asymptote(f: Function, side: int) -> library.Asymptote:
+def asymptote(f: Function, side: int) -> Asymptote:
     found = f.left if side < 0 else f.right
     assert found is not None
     return found

@@ -17,7 +17,7 @@ from innergrad.errors import InputError
 from innergrad.functions.activations import SIGMOID, TANH
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.program import Attend, Expr, Layer, Loop, Program, Score, View, expr
-from innergrad.stream import Lane, Stream
+from innergrad.stream import Lane, Role, Stream
 
 # ------------------------------------------------------------------------------------------------------- expressions
 
@@ -166,6 +166,15 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "unknown where": (lambda: program(Attend("z[k]", value="p[k]", where="some")), "unknown where; got some"),  # type: ignore[arg-type]
     "unknown scope": (lambda: program(Attend("c", scope="after")), "unknown scope; got after"),
     "scope of a vector lane": (lambda: program(Attend("c", scope="x")), "unknown scope; got x"),
+    "scope of a shared lane": (lambda: program(Attend("z[k]", value="p[k]", scope="one")), "unknown scope; got one"),
+    "softmax of nothing": (
+        lambda: program(Attend("z[k]", value="p[k]", scope="all", reduce="softmax")),
+        "a softmax has one score; got 0",
+    ),
+    "softmax of a product": (
+        lambda: program(Attend("z[k]", Score(TANH, ("one", "t")), Score(TANH, ("one", "t")), reduce="softmax")),
+        "a softmax has one score; got 2",
+    ),
     "scope at nowhere": (lambda: program(Attend("c", scope="at(-1)")), "unknown scope; got at(-1)"),
     # shared lanes
     "private query into a shared lane": (
@@ -209,6 +218,31 @@ def test_what_makes_no_sense_is_refused(case: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: program(body=(Loop("3", (layer(FORWARD),)),)),  # type: ignore[arg-type]
+        lambda: program(body=(Loop(1, (FORWARD,)),)),  # type: ignore[arg-type]
+        lambda: program(readout=(Loop(1, (layer(FORWARD),)),)),
+        lambda: program(FORWARD, Attend("z[k]", value="p[k]", where="demos"), stream=other(without="t")),
+        lambda: program(FORWARD, Attend("z[k]", value="p[k]", where="query"), stream=other(without="query")),
+        lambda: program(FORWARD, Attend("z[k]", value="p[k]", scope="demos"), stream=other(without="t")),
+    ],
+    ids=[
+        "count of text",
+        "loop of instructions",
+        "read-out of loops",
+        "no lane t",
+        "no lane query",
+        "no lane t, scope",
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="TypeError or AttributeError, or accepted although it cannot be run")
+def test_what_cannot_be_run_is_refused(make: Callable[[], Program]) -> None:
+    with pytest.raises(InputError):
+        make()
+
+
 def test_refusals_name_layer_and_lane() -> None:
     with pytest.raises(InputError, match=r"^layer here, p: "):
         program(Attend("p[2]"))
@@ -238,7 +272,7 @@ def test_what_makes_sense_is_accepted(case: str) -> None:
     readout=st.integers(0, 3),
 )
 def test_schedule(counts: list[tuple[int, int, bool]], readout: int) -> None:
-    """The schedule is the loops unrolled, then the read-out; a step ends with the last layer of each pass that counts."""
+    """The loops unrolled, then the read-out; a step ends with the last layer of each pass of a loop that counts."""
     counts = [*counts, (1, 1, True)]
     fresh = (Layer("mlp", f"layer {i}", (FORWARD,)) for i in itertools.count())
     body = tuple(Loop(count, tuple(itertools.islice(fresh, n)), step) for count, n, step in counts)
@@ -268,7 +302,7 @@ def test_instruction_views_and_scope() -> None:
 @st.composite
 def streams(draw: st.DrawFn) -> Stream:
     shapes = draw(st.lists(st.lists(st.integers(1, 3), max_size=3).map(tuple), min_size=1, max_size=6))
-    roles = st.sampled_from(["input", "weight", "state", "scratch"])
+    roles: st.SearchStrategy[Role] = st.sampled_from(["input", "weight", "state", "scratch"])
     return Stream(tuple(Lane(f"lane{i}", shape, draw(roles), draw(st.booleans())) for i, shape in enumerate(shapes)))
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError
-from innergrad.functions.approximants import approximate
+from innergrad.errors import InputError, integer, real
+from innergrad.functions.approximants import approximate, check_epsilon
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.ranges import argument_bounds
 from innergrad.program import Program
@@ -37,7 +37,9 @@ def compile(
     (sin); by default
         derived from the algorithm's box and x_bound.
     """
-    options = _check_options(Options(target, variant, epsilon, n_examples, x_bound, y_bound, z_bound))
+    if not isinstance(algorithm, Algorithm):
+        raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
+    options = check_options(Options(target, variant, epsilon, n_examples, x_bound, y_bound, z_bound))
     program = algorithm.program()
     check(program)
     return CompiledTransformer(algorithm, program, approximants(program, options), options)
@@ -68,19 +70,16 @@ def _radius(name: str, radii: Mapping[str, float], options: Options) -> float:
     return radius
 
 
-def _check_options(options: Options) -> Options:
-    if options.target not in VARIANTS:
+def check_options(options: Options) -> Options:
+    if not isinstance(options.target, str) or options.target not in VARIANTS:
         raise InputError("unknown target", got=repr(options.target), allowed=", ".join(VARIANTS))
-    if options.variant not in VARIANTS[options.target]:
-        raise InputError(
-            f"unknown variant of target {options.target!r}",
-            got=repr(options.variant),
-            allowed=", ".join(VARIANTS[options.target]),
-        )
-    if not isinstance(options.n_examples, int) or options.n_examples < 1:
-        raise InputError("n_examples must be a positive integer", got=options.n_examples)
+    variants = VARIANTS[options.target]
+    if options.variant not in variants:
+        what = f"unknown variant of target {options.target!r}"
+        raise InputError(what, got=repr(options.variant), allowed=", ".join(variants))
+    check_epsilon(options.epsilon)
+    integer("n_examples", options.n_examples)
     for name in ("x_bound", "y_bound", "z_bound"):
-        bound = getattr(options, name)
-        if bound is not None and not (math.isfinite(bound) and bound > 0):
-            raise InputError(f"{name} must be a positive number or None", got=bound)
+        if getattr(options, name) is not None:
+            real(name, getattr(options, name), above=0.0, hint="or None")
     return options

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import numbers
+from typing import SupportsIndex
+
 
 class InputError(ValueError):
     """The caller's input is wrong. One line: what, got, allowed, next step. The command line exits with code 2."""
@@ -25,5 +29,41 @@ class LoweringError(InputError):
     """A target architecture cannot realise an instruction of the program."""
 
 
+class JobError(RuntimeError):
+    """The input is well-formed, but the job failed. The command line exits with code 1."""
+
+
 class DegenerateStart(UserWarning):
     """The initial weights make the gradient zero, or keep hidden units identical for ever."""
+
+
+def integer(name: str, value: object, low: int = 1) -> int:
+    """A Python integer, at least ``low``; numpy's integers are integers, True is not."""
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool) and (number := value.__index__()) >= low:
+        return number
+    kind = "a positive integer" if low == 1 else f"an integer, at least {low}"
+    raise InputError(f"{name} must be {kind}", got=repr(value))
+
+
+def real(name: str, value: object, *, low: float = -math.inf, above: float = -math.inf, hint: str = "") -> float:
+    """A finite Python float, at least ``low`` and greater than ``above``."""
+    kind = (
+        "a positive number" if above == 0.0 else "a finite number" + ("" if low == -math.inf else f", at least {low:g}")
+    )
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number) and number >= low and number > above:
+            return number
+    got = repr(value)
+    raise InputError(f"{name} must be {kind}", got=got if len(got) < 80 else got[:77] + "...", hint=hint)
+
+
+def seed_number(value: object) -> int:
+    """A seed that torch's generators take."""
+    number = integer("seed", value, low=0)
+    if number >= 2**63:
+        raise InputError("seed must be less than 2^63", got=number)
+    return number

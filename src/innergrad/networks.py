@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, integer, seed_number
 from innergrad.functions.activations import ACTIVATIONS, Activation
 
 Output = Literal["linear", "activation"]
+LARGEST_NETWORK = 10**9
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,28 @@ class Network:
     def __init__(
         self, sizes: Sequence[int], activation: str | Activation = "tanh", output: Output = "linear", bias: bool = True
     ) -> None:
-        sizes = tuple(sizes)
-        if len(sizes) < 2 or any(not isinstance(k, int) or isinstance(k, bool) or k < 1 for k in sizes):
+        try:
+            whole = tuple(integer("each of the sizes", k) for k in sizes)
+        except (InputError, TypeError):
+            whole = ()
+        if len(whole) < 2:
+            allowed = "two or more positive integers"
+            raise InputError("sizes are d_x, hidden widths..., d_y", got=repr(sizes), allowed=allowed)
+        sizes = whole
+        if sum(c * k for c, k in pairwise(sizes)) > LARGEST_NETWORK:
             raise InputError(
-                "sizes are d_x, hidden widths..., d_y", got=list(sizes), allowed="two or more positive integers"
+                "the network is too large", got=f"sizes {list(sizes)}", allowed=f"{LARGEST_NETWORK:.0e} weights"
             )
-        if isinstance(activation, str):
-            if activation not in ACTIVATIONS:
-                raise InputError(
-                    "unknown activation",
-                    got=repr(activation),
-                    allowed=", ".join(ACTIVATIONS),
-                    hint="or pass an ig.Activation of your own",
-                )
+        if not isinstance(activation, Activation):
+            if not isinstance(activation, str) or activation not in ACTIVATIONS:
+                hint = "or pass an ig.Activation of your own"
+                raise InputError("unknown activation", got=repr(activation), allowed=", ".join(ACTIVATIONS), hint=hint)
             activation = ACTIVATIONS[activation]
+        if not isinstance(bias, bool):
+            raise InputError("bias must be True or False", got=repr(bias))
         if output not in ("linear", "activation"):
             raise InputError("unknown output", got=repr(output), allowed="'linear' or 'activation'")
-        for name, value in (("sizes", sizes), ("activation", activation), ("output", output), ("bias", bool(bias))):
+        for name, value in (("sizes", sizes), ("activation", activation), ("output", output), ("bias", bias)):
             object.__setattr__(self, name, value)
 
     @property
@@ -96,7 +103,7 @@ class Network:
 
     def init(self, seed: int = 0) -> Float[Tensor, " n_weights"]:
         """Weights N(0, 1/fan_in), zero biases, float64."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed_number(seed))
         weights: list[tuple[Tensor, Tensor | None]] = []
         for c, k in zip(self.sizes, self.sizes[1:], strict=False):
             V = torch.randn(k, c, generator=generator, dtype=torch.float64) / c**0.5

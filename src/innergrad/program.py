@@ -317,8 +317,11 @@ def _check_instruction(program: Program, instruction: Attend, name: str) -> None
     )
     named = instruction.scope in SCOPES or instruction.at is not None
     mask = stream.by_name.get(instruction.scope)
-    _require(named or (mask is not None and mask.shape == ()), f"{name}: unknown scope", instruction.scope,
-             ", ".join(SCOPES) + ", at(t) or a scalar mask lane")  # fmt: skip
+    usable = mask is not None and mask.shape == () and not mask.shared
+    scopes = ", ".join(SCOPES) + ", at(t) or a scalar mask lane, per token"
+    _require(named or usable, f"{name}: unknown scope", instruction.scope, scopes)
+    lonely = instruction.reduce == "softmax" and len(instruction.scores) != 1
+    _require(not lonely, f"{name}: a softmax has one score", len(instruction.scores))
     if stream[instruction.dst.lane].shared:
         read = [view for score in instruction.scores for query, _ in score.pairs for view in query]
         if instruction.scope == "self":

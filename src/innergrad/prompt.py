@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError
+from innergrad.errors import InputError, seed_number
 from innergrad.program import Program
 from innergrad.stream import State
 
@@ -101,7 +101,7 @@ def make_prompt(
         )
     d_x, d_y = stream["x"].size, stream["y"].size
     inputs = _array("X", X, dtype)
-    if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x:
+    if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x or (inputs.ndim == 3 and len(inputs) == 0):
         raise InputError("X has the wrong shape", got=tuple(inputs.shape), allowed=f"(n, {d_x}) or (batch, n, {d_x})")
     batched, batch, n = inputs.ndim == 3, (inputs.shape[0] if inputs.ndim == 3 else 1), inputs.shape[-2]
     if n < 1 or (limits is not None and n > limits.n_examples):
@@ -155,12 +155,14 @@ def _initial_weights(
 ) -> Tensor:
     if w0 is not None:
         return _array("w0", w0, dtype)
-    start = algorithm.initial_weights(seed)
+    start = algorithm.initial_weights(seed_number(seed))
     return torch.zeros(n_weights, dtype=dtype) if start is None else start.to(dtype)
 
 
 def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
     try:
+        if isinstance(values, np.ndarray):
+            values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
         tensor = torch.as_tensor(values).to(dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error

@@ -14,19 +14,22 @@ weights.safetensors
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.compiler import check_options
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.program import Program
@@ -46,7 +49,7 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
     """Write the folder; an existing model of the same name is replaced file by file, only after the new files are
     complete.
     """
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     tensors: dict[str, Tensor] = {}
     for prefix, module in _named_layers(tf.module):
         for name in _MATRICES[_KINDS[type(module)]]:
@@ -77,11 +80,24 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
             for name, f in tf.approximants.items()
         },
     }
-    save_file(tensors, path / (WEIGHTS + ".part"))
-    (path / (CONFIG + ".part")).write_text(json.dumps(config, indent=1) + "\n")
-    for name in (WEIGHTS, CONFIG):
-        (path / (name + ".part")).replace(path / name)
+    identity = {"id": hashlib.sha256(json.dumps(config).encode()).hexdigest()}  # the two files belong together
+    parts = {name: path / (name + ".part") for name in (WEIGHTS, CONFIG)}
+    try:
+        save_file(tensors, parts[WEIGHTS], metadata=identity)
+        parts[CONFIG].write_text(json.dumps({**config, **identity}, indent=1) + "\n")
+        for name, part in parts.items():
+            part.replace(path / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
     return path
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InputError(f"cannot write into {path}", got=str(error), allowed="a folder, existing or new") from error
 
 
 def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransformer:
@@ -92,27 +108,55 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
     """
     path, extensions = Path(path), tuple(extensions)
     config, tensors = _read(path)
-    algorithm = _algorithm(config["algorithm"], extensions)
-    program = algorithm.program()
-    if _layout(program) != config["layout"]:
-        raise InputError(
-            f"the layout saved in {path / CONFIG} is not that of its algorithm",
-            hint="the folder was edited, or is from another version",
-        )
     try:
-        options = Options(**config["options"])
+        algorithm = _algorithm(config["algorithm"], extensions)
+        program = algorithm.program()
+        if config.get("layout") != _layout(program):
+            what = f"the layout saved in {path / CONFIG} is not that of its algorithm"
+            raise InputError(what, hint="the folder was edited, or is from another version")
+        options = check_options(Options(**config["options"]))
         approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
-        blocks = [
-            [_module(layer, tensors, f"body.{i}.{j}") for j, layer in enumerate(loop["layers"])]
-            for i, loop in enumerate(config["body"])
-        ]
-        readout = [_module(layer, tensors, f"readout.{j}") for j, layer in enumerate(config["readout"])]
-        module = ReluTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path} is not a complete model", got=f"{type(error).__name__}: {error}", hint="save it again"
-        ) from error
-    return CompiledTransformer(algorithm, program, approximants, options, module)
+        module = _transformer(config, tensors)
+        tf = CompiledTransformer(algorithm, program, approximants, options, module)
+        _check_structure(tf, config)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        what = f"{path} is not a complete model"
+        raise InputError(what, got=f"{type(error).__name__}: {error}", hint="save it again") from error
+    return tf
+
+
+def _transformer(config: dict[str, Any], tensors: dict[str, Tensor]) -> ReluTransformer:
+    blocks = [
+        [_module(layer, tensors, f"body.{i}.{j}") for j, layer in enumerate(loop["layers"])]
+        for i, loop in enumerate(config["body"])
+    ]
+    readout = [_module(layer, tensors, f"readout.{j}") for j, layer in enumerate(config["readout"])]
+    return ReluTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
+
+
+def _check_structure(tf: CompiledTransformer, config: dict[str, Any]) -> None:
+    """The layers, their sizes and the functions are those of the algorithm; the values of the weights are as saved."""
+    program = tf.program
+    saved = [(loop["count"], [(layer["name"], layer["kind"]) for layer in loop["layers"]]) for loop in config["body"]]
+    expected = [(loop.count, [(layer.name, layer.kind) for layer in loop.layers]) for loop in program.body]
+    readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
+    if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
+        raise ValueError("the layers are not those of the algorithm")
+    if set(tf.approximants) != set(program.functions()):
+        raise ValueError(f"the approximants are those of {sorted(tf.approximants)}")
+    D = program.stream.d_model
+    for row, module in zip(tf.cost().rows, tf.module.stored_layers(), strict=True):
+        stacks = {name: stack.shape for name, stack in module.named_children() if isinstance(stack, SparseStack)}
+        if row.kind == "mlp":
+            right = stacks == {"W_1": (1, row.heads, D), "W_2": (1, D, row.heads)}
+        else:
+            d_v = stacks["W_V"][1]
+            head = (row.heads, row.d_head, D)
+            right = stacks == {"W_Q": head, "W_K": head, "W_V": (row.heads, d_v, D), "W_O": (row.heads, D, d_v)}
+        if not right or 2 * row.heads * D * (row.d_head + d_v if row.kind != "mlp" else 1) != row.low_rank:
+            raise ValueError(f"the matrices of layer {row.name} have the wrong shapes")
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -125,7 +169,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         )
     try:
         config = json.loads((path / CONFIG).read_text())
-        tensors = load_file(path / WEIGHTS)
+        content = (path / WEIGHTS).read_bytes()  # not mapped: the model must not change with the file
+        tensors = safetensors.torch.load(content)
+        identity = _metadata(content).get("id")
     except (ValueError, OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be read", got=f"{type(error).__name__}: {error}") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
@@ -134,7 +180,16 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             got=config.get("format") if isinstance(config, dict) else type(config).__name__,
             allowed=FORMAT,
         )
+    if identity is not None and identity != config.get("id"):
+        raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
     return config, tensors
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """The metadata of a safetensors file: in its header, after eight bytes that give the header's length."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    metadata: dict[str, str] = header.get("__metadata__", {})
+    return metadata
 
 
 def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algorithm:
@@ -142,7 +197,7 @@ def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algo
     kind = settings.pop("kind", None)
     known: dict[str, type[Algorithm]] = {GradientDescent.kind: GradientDescent}
     known |= {item.kind: item for item in extensions if isinstance(item, type) and issubclass(item, Algorithm)}
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise InputError(
             "the model's algorithm is not known here",
             got=repr(kind),
@@ -190,7 +245,8 @@ def _module(entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> n
         limit = torch.tensor(shape).unsqueeze(-1)
         if (
             len(shape) != 3
-            or index.shape != (3, value.numel())
+            or value.ndim != 1
+            or index.shape != (3, len(value))
             or bool((index < 0).any())
             or bool((index >= limit).any())
         ):
@@ -202,7 +258,7 @@ def _module(entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> n
 
 
 def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> PiecewiseLinear:
-    lo, hi = entry["domain"]
+    lo, hi = (None if end is None else float(end) for end in entry["domain"])
     return PiecewiseLinear(
         tuple(tensors[f"approximant.{name}.knots"].tolist()),
         tuple(tensors[f"approximant.{name}.slopes"].tolist()),

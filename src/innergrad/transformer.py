@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError
+from innergrad.errors import InputError, JobError
 from innergrad.functions.piecewise import PiecewiseLinear, hinge_sum
 from innergrad.interpret import exact, plain
 from innergrad.interpret.cost import Cost
@@ -113,13 +113,17 @@ class CompiledTransformer:
         ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
         one of weight 0 as none.
         """
-        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         self._check_dtype(dtype, executor)
+        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         weights, state = [prompt.w0], prompt.state(self.program)
         for _, state, step_ends in self._execute(prompt, executor):
             if step_ends:
                 weights.append(flat_weights(self.program, state))
         predictions = state[self.program.prediction][:, prompt.X.shape[1] :]
+        if not (bool(torch.isfinite(weights[-1]).all()) and bool(torch.isfinite(predictions).all())):
+            raise JobError(
+                "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
+            )
         return _as_run(torch.stack(weights, dim=1), predictions, prompt.batched)
 
     def trace(
@@ -137,8 +141,8 @@ class CompiledTransformer:
         """Named lanes after every layer: [("input", lanes), ("forward 1", lanes), ...]; lanes are (batch, T or 1 if
         shared, ...).
         """
-        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         self._check_dtype(dtype, executor)
+        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         return [
             ("input", prompt.state(self.program)),
             *((layer.name, state) for layer, state, _ in self._execute(prompt, executor)),

@@ -4,6 +4,7 @@ Each layer of the module is compared with the program on the *module's own strea
 
     weights         every layer of the module computes what the plain interpreter computes (float64 rounding)
     probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
+    proof           every approximant has a sup error of at most epsilon, proven again
     approximation   every layer is within its approximants' proven errors of the exact functions
     oracle          the exact program is the algorithm: weights and predictions equal autograd's (or another oracle's)
     examples        after one step: queries do not change the weights, an example of weight 2 counts as two, one of
@@ -26,7 +27,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import DomainError, InputError, integer, seed_number
+from innergrad.functions.approximants import approximate, prove
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
@@ -69,22 +71,54 @@ def verify(
     prompts: int,
 ) -> Report:
     """Check all laws on the given data, or on ``prompts`` random prompts of n_examples examples and one query."""
+    if (X is None) != (y is None) or (X is None and X_query is not None):
+        raise InputError("verify takes X and y together, or neither", hint="without data it draws random prompts")
     if X is None or y is None:
-        generator = torch.Generator().manual_seed(seed)
-        drawn = [tf.algorithm.random_prompt(tf.options.n_examples, 1, generator) for _ in range(prompts)]
-        X, y, X_query = (torch.stack(parts) for parts in zip(*drawn, strict=True))
-        starts = [tf.algorithm.initial_weights(seed + i) for i in range(prompts)]
-        if w0 is None:
-            known = [start for start in starts if start is not None]
-            w0 = torch.stack(known) if known else None
-    prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed)
+        prompt = _random_prompt(tf, seed, prompts, w0)
+    else:
+        prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed)
     return _Verification(tf, prompt, seed).report()
+
+
+def _random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLike | None) -> Prompt:
+    """Random prompts and weights inside the domain the transformer was compiled for."""
+    generator, options = torch.Generator().manual_seed(seed_number(seed)), tf.options
+    integer("prompts", prompts)
+    drawn = [tf.algorithm.random_prompt(options.n_examples, 1, generator) for _ in range(prompts)]
+    X, y, X_query = (torch.stack(parts) for parts in zip(*drawn, strict=True))
+    starts = [start for i in range(prompts) if (start := tf.algorithm.initial_weights(seed + i)) is not None]
+    if w0 is None and starts:
+        bounds = torch.cat([torch.full((lane.size,), lane.bound, dtype=torch.float64) for lane in tf.program.weights])
+        w0 = torch.stack(starts).clamp(-bounds, bounds)
+    if options.y_bound is not None:
+        y = y.clamp(-options.y_bound, options.y_bound)
+    while True:  # halve the inputs until every function stays in its domain
+        if options.x_bound is not None:
+            X, X_query = X.clamp(-options.x_bound, options.x_bound), X_query.clamp(-options.x_bound, options.x_bound)
+        try:
+            tf.run(X, y, X_query, w0=w0, seed=seed)
+            return tf.prompt(X, y, X_query, w0=w0, seed=seed)
+        except DomainError:
+            if float(X.abs().max()) < 1e-3:
+                raise
+            X, X_query = X / 2, X_query / 2
 
 
 class _Verification:
     def __init__(self, tf: CompiledTransformer, prompt: Prompt, seed: int) -> None:
         self.tf, self.prompt, self.seed = tf, prompt, seed
-        names = ("weights", "probe", "approximation", "oracle", "examples", "shared", "scratch", "inputs", "box")
+        names = (
+            "weights",
+            "probe",
+            "proof",
+            "approximation",
+            "oracle",
+            "examples",
+            "shared",
+            "scratch",
+            "inputs",
+            "box",
+        )
         self.laws = {name: _Worst(name) for name in names}
         self.laws["shared"].law = Law("shared", 0.0, 1e-14)
         for name in ("scratch", "inputs", "box"):
@@ -93,6 +127,7 @@ class _Verification:
     def report(self) -> Report:
         trajectory, step_error, hits = self._walk()
         self._probe()
+        self._proofs()
         self._examples()
         oracle = self._oracle()
         distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
@@ -119,6 +154,21 @@ class _Verification:
                 scale = max(1.0, float(expected.abs().max()))
                 self.laws["oracle"].see(float((value - expected).abs().max()) / scale, 1e-10, name)
         return oracle[0]
+
+    def _proofs(self) -> None:
+        """Sup errors, not taken from the approximants' own word; exact functions and ramps must be what they are."""
+        epsilon = self.tf.options.epsilon
+        for name, f in self.tf.program.functions().items():
+            given = self.tf.approximants[name]
+            if f.exact is not None or f.jumps:
+                error = 0.0 if given == approximate(f, epsilon) else math.inf
+            else:
+                try:
+                    error = prove(f, given, epsilon).error
+                except InputError:
+                    error = math.inf
+                error = max(error, given.error)
+            self.laws["proof"].see(error, epsilon, name)
 
     def _examples(self) -> None:
         """One step with and without queries, with an example doubled or dropped."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.literal import literal_program
-from innergrad.errors import DegenerateStart, InputError
+from innergrad.errors import DegenerateStart, InputError, integer, real
 from innergrad.functions.activations import Activation
 from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.networks import Network
@@ -56,14 +56,12 @@ class GradientDescent(Algorithm):
         momentum: float = 0.0,
         weight_decay: float = 0.0,
     ) -> None:
-        if isinstance(loss, str):
-            if loss not in LOSSES:
-                raise InputError(
-                    "unknown loss",
-                    got=repr(loss),
-                    allowed=", ".join(LOSSES),
-                    hint="or pass an ig.ResidualLoss of your own",
-                )
+        if not isinstance(network, Network):
+            raise InputError("gradient descent needs a network", got=repr(network), allowed="an ig.Network")
+        if not isinstance(loss, Loss):
+            if not isinstance(loss, str) or loss not in LOSSES:
+                hint = "or pass an ig.ResidualLoss of your own"
+                raise InputError("unknown loss", got=repr(loss), allowed=", ".join(LOSSES), hint=hint)
             loss = LOSSES[loss]
         if isinstance(loss, LogisticLoss | SoftmaxLoss) and network.output != "linear":
             raise InputError(
@@ -73,24 +71,23 @@ class GradientDescent(Algorithm):
             raise InputError(
                 "the softmax loss needs at least two outputs", got=network.sizes[-1], hint="use loss='logistic'"
             )
-        if not isinstance(steps, int) or steps < 1:
-            raise InputError("steps must be a positive integer", got=steps)
-        for name, value, low in (("lr", lr, 0.0), ("momentum", momentum, 0.0), ("weight_decay", weight_decay, 0.0)):
-            if not math.isfinite(value) or value < low:
-                raise InputError(f"{name} must be a finite number, at least {low:g}", got=value)
+        steps = integer("steps", steps)
+        lr, momentum, weight_decay = (
+            real(name, value, low=0.0)
+            for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay))
+        )
         if box is not None:
-            if not (math.isfinite(box) and box > 0):
-                raise InputError("box must be a positive number, or None for no projection", got=box)
+            box = real("box", box, above=0.0, hint="or None for no projection")
             mantissa, exponent = math.frexp(box)
             box = math.ldexp(round(math.ldexp(mantissa, BOX_BITS)), exponent - BOX_BITS)
         for name, content in (
             ("network", network),
             ("loss", loss),
-            ("lr", float(lr)),
+            ("lr", lr),
             ("steps", steps),
             ("box", box),
-            ("momentum", float(momentum)),
-            ("weight_decay", float(weight_decay)),
+            ("momentum", momentum),
+            ("weight_decay", weight_decay),
         ):
             object.__setattr__(self, name, content)
 
@@ -213,14 +210,20 @@ class GradientDescent(Algorithm):
     def from_config(cls, config: Mapping[str, Any], extensions: Iterable[object] = ()) -> GradientDescent:
         """``extensions``: the user's own activations and losses, found by name."""
         settings = dict(config)
+        expected = {"sizes", "activation", "output", "bias", "loss", "lr", "steps", "box", "momentum", "weight_decay"}
+        if set(settings) != expected:
+            wrong = sorted(set(settings) ^ expected)
+            raise InputError(
+                "the saved settings of gradient descent are not complete", got=f"missing or unknown: {wrong}"
+            )
         own = {
             (type_, item.name): item for item in extensions for type_ in (Activation, Loss) if isinstance(item, type_)
         }
         activation, loss = settings.pop("activation"), settings.pop("loss")
         network = Network(
             settings.pop("sizes"),
-            own.get((Activation, activation), activation),
+            own.get((Activation, str(activation)), activation),
             settings.pop("output"),
             settings.pop("bias"),
         )
-        return cls(network, own.get((Loss, loss), loss), **settings)
+        return cls(network, own.get((Loss, str(loss)), loss), **settings)

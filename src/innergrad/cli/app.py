@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, JobError
 
 app = typer.Typer(
     add_completion=False,
@@ -90,7 +90,7 @@ def compile_(
 
 @app.command()
 def run(
-    model: ModelFolder,
+    model: ModelFolder = None,
     data: Data = None,
     targets: Targets = None,
     query: Annotated[
@@ -112,7 +112,7 @@ def run(
 
 @app.command()
 def verify(
-    model: ModelFolder,
+    model: ModelFolder = None,
     data: Data = None,
     targets: Targets = None,
     prompts: Annotated[int, typer.Option("--prompts", help="Number of random prompts.")] = 4,
@@ -158,10 +158,22 @@ def cost(
     commands.cost_model(model, settings(config, locals()), out, as_json=json, quiet=quiet)
 
 
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
+
+
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2."""
+    """Entry point: bad input is one line on stderr and exit code 2, a failed job one line and exit code 1."""
     try:
-        app()
-    except InputError as error:
-        print(f"innergrad: {error}", file=sys.stderr)
-        sys.exit(2)
+        code = app(standalone_mode=False)
+    except (InputError, USAGE_ERROR) as error:
+        code = _complain(error.format_message() if hasattr(error, "format_message") else str(error), 2)
+    except (JobError, OSError) as error:
+        code = _complain(str(error), 1)
+    except typer.Abort:
+        code = _complain("interrupted", 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"innergrad: {' '.join(message.split())}", file=sys.stderr)
+    return code

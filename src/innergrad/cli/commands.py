@@ -15,7 +15,7 @@ from innergrad.cli.data import read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
 from innergrad.cli.show import print_cost, print_report, print_run, working
 from innergrad.errors import InputError
-from innergrad.storage import load
+from innergrad.storage import load, make_folder
 from innergrad.transformer import CompiledTransformer
 
 
@@ -27,7 +27,7 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet:
         print(json.dumps({"saved": str(out), **tf.cost().to_json()}))
     elif not quiet:
         print_cost(tf.cost())
-        Console().print(f"saved to [bold]{out}[/bold]; next: innergrad verify {out}")
+        Console().print(f"saved to {out}; next: innergrad verify {out}", markup=False, soft_wrap=True)
 
 
 def cost_model(model: Path | None, chosen: Mapping[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
@@ -99,7 +99,7 @@ def run_model(
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         write_csv(
             out / "predictions.csv", [*table.inputs, *table.targets], torch.cat([X_query, run.predictions.double()], 1)
         )
@@ -119,5 +119,7 @@ def _load(model: Path | None) -> CompiledTransformer:
 
 
 def _write_json(path: Path, content: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
+    if path.is_dir():
+        raise InputError("this output is one file", got=f"{path}, a folder")
     path.write_text(json.dumps(content, indent=1) + "\n")

@@ -67,19 +67,31 @@ def read_inputs(path: Path, inputs: list[str]) -> Tensor:
 
 def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
             lines = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {path}", got=str(error), allowed="a CSV file with a header") from error
     if len(lines) < 2:
         raise InputError(f"{path} is empty", allowed="a header and at least one row")
     header = [name.strip() for name in lines[0][1]]
+    if all(_is_number(name) for name in header):
+        raise InputError(
+            f"the first line of {path} is not a header", got=", ".join(header), allowed="names of the columns"
+        )
     if len(set(header)) != len(header):
         raise InputError(f"{path} has columns of the same name", got=", ".join(header))
     for line, row in lines[1:]:
         if len(row) != len(header):
             raise InputError(f"line {line} of {path} has the wrong length", got=len(row), allowed=str(len(header)))
     return header, lines[1:]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _numbers(path: Path, rows: list[tuple[int, list[str]]], columns: list[int]) -> Tensor:

@@ -17,6 +17,7 @@ from innergrad.cli.show import print_cost, print_report
 from innergrad.compiler import compile
 from innergrad.errors import InputError
 from innergrad.networks import Network
+from innergrad.storage import make_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
+    make_folder(out)
     console = Console(quiet=quiet or as_json)
     X, y, X_query, y_query = diabetes(seed)
     algorithm = GradientDescent(Network([X.shape[1], 8, 8, 1], "tanh"), lr=0.5, steps=20)
@@ -55,7 +57,6 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
     trained = reference(algorithm, X, y, X_query, seed=seed)
     result = summary(tf, run, trained, X, y, y_query)
     result |= {"compile_seconds": compiled - started, "forward_seconds": finished - compiled, "laws": report.to_json()}
-    out.mkdir(parents=True, exist_ok=True)
     (out / "demo.json").write_text(json.dumps(result, indent=1) + "\n")
     draw(result, out / "demo.png")
     if as_json:

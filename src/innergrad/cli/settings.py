@@ -70,8 +70,4 @@ def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
     def part(names: Sequence[str]) -> dict[str, Any]:
         return {name: chosen[name] for name in names if name in chosen}
 
-    try:
-        algorithm = GradientDescent(Network(**part(NETWORK)), **part(ALGORITHM))
-        return compile(algorithm, **part(COMPILE))
-    except TypeError as error:
-        raise InputError("a setting has the wrong type", got=str(error)) from error
+    return compile(GradientDescent(Network(**part(NETWORK)), **part(ALGORITHM)), **part(COMPILE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -16,11 +17,17 @@ from innergrad.report import Report
 def print_cost(cost: Cost) -> None:
     layers = Table(title="Architecture", title_justify="left")
     for column in ("layer", "kind", "times", "heads / units", "d_head", "nonzero weights", "norm (C.1)"):
-        layers.add_column(column, justify="left" if column in ("layer", "kind") else "right")
+        layers.add_column(column, justify="left" if column in ("layer", "kind") else "right", overflow="fold")
     for row in cost.rows:
         times = str(row.times) if row.times else "read-out"
         layers.add_row(
-            row.name, row.kind, times, f"{row.heads:,}", str(row.d_head or ""), f"{row.nonzeros:,}", f"{row.norm:.3g}"
+            escape(row.name),
+            row.kind,
+            times,
+            f"{row.heads:,}",
+            str(row.d_head or ""),
+            f"{row.nonzeros:,}",
+            f"{row.norm:.3g}",
         )
     totals = Table(title=f"Totals, for {cost.n_tokens} tokens", title_justify="left")
     for column in ("", "here", "the paper"):
@@ -33,12 +40,12 @@ def print_cost(cost: Cost) -> None:
 
 
 def print_report(name: str, report: Report) -> None:
-    table = Table(title=f"Laws on {name}", title_justify="left")
+    table = Table(title=f"Laws on {escape(name)}", title_justify="left")
     for column in ("law", "value", "limit", "result", "worst"):
-        table.add_column(column, justify="right" if column in ("value", "limit") else "left")
+        table.add_column(column, justify="right" if column in ("value", "limit") else "left", overflow="fold")
     for law in report.laws:
         result = "[green]holds[/green]" if law.holds else "[bold red]FAILS[/bold red]"
-        table.add_row(law.name, f"{law.value:.2e}", f"{law.limit:.2e}", result, law.where)
+        table.add_row(law.name, f"{law.value:.2e}", f"{law.limit:.2e}", result, escape(law.where))
     console = Console()
     console.print(table)
     errors, epsilon = report.step_error, report.epsilon
@@ -57,7 +64,7 @@ def print_run(table: Examples, X_query: Tensor, predictions: Tensor, losses: lis
         )
     shown = Table(title=f"{len(predictions)} predictions", title_justify="left")
     for column in (*table.inputs, *table.targets):
-        shown.add_column(column, justify="right")
+        shown.add_column(escape(column), justify="right", overflow="fold")
     for x, p in zip(X_query[:20].tolist(), predictions[:20].tolist(), strict=True):
         shown.add_row(*(f"{value:.5g}" for value in (*x, *p)))
     console.print(shown)

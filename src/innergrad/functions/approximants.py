@@ -21,6 +21,7 @@ Evaluations of f in float64 are trusted to a few units in the last place, which 
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,12 +34,13 @@ from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Asymptote, Function, ramp_approximant
 
-SMALLEST_EPSILON = 1e-9  # below it the rounding of f itself would eat the tube
+SMALLEST_EPSILON = 1e-8  # below it the rounding of f itself would eat the tube
 LARGEST_EPSILON = 0.1
 _GRID = 512  # points per link: the walk may leave the tube by 2 epsilon / _GRID^2 between them, which _SHRINK pays for
 _SHRINK = 1.0 - 1e-4
 _SLOPES_TRIED = 6  # between each extreme slope and the derivative
-_MOST_LINKS = 200_000
+_FINE = 9e-6  # below it a better slope gains next to nothing, and the walk is long
+_MOST_LINKS = 50_000
 _FAR = 1e7  # a link this long never ends
 _ROUNDING = 16 * np.finfo(np.float64).eps
 
@@ -55,7 +57,7 @@ def approximate(f: Function, epsilon: float, radius: float | None = None) -> Pie
     """
     if f.exact is not None:
         return f.exact
-    _check_epsilon(epsilon)
+    check_epsilon(epsilon)
     if f.jumps:
         return ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon)))
     return _approximate((f,), epsilon, radius if f.needs_domain else None)[0]
@@ -65,29 +67,36 @@ def approximate_jointly(
     functions: tuple[Function, ...], epsilon: float, radius: float | None = None
 ) -> tuple[PiecewiseLinear, ...]:
     """Approximants of several smooth functions on one set of knots, so that one head can write several lanes."""
-    _check_epsilon(epsilon)
+    check_epsilon(epsilon)
     return _approximate(functions, epsilon, radius if any(f.needs_domain for f in functions) else None)
 
 
-def _check_epsilon(epsilon: float) -> None:
-    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise InputError(
-            "epsilon is the sup error of every approximant",
-            got=epsilon,
-            allowed=f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g} in float64",
-        )
+def check_epsilon(epsilon: float) -> None:
+    what = "epsilon is the sup error of every approximant"
+    allowed = f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g} in float64"
+    if not isinstance(epsilon, numbers.Real) or not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise InputError(what, got=repr(epsilon), allowed=allowed)
 
 
 @lru_cache(maxsize=256)
 def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float | None) -> tuple[PiecewiseLinear, ...]:
+    if radius is not None and not (math.isfinite(radius) and radius > 0):
+        raise InputError("the radius of a domain must be a positive number", got=radius)
     for f in functions:
+        if f.jumps:
+            raise InputError(
+                f"{f.name} jumps: it has no approximant with a sup error", hint="approximate it alone, by ramps"
+            )
         if f.needs_domain and radius is None:
             raise InputError(
                 f"{f.name} has no asymptotes, so its approximant needs a bounded domain", hint="give a radius"
             )
         if not math.isfinite(f.curvature):
             raise InputError(f"{f.name} declares no curvature (sup |f''|)", hint="declare it, or nothing can be proven")
-    paths = list(_Tubes(functions, epsilon * _SHRINK, radius).paths())
+    tubes = _Tubes(functions, epsilon * _SHRINK, radius)
+    if radius is not None and radius > _MOST_LINKS * tubes.first_span:
+        raise InputError("the domain is too large for this epsilon", got=f"radius {radius:g}", hint="use a smaller one")
+    paths = list(tubes.paths())
     if not paths:
         raise InputError("no approximant was found", got=f"epsilon = {epsilon:g}", hint="use a smaller epsilon")
     best = min(paths, key=lambda path: _preference(functions, path))
@@ -137,7 +146,7 @@ class _Tubes:
             extremes = [self.longest_link(self.pin, values, side, self.first_span, None)[1] for side in (-1, 1)]
             if np.allclose(extremes[0], extremes[1]):  # odd around the pin
                 extremes = extremes[:1]
-            parts = np.linspace(0.0, 1.0, _SLOPES_TRIED)
+            parts = np.linspace(0.0, 1.0, _SLOPES_TRIED) if self.epsilon > _FINE else np.zeros(1)
             tried = [(1 - part) * extreme + part * derivative for extreme in extremes for part in parts]
         for slope in tried:
             right, left = self.side(1, slope), self.side(-1, slope)
@@ -167,7 +176,7 @@ class _Tubes:
                 links.append(_Link(side * math.inf, np.array([a.slope for a in asymptotes if a is not None])))
                 return links
             length, slopes, values = self.longest_link(x, values, side, span, slope)
-            if length >= self.limit(x, side):
+            if length >= self.limit(x, side):  # without a radius: never, unless the first slope was a poor choice
                 links.append(_Link(side * math.inf, slopes))
                 return None if self.radius is None else links
             x += side * length
@@ -203,9 +212,10 @@ class _Tubes:
             lo, hi = self.funnel(x, v, side, s, slope)
             bad = np.nonzero((lo > hi).any(axis=0))[0]
             if bad.size == 0:
-                if span >= limit:
-                    slopes = 0.5 * (lo[:, -1] + hi[:, -1])
-                    return limit, side * slopes, v + slopes * limit
+                slopes = self.to_the_ray(x, v, side, span, lo[:, -1], hi[:, -1])
+                if span >= limit or slopes is not None:
+                    slopes = 0.5 * (lo[:, -1] + hi[:, -1]) if slopes is None else slopes
+                    return span, side * slopes, v + slopes * span
                 span = min(2.0 * span, limit)
             elif bad[0] < _GRID // 4:
                 span = float(s[bad[0]]) * 1.5
@@ -225,6 +235,20 @@ class _Tubes:
         convex = near[:, 0] - 2 * near[:, 1] + near[:, 2] > 0
         slopes = np.where(convex, np.maximum(lo, low)[:, 0], np.minimum(hi, high)[:, 0])
         return inside, side * slopes, v + slopes * inside
+
+    def to_the_ray(self, x: float, v: Slopes, side: int, span: float, lo: Slopes, hi: Slopes) -> Slopes | None:
+        """Feasible slopes with which the link meets, at distance ``span``, a ray that stays in the tube for ever."""
+        end, slopes = x + side * span, []
+        for f, value, low, high in zip(self.functions, v, lo, hi, strict=True):
+            asymptote = f.right if side > 0 else f.left
+            if asymptote is None or self.radius is not None:
+                return None
+            centre = (asymptote.slope * end + asymptote.intercept - value) / span
+            slope = min(max(centre, low), high)
+            if not self.ray_fits(asymptote, end, value + slope * span, side):
+                return None
+            slopes.append(slope)
+        return np.array(slopes)
 
     def slope_bounds(
         self, x: float, v: Slopes, side: int, s: np.ndarray, slope: Slopes | None
@@ -263,8 +287,10 @@ def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> Piecewis
     for side, asymptote, edge in ((-1, f.left, edges[1]), (1, f.right, edges[-2])):
         if not math.isinf(lo if side < 0 else hi):
             continue
-        if asymptote is None or side * (edge - asymptote.beyond) < 0:
-            raise InputError(f"{f.name}: no asymptote is declared beyond {edge:g}")
+        ray = approximant.slopes[0 if side < 0 else -1]
+        if asymptote is None or side * (edge - asymptote.beyond) < 0 or ray != asymptote.slope:
+            raise InputError(f"{f.name}: the approximant has no ray along a declared asymptote beyond {edge:g}")
+        _check_asymptote(f, asymptote, edge, side)
         at_edge = float(approximant(torch.tensor(edge, dtype=torch.float64)))
         offset = at_edge - asymptote.slope * edge - asymptote.intercept
         error = max(error, abs(offset), float(np.abs(_error(f, approximant, np.array([edge]))[0])))
@@ -297,6 +323,17 @@ def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> Piecewis
     raise InputError(
         f"{f.name}: a sup error of {epsilon:g} could not be proven", hint="check its curvature, asymptotes and breaks"
     )
+
+
+def _check_asymptote(f: Function, asymptote: Asymptote, edge: float, side: int) -> None:
+    """A declaration can be refuted, not proven, by sampling: f minus its asymptote must shrink outwards."""
+    t = edge + side * np.geomspace(1e-3, 1e6, 400)
+    distance = np.abs(f(torch.from_numpy(t)).numpy() - asymptote.slope * t - asymptote.intercept)
+    rounding = _ROUNDING * (1 + np.abs(t))
+    if (distance[1:] > distance[:-1] + rounding[1:]).any() or distance[-1] > 1e-3 + rounding[-1]:
+        raise InputError(
+            f"{f.name} does not approach its declared asymptote", got=f"distance {distance[-1]:g} at {t[-1]:g}"
+        )
 
 
 def _error(f: Function, approximant: PiecewiseLinear, t: np.ndarray) -> np.ndarray:

@@ -16,11 +16,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from innergrad.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,12 @@ class PiecewiseLinear:
     domain: tuple[float, float] = (-math.inf, math.inf)
     error: float = 0.0
     ramps: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = (*self.knots, *self.slopes, self.anchor, self.value)
+        ordered = all(a < b for a, b in pairwise(self.knots)) and self.domain[0] < self.domain[1]
+        if len(self.slopes) != len(self.knots) + 1 or not ordered or not all(map(math.isfinite, numbers)):
+            raise InputError("a piecewise-linear function has increasing knots, and one slope more", got=repr(self))
 
     @property
     def pieces(self) -> int:

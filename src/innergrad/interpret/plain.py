@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from innergrad.errors import DomainError, InputError
+from innergrad.errors import DomainError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.stream import State
@@ -141,7 +141,11 @@ def _combine(program: Program, expression: Expr, state: State, token: str) -> La
         for axis, index in reversed(list(enumerate(view.index, start=len(labels)))):
             if isinstance(index, int):
                 tensor = tensor.select(axis, index)
-        term = Labelled(tensor * view.coefficient if view.coefficient != 1.0 else tensor, labels + "".join(view.labels))
+        labels += "".join(view.labels)
+        if len(set(labels)) < len(labels):  # a label twice: the diagonal
+            once = "".join(dict.fromkeys(labels))
+            tensor, labels = torch.einsum(f"{labels}->{once}", tensor), once
+        term = Labelled(tensor * view.coefficient if view.coefficient != 1.0 else tensor, labels)
         total = term if total is None else total + term
     assert total is not None
     return total
@@ -167,12 +171,7 @@ def _scope_mask(instruction: Attend, state: State, tokens: int) -> Labelled | No
         )
     if instruction.at is not None:
         return Labelled((torch.arange(tokens, device=one.device) == instruction.at).to(one.dtype), "S")
-    lane = "t" if scope == "demos" else scope
-    if lane not in state:
-        raise InputError(
-            "unknown scope", got=repr(scope), allowed="self, all, demos, before, upto, at(t) or a mask lane"
-        )
-    return Labelled(state[lane], "BS")
+    return Labelled(state["t" if scope == "demos" else scope], "BS")
 
 
 def _softmax(argument: Labelled, f: ScalarFunction, mask: Labelled | None, tokens: int) -> Labelled:

@@ -48,6 +48,8 @@ class ReluAttention(nn.Module):
         return h + (self.W_O.wide() @ heads.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)).T.view_as(h)
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
+        if self.n_heads == 0:
+            return h
         q, k, v = self._projections(h)
         tokens = h.shape[1]
         chunk = max(1, _CHUNK // (h.shape[0] * tokens * tokens))

@@ -78,8 +78,8 @@ def _layer(
             structured,
             times,
         )
-    d_head = max(len(group.query) for group in groups)
-    d_v = max(sum(group.repeats.values()) for group in groups)
+    d_head = max((len(group.query) for group in groups), default=1)
+    d_v = max((sum(group.repeats.values()) for group in groups), default=1)
     nonzeros = sum(
         g.copies
         * (
@@ -89,7 +89,7 @@ def _layer(
         )
         for g in groups
     )
-    norm = max(max(_column_norm(g.query), _column_norm(g.key)) for g in groups) + sum(
+    norm = max((max(_column_norm(g.query), _column_norm(g.key)) for g in groups), default=0.0) + sum(
         g.copies * _value_norm(g) for g in groups
     )
     attention = 4 * tokens * tokens * D if layer.kind == "attention" else 4 * tokens * D
