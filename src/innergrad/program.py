@@ -33,6 +33,7 @@ from innergrad.stream import Lane, Stream
 Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]
 Kind = Literal["attention", "mlp", "product"]
+STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
 SCOPES = ("self", "all", "demos", "before", "upto")
 
 
@@ -257,7 +258,14 @@ class Program:
 def check(program: Program) -> None:
     """Raise :class:`InputError`, naming layer and instruction, if the program does not make sense on any target."""
     stream = program.stream
+    for name in STANDARD_LANES:
+        _require(name in stream.by_name, "a stream has the lanes " + ", ".join(STANDARD_LANES), f"no lane {name}")
     _require(all(isinstance(part, Loop) for part in program.body), "the body is a tuple of Loops", program.body)
+    for loop in program.body:
+        _require(isinstance(loop.count, int) and loop.count > 0, "a Loop runs a positive number of times", loop.count)
+        _require(bool(loop.layers), "a Loop needs layers", loop.layers)
+    misplaced = [part for part in program.layers if not isinstance(part, Layer)]
+    _require(not misplaced, "loops and the read-out are made of Layers", misplaced)
     _require(program.steps > 0, "the body needs a Loop that is a step of the algorithm", program.steps)
     _require(bool(program.weights), "some lane must have the role 'weight'", [lane.role for lane in stream.lanes])
     target = stream[program.prediction]
@@ -266,9 +274,6 @@ def check(program: Program) -> None:
         f"the prediction lane {target.name} must be per token, of the shape of y",
         f"shape {target.shape}, shared={target.shared}",
     )
-    for loop in program.body:
-        _require(isinstance(loop.count, int) and loop.count > 0, "a Loop runs a positive number of times", loop.count)
-        _require(bool(loop.layers), "a Loop needs layers", loop.layers)
     for layer in program.layers:
         _require(
             layer.kind in get_args(Kind), f"layer {layer.name}: unknown kind", layer.kind, ", ".join(get_args(Kind))

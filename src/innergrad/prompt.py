@@ -12,7 +12,7 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, seed_number
-from innergrad.program import Program
+from innergrad.program import STANDARD_LANES, Program
 from innergrad.stream import State
 
 ArrayLike = Tensor | np.ndarray | list[object]
@@ -91,7 +91,7 @@ def make_prompt(
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
     batch axis.
     """
-    stream, known = program.stream, {"x", "y", "one", "t", "query", "omega"}
+    stream, known = program.stream, STANDARD_LANES
     unknown = [lane.name for lane in stream.lanes if lane.role == "input" and lane.name not in known]
     if unknown or len(stream["x"].shape) != 1 or len(stream["y"].shape) != 1:
         raise InputError(
