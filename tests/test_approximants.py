@@ -128,7 +128,7 @@ def test_long_last_links(name: str, epsilon: float) -> None:
     check(name, approximate(SMOOTH[name], epsilon), epsilon)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None)
 @given(name=st.sampled_from(WHOLE_LINE), exponent=st.floats(-4, -1))
 def test_error_is_enclosed_by_balls_at_any_epsilon(name: str, exponent: float) -> None:
     epsilon = 10.0**exponent

