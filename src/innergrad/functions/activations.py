@@ -4,8 +4,8 @@ Constants (each checked in the tests against python-flint's ball arithmetic):
 
     sup |tanh''| = 4 / (3 sqrt 3)        sup |tanh'''| = 2
     sup |sigmoid''| = 1 / (6 sqrt 3)     sup |sigmoid'''| = 1/8          (softplus' = sigmoid)
-    sup |gelu''| = 2 phi(0)              sup |gelu'''| at t^2 = (9 - sqrt 33)/... , bounded by 1.07
-    sup |silu''| = 1/2                   sup |silu'''| bounded by 0.34
+    sup |gelu''| = 2 phi(0)              sup |gelu'''| = 0.778769..., at t^2 = (7 - sqrt 33) / 2
+    sup |silu''| = 1/2                   sup |silu'''| = 0.308181...
 
 A new activation is an :class:`Activation` built from two :class:`Function` objects with the same kind of facts.
 """
@@ -103,7 +103,7 @@ GELU = Function(
 DGELU = Function(
     "gelu'",
     lambda t: _cdf(t) + t * _phi(t),
-    curvature=1.07,
+    curvature=0.7787697,
     left=_flat(0, -1.5),
     right=_flat(1, 1.5),
     lipschitz=2 * _PHI0,
@@ -118,7 +118,9 @@ SILU = Function(
     right=Asymptote(1, 0, 1.3),
     lipschitz=1.1,
 )
-DSILU = Function("silu'", _dsilu, curvature=0.34, left=_flat(0, -2.4), right=_flat(1, 2.4), lipschitz=0.5, bound=1.1)
+DSILU = Function(
+    "silu'", _dsilu, curvature=0.3081816, left=_flat(0, -2.4), right=_flat(1, 2.4), lipschitz=0.5, bound=1.1
+)
 SIN = Function("sin", torch.sin, curvature=1.0, lipschitz=1, bound=1)
 COS = Function("sin'", torch.cos, curvature=1.0, lipschitz=1, bound=1)
 
@@ -152,7 +154,7 @@ EXP_CAPPED = Function(
 #: t / sqrt(1 + t^2), the derivative of the pseudo-Huber loss with delta = 1; sup |f''| = 48 sqrt 5 / 125 at t = 1/2
 PSEUDO_HUBER_U = Function(
     "pseudo-huber'",
-    lambda t: t * torch.rsqrt(1 + t * t),
+    lambda t: t / torch.hypot(t, torch.ones_like(t)),
     curvature=48 * math.sqrt(5) / 125,
     left=_flat(-1, 0),
     right=_flat(1, 0),

@@ -83,6 +83,8 @@ def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float 
     if radius is not None and not (math.isfinite(radius) and radius > 0):
         raise InputError("the radius of a domain must be a positive number", got=radius)
     for f in functions:
+        if f.exact is not None:
+            raise InputError(f"{f.name} is piecewise linear already", hint="it is its own approximant")
         if f.jumps:
             raise InputError(
                 f"{f.name} jumps: it has no approximant with a sup error", hint="approximate it alone, by ramps"
