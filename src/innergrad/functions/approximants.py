@@ -277,54 +277,59 @@ def _preference(functions: tuple[Function, ...], paths: tuple[PiecewiseLinear, .
     return paths[0].pieces, float(sum((weight * error * error).sum() for error in errors))
 
 
-# ------------------------------------------------------------------------------------------------------------------
-# the proof
+# -------------------------------------------------------------------------------------------------------- the proof
 
 
 def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
     """The approximant with its proven error; raises if |f - f^| <= epsilon cannot be proven from what f declares."""
     lo, hi = approximant.domain
-    edges = np.array([lo, *sorted({*approximant.knots, approximant.anchor, *(b for b in f.breaks if lo < b < hi)}), hi])
+    inner = {*approximant.knots, approximant.anchor, *(b for b in f.breaks if lo < b < hi)}
+    edges = np.array(sorted(inner | {end for end in (lo, hi) if math.isfinite(end)}))
     error = 0.0
-    for side, asymptote, edge in ((-1, f.left, edges[1]), (1, f.right, edges[-2])):
-        if not math.isinf(lo if side < 0 else hi):
-            continue
-        ray = approximant.slopes[0 if side < 0 else -1]
-        if asymptote is None or side * (edge - asymptote.beyond) < 0 or ray != asymptote.slope:
-            raise InputError(f"{f.name}: the approximant has no ray along a declared asymptote beyond {edge:g}")
-        _check_asymptote(f, asymptote, edge, side)
-        at_edge = float(approximant(torch.tensor(edge, dtype=torch.float64)))
-        offset = at_edge - asymptote.slope * edge - asymptote.intercept
-        error = max(error, abs(offset), float(np.abs(_error(f, approximant, np.array([edge]))[0])))
+    if math.isinf(lo):
+        error = max(error, _ray_error(f, approximant, f.left, edges[0], -1))
+    if math.isinf(hi):
+        error = max(error, _ray_error(f, approximant, f.right, edges[-1], 1))
     if error > epsilon:
         raise InputError(
             f"{f.name} does not approach its declared asymptotes", got=f"distance {error:g} at the last knot"
         )
-    finite = edges[np.isfinite(edges)]
-    a, b = finite[:-1], finite[1:]
+    return replace(approximant, error=max(error, _cell_error(f, approximant, edges[:-1], edges[1:], epsilon)))
+
+
+def _ray_error(f: Function, approximant: PiecewiseLinear, asymptote: Asymptote | None, edge: float, side: int) -> float:
+    """sup |f - f^| from the edge outwards: f - asymptote is monotone with limit 0, f^ is parallel to the asymptote."""
+    ray = approximant.slopes[0 if side < 0 else -1]
+    if asymptote is None or side * (edge - asymptote.beyond) < 0 or ray != asymptote.slope:
+        raise InputError(f"{f.name}: the approximant has no ray along a declared asymptote beyond {edge:g}")
+    _check_asymptote(f, asymptote, edge, side)
+    at_edge = float(approximant(torch.tensor(edge, dtype=torch.float64)))
+    offset = abs(at_edge - asymptote.slope * edge - asymptote.intercept)
+    return max(offset, float(np.abs(_error(f, approximant, np.array([edge]))[0]))) + _ROUNDING * (1 + abs(at_edge))
+
+
+def _cell_error(f: Function, approximant: PiecewiseLinear, a: np.ndarray, b: np.ndarray, epsilon: float) -> float:
+    """sup |f - f^| on the cells [a, b], none of which has a knot or a break inside; cells are halved where need be."""
+    largest = 0.0
     for _ in range(64):
         if a.size == 0:
-            return replace(approximant, error=error)
+            return largest
         middle = 0.5 * (a + b)
-        ends = np.maximum(np.abs(_error(f, approximant, a)), np.abs(_error(f, approximant, b)))
+        left, right, centre = (_error(f, approximant, t) for t in (a, b, middle))
+        ends = np.maximum(np.abs(left), np.abs(right))
         if (ends > epsilon).any():
             break
-        bound = ends + f.curvature * (b - a) ** 2 / 8 + _ROUNDING * (1 + np.abs(ends))
-        sag = np.abs(_error(f, approximant, middle) - 0.5 * (_error(f, approximant, a) + _error(f, approximant, b)))
-        if (
-            sag
-            > f.curvature * (b - a) ** 2 / 8 + _ROUNDING * (1 + np.abs(approximant(torch.from_numpy(middle)).numpy()))
-        ).any():
-            raise InputError(
-                f"{f.name} bends more than its declared curvature", got=f.curvature, hint="declare sup |f''|"
-            )
+        bend = f.curvature * (b - a) ** 2 / 8
+        rounding = _ROUNDING * (1 + np.abs(f(torch.from_numpy(middle)).numpy()))
+        if (np.abs(centre - 0.5 * (left + right)) > bend + rounding).any():
+            what = f"{f.name} bends more than its declared curvature"
+            raise InputError(what, got=f.curvature, hint="declare sup |f''|")
+        bound = ends + bend + rounding
         done = bound <= epsilon
-        error = max(error, float(bound[done].max(initial=0.0)))
-        a, b, middle = a[~done], b[~done], middle[~done]
-        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
-    raise InputError(
-        f"{f.name}: a sup error of {epsilon:g} could not be proven", hint="check its curvature, asymptotes and breaks"
-    )
+        largest = max(largest, float(bound[done].max(initial=0.0)))
+        a, b = np.concatenate([a[~done], middle[~done]]), np.concatenate([middle[~done], b[~done]])
+    what = f"{f.name}: a sup error of {epsilon:g} could not be proven"
+    raise InputError(what, hint="check its curvature, asymptotes and breaks")
 
 
 def _check_asymptote(f: Function, asymptote: Asymptote, edge: float, side: int) -> None:
