@@ -7,6 +7,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 import innergrad as ig
@@ -164,6 +166,35 @@ def test_piecewise_linear_networks_are_exact_without_ramp_hits(activation: str) 
                 clean += 1
                 assert error * tf.options.epsilon < 1e-11
     assert clean > 30
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5),
+    activation=st.sampled_from(SMOOTH + PIECEWISE),
+    task=st.sampled_from(TASKS),
+    bias=st.booleans(),
+    momentum=st.sampled_from([0.0, 0.7]),
+    decay=st.sampled_from([0.0, 0.1]),
+    box=st.sampled_from([None, 0.5, 3.7]),
+    n=st.integers(1, 6),
+)
+def test_every_law_holds_for_any_network(
+    sizes: list[int],
+    activation: str,
+    task: tuple[str, str],
+    bias: bool,
+    momentum: float,
+    decay: float,
+    box: float | None,
+    n: int,
+) -> None:
+    loss, output = task
+    if loss == "softmax":
+        sizes = [*sizes[:-1], sizes[-1] + 1]
+    algorithm = gd(sizes, activation, output, bias, loss=loss, steps=2, momentum=momentum, weight_decay=decay, box=box)
+    report = compiled(algorithm, 1e-2, n).verify(prompts=2)
+    assert report.passed, str(report)
 
 
 # ---------------------------------------------------------------------------------------------- prompts

@@ -12,10 +12,8 @@ from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.ranges import argument_bounds
 from innergrad.program import Program
 from innergrad.prompt import Options
-from innergrad.targets.relu_lowering import check
+from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer
-
-VARIANTS: Mapping[str, tuple[str, ...]] = {"relu": ("literal",)}
 
 
 def compile(
@@ -41,7 +39,7 @@ def compile(
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
     options = check_options(Options(target, variant, epsilon, n_examples, x_bound, y_bound, z_bound))
     program = algorithm.program()
-    check(program)
+    TARGETS[options.target].check(program)
     return CompiledTransformer(algorithm, program, approximants(program, options), options)
 
 
@@ -71,9 +69,9 @@ def _radius(name: str, radii: Mapping[str, float], options: Options) -> float:
 
 
 def check_options(options: Options) -> Options:
-    if not isinstance(options.target, str) or options.target not in VARIANTS:
-        raise InputError("unknown target", got=repr(options.target), allowed=", ".join(VARIANTS))
-    variants = VARIANTS[options.target]
+    if not isinstance(options.target, str) or options.target not in TARGETS:
+        raise InputError("unknown target", got=repr(options.target), allowed=", ".join(TARGETS))
+    variants = TARGETS[options.target].variants
     if options.variant not in variants:
         what = f"unknown variant of target {options.target!r}"
         raise InputError(what, got=repr(options.variant), allowed=", ".join(variants))

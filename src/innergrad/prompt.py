@@ -161,13 +161,14 @@ def _initial_weights(
 
 def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
     try:
-        if isinstance(values, np.ndarray):
+        if isinstance(values, np.ndarray):  # torch takes neither negative strides nor foreign byte orders
             values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
-        tensor = torch.as_tensor(values).to(dtype)
+        tensor = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error
-    if torch.as_tensor(values).is_complex():
+    if tensor.is_complex():
         raise InputError(f"{name} must be real", got="complex numbers")
+    tensor = tensor.to(dtype)
     if not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{name} contains NaN or infinity", hint="clean the data first")
     return tensor

@@ -25,7 +25,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.gradient_descent import GradientDescent
@@ -34,15 +34,12 @@ from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.program import Program
 from innergrad.prompt import Options
-from innergrad.targets.relu import Mlp, Product, ReluAttention, ReluTransformer
+from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
 from innergrad.targets.sparse import SparseStack
 from innergrad.transformer import CompiledTransformer
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
-_MATRICES = {"attention": ("W_Q", "W_K", "W_V", "W_O"), "product": ("W_Q", "W_K", "W_V", "W_O"), "mlp": ("W_1", "W_2")}
-_MODULES: dict[str, type[nn.Module]] = {"attention": ReluAttention, "product": Product, "mlp": Mlp}
-_KINDS = {module: kind for kind, module in _MODULES.items()}
 
 
 def save(tf: CompiledTransformer, path: Path) -> Path:
@@ -52,7 +49,7 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
     make_folder(path)
     tensors: dict[str, Tensor] = {}
     for prefix, module in _named_layers(tf.module):
-        for name in _MATRICES[_KINDS[type(module)]]:
+        for name in module.matrices:
             stack: SparseStack = getattr(module, name)
             tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
             tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
@@ -65,10 +62,10 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
         "options": dataclasses.asdict(tf.options),
         "layout": _layout(tf.program),
         "body": [
-            {"count": count, "layers": [_describe(layer) for layer in block.children()]}
-            for count, block in zip(tf.module.counts, tf.module.blocks, strict=True)
+            {"count": count, "layers": [_describe(tf.target, layer) for layer in block]}
+            for count, block in zip(tf.module.counts, tf.module.stored_blocks(), strict=True)
         ],
-        "readout": [_describe(layer) for layer in tf.module.readout],
+        "readout": [_describe(tf.target, layer) for layer in tf.module.stored_readout()],
         "approximants": {
             name: {
                 "anchor": f.anchor,
@@ -116,7 +113,7 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
             raise InputError(what, hint="the folder was edited, or is from another version")
         options = check_options(Options(**config["options"]))
         approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
-        module = _transformer(config, tensors)
+        module = _transformer(TARGETS[options.target], config, tensors)
         tf = CompiledTransformer(algorithm, program, approximants, options, module)
         _check_structure(tf, config)
     except InputError:
@@ -127,13 +124,13 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
     return tf
 
 
-def _transformer(config: dict[str, Any], tensors: dict[str, Tensor]) -> ReluTransformer:
+def _transformer(target: Target, config: dict[str, Any], tensors: dict[str, Tensor]) -> LoopedTransformer:
     blocks = [
-        [_module(layer, tensors, f"body.{i}.{j}") for j, layer in enumerate(loop["layers"])]
+        [_module(target, layer, tensors, f"body.{i}.{j}") for j, layer in enumerate(loop["layers"])]
         for i, loop in enumerate(config["body"])
     ]
-    readout = [_module(layer, tensors, f"readout.{j}") for j, layer in enumerate(config["readout"])]
-    return ReluTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
+    readout = [_module(target, layer, tensors, f"readout.{j}") for j, layer in enumerate(config["readout"])]
+    return LoopedTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
 
 
 def _check_structure(tf: CompiledTransformer, config: dict[str, Any]) -> None:
@@ -220,26 +217,27 @@ def _layout(program: Program) -> list[dict[str, Any]]:
     ]
 
 
-def _named_layers(module: ReluTransformer) -> Iterator[tuple[str, nn.Module]]:
-    for i, block in enumerate(module.blocks):
-        for j, layer in enumerate(block.children()):
+def _named_layers(module: LoopedTransformer) -> Iterator[tuple[str, Sublayer]]:
+    for i, block in enumerate(module.stored_blocks()):
+        for j, layer in enumerate(block):
             yield f"body.{i}.{j}", layer
-    for j, layer in enumerate(module.readout):
+    for j, layer in enumerate(module.stored_readout()):
         yield f"readout.{j}", layer
 
 
-def _describe(layer: nn.Module) -> dict[str, Any]:
-    kind = _KINDS[type(layer)]
+def _describe(target: Target, layer: Sublayer) -> dict[str, Any]:
+    kind = next(kind for kind, module in target.modules.items() if type(layer) is module)
     return {
         "name": layer.name,
         "kind": kind,
-        "shapes": {name: list(getattr(layer, name).shape) for name in _MATRICES[kind]},
+        "shapes": {name: list(getattr(layer, name).shape) for name in layer.matrices},
     }
 
 
-def _module(entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> nn.Module:
+def _module(target: Target, entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> Sublayer:
     stacks = []
-    for name in _MATRICES[entry["kind"]]:
+    kind = target.modules[entry["kind"]]
+    for name in kind.matrices:
         shape = tuple(entry["shapes"][name])
         index, value = tensors[f"{prefix}.{name}.index"].long(), tensors[f"{prefix}.{name}.value"]
         limit = torch.tensor(shape).unsqueeze(-1)
@@ -254,7 +252,7 @@ def _module(entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> n
         if not bool(torch.isfinite(value).all()):
             raise ValueError(f"{prefix}.{name} has weights that are not finite")
         stacks.append(SparseStack(shape, index, value.double()))
-    return _MODULES[entry["kind"]](entry["name"], *stacks)
+    return kind(entry["name"], *stacks)
 
 
 def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> PiecewiseLinear:

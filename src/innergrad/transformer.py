@@ -20,9 +20,7 @@ from innergrad.interpret.cost import Cost
 from innergrad.program import Layer, Program
 from innergrad.prompt import ArrayLike, Options, Prompt, flat_weights, make_prompt
 from innergrad.stream import State
-from innergrad.targets.relu import ReluTransformer
-from innergrad.targets.relu_cost import relu_cost
-from innergrad.targets.relu_lowering import lower
+from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.sparse import require_memory
 
 if TYPE_CHECKING:
@@ -49,9 +47,13 @@ class CompiledTransformer:
     program: Program
     approximants: Mapping[str, PiecewiseLinear]
     options: Options
-    stored_module: ReluTransformer | None = field(default=None, compare=False, repr=False)
+    stored_module: LoopedTransformer | None = field(default=None, compare=False, repr=False)
 
     # ---------------------------------------------------------------------------------------------------------- size
+
+    @property
+    def target(self) -> Target:
+        return TARGETS[self.options.target]
 
     @property
     def n_layers(self) -> int:
@@ -83,15 +85,15 @@ class CompiledTransformer:
     @cached_property
     def _cost(self) -> Cost:
         paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
-        return relu_cost(self.program, self.approximants, tokens=self.options.n_examples + 1, paper=paper)
+        return self.target.cost(self.program, self.approximants, self.options.n_examples + 1, paper)
 
     @cached_property
-    def module(self) -> ReluTransformer:
+    def module(self) -> LoopedTransformer:
         """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
         if self.stored_module is not None:
             return self.stored_module
         require_memory(_BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", _SMALLER)
-        return lower(self.program, self.approximants)
+        return self.target.lower(self.program, self.approximants)
 
     # ---------------------------------------------------------------------------------------------------------- running
 
@@ -171,7 +173,7 @@ class CompiledTransformer:
             h = next(modules)(h)
             yield layer, stream.unpack(h), step_ends
 
-    def module_for(self, dtype: torch.dtype) -> ReluTransformer:
+    def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
         """The module in another precision."""
         return self.module if dtype == torch.float64 else copy.deepcopy(self.module).to(dtype)
 

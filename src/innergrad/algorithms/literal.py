@@ -59,9 +59,9 @@ def literal_program(algorithm: GradientDescent) -> Program:
         _update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay),
         Layer("mlp", "project and clear", (*project, *pointwise(NEGATION, scratch))),
     )
-    copy = Layer("product", "copy prediction", (Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]"),))
+    copy = Layer("product", "read-out: copy", (Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]"),))
     stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *momentum, *scratch)
-    return Program(stream, (Loop(algorithm.steps, step),), (*_forward_layers(net), copy), "y")
+    return Program(stream, (Loop(algorithm.steps, step),), (*_forward_layers(net, "read-out: "), copy), "y")
 
 
 def _weight_lanes(net: Network, bound: float) -> tuple[Lane, ...]:
@@ -85,12 +85,14 @@ def _preactivation(net: Network, j: int) -> tuple[tuple[str, str], ...]:
     return (product, ("one", f"b{j}[k]")) if net.bias else (product,)
 
 
-def _forward_layers(net: Network) -> tuple[Layer, ...]:
+def _forward_layers(net: Network, place: str = "") -> tuple[Layer, ...]:
     """Lemma 2: p_j = r(V_j p_{j-1} + b_j), one attention layer each."""
     layers = []
     for j in range(1, net.depth + 1):
         r = net.activation.r if net.activated(j) else IDENTITY
-        layers.append(Layer("attention", f"forward {j}", (Attend(f"p{j}[k]", Score(r, *_preactivation(net, j))),)))
+        layers.append(
+            Layer("attention", f"{place}forward {j}", (Attend(f"p{j}[k]", Score(r, *_preactivation(net, j))),))
+        )
     return tuple(layers)
 
 

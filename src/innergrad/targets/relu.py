@@ -10,26 +10,27 @@ There are no bias vectors: constants come from the lane ``one``. The weights are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from innergrad.targets.base import Sublayer
 from innergrad.targets.sparse import SparseStack
 
 _CHUNK = 1 << 18  # attention scores held at a time: they stay in the cache, which is ten times faster
 
 
-class ReluAttention(nn.Module):
+class ReluAttention(Sublayer):
     """h_i += 1/T sum_m sum_s relu(<W_Q^m h_i, W_K^m h_s>) W_O^m W_V^m h_s.
 
     Shapes: W_Q, W_K (heads, d_head, D), W_V (heads, d_v, D), W_O (heads, D, d_v).
     """
 
-    def __init__(self, name: str, W_Q: SparseStack, W_K: SparseStack, W_V: SparseStack, W_O: SparseStack) -> None:
-        super().__init__()
-        self.name, self.W_Q, self.W_K, self.W_V, self.W_O = name, W_Q, W_K, W_V, W_O
+    matrices = ("W_Q", "W_K", "W_V", "W_O")
+    W_Q: SparseStack
+    W_K: SparseStack
+    W_V: SparseStack
+    W_O: SparseStack
 
     @property
     def n_heads(self) -> int:
@@ -61,46 +62,18 @@ class Product(ReluAttention):
     """Element-wise multiplication layer: h_i += sum_m <W_Q^m h_i, W_K^m h_i> W_O^m W_V^m h_i."""
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
+        if self.n_heads == 0:
+            return h
         q, k, v = self._projections(h)
         return self._write(h, (q * k).sum(-1, keepdim=True) * v)
 
 
-class Mlp(nn.Module):
+class Mlp(Sublayer):
     """h_i += W_2 relu(W_1 h_i). Shapes: W_1 (1, units, D), W_2 (1, D, units)."""
 
-    def __init__(self, name: str, W_1: SparseStack, W_2: SparseStack) -> None:
-        super().__init__()
-        self.name, self.W_1, self.W_2 = name, W_1, W_2
+    matrices = ("W_1", "W_2")
+    W_1: SparseStack
+    W_2: SparseStack
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         return h + (self.W_2.tall() @ torch.relu(self.W_1.tall() @ h.flatten(0, 1).T)).T.view_as(h)
-
-
-class ReluTransformer(nn.Module):
-    """The compiled transformer: stream in, stream out. Each loop of the body is stored once and applied ``counts``
-    times.
-    """
-
-    def __init__(self, blocks: list[list[nn.Module]], counts: list[int], readout: list[nn.Module]) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(nn.ModuleList(block) for block in blocks)
-        self.counts = counts
-        self.readout = nn.ModuleList(readout)
-
-    def layers(self) -> Iterator[nn.Module]:
-        """The layers in the order in which they are applied."""
-        for block, count in zip(self.blocks, self.counts, strict=True):
-            for _ in range(count):
-                yield from block.children()
-        yield from self.readout
-
-    def stored_layers(self) -> Iterator[nn.Module]:
-        """Every stored layer once, in the order of ``Program.layers``."""
-        for block in self.blocks:
-            yield from block.children()
-        yield from self.readout
-
-    def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
-        for layer in self.layers():
-            h = layer(h)
-        return h

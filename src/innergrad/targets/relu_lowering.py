@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import nn
 
 from innergrad.errors import LoweringError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY
 from innergrad.program import Attend, Expr, Layer, Program
 from innergrad.stream import Stream
-from innergrad.targets.relu import Mlp, Product, ReluAttention, ReluTransformer
+from innergrad.targets.base import LoopedTransformer, Sublayer
+from innergrad.targets.relu import Mlp, Product, ReluAttention
 from innergrad.targets.sparse import SparseStack
 
 Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weight
@@ -41,15 +41,15 @@ class Head:
     writes: dict[int, Row] = field(default_factory=dict)
 
 
-def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> ReluTransformer:
+def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> LoopedTransformer:
     """Each layer of the program becomes exactly one layer of the transformer, or a :class:`LoweringError` says why
     not.
     """
 
-    def modules(layers: tuple[Layer, ...]) -> list[nn.Module]:
+    def modules(layers: tuple[Layer, ...]) -> list[Sublayer]:
         return [build_layer(program, layer, approximants) for layer in layers]
 
-    return ReluTransformer(
+    return LoopedTransformer(
         [modules(loop.layers) for loop in program.body], [loop.count for loop in program.body], modules(program.readout)
     )
 
@@ -76,7 +76,7 @@ def merged_heads(program: Program, layer: Layer, approximants: Mapping[str, Piec
     return [head for head in merged.values() if head.writes]
 
 
-def build_layer(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> nn.Module:
+def build_layer(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> Sublayer:
     heads, d_model = merged_heads(program, layer, approximants), program.stream.d_model
     if layer.kind == "mlp":
         one = program.stream.entry("one")

@@ -49,6 +49,11 @@ class SparseStack(nn.Module):
     def extra_repr(self) -> str:
         return f"{tuple(self.shape)}, nonzeros={self.value.numel()}"
 
+    @property
+    def weight(self) -> Float[Tensor, "matrices rows columns"]:
+        """The matrices, dense: what ``state_dict`` holds."""
+        return self.dense()
+
     def dense(self) -> Float[Tensor, "matrices rows columns"]:
         count = self.shape[0] * self.shape[1] * self.shape[2]
         require_memory(
