@@ -485,8 +485,8 @@ def test_verify_takes_the_seed_and_the_number_of_prompts(model: Path) -> None:
         ("body.0.5.W_O", "backward 1"),
         ("body.0.6.W_V", "update"),
         ("body.0.7.W_2", "project and clear"),
-        ("readout.0.W_Q", "forward 1"),
-        ("readout.2.W_V", "copy prediction"),
+        ("readout.0.W_Q", "read-out: forward 1"),
+        ("readout.2.W_V", "read-out: copy"),
     ],
 )
 def test_verify_notices_one_changed_weight(
