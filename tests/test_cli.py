@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -268,10 +269,10 @@ def test_cost_prints_the_numbers_of_the_python_api(model: Path) -> None:
         (row,) = (row for row in cells if row[0] == name)
         shown = float(row[1].replace(",", ""))
         assert shown == value if "," in row[1] else shown == pytest.approx(value, rel=1e-3)
+    layers = [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines() if "│" not in line]
     for layer in tf.cost().rows:
-        times = str(layer.times or "read-out")
-        (row,) = (row for row in cells if row[:3] == [layer.name, layer.kind, times])
-        assert row[5] == f"{layer.nonzeros:,}"
+        (row,) = (row for row in layers if row[:3] == [layer.name, layer.kind, str(layer.times or "out")])
+        assert f"{layer.nonzeros:,}" in row
 
 
 def test_cost_writes_its_table(model: Path, tmp_path: Path) -> None:
@@ -377,8 +378,10 @@ def test_run_without_queries_learns(model: Path, tmp_path: Path) -> None:
 def test_run_prints_a_table(model: Path, data: Path, tmp_path: Path) -> None:
     X, y, X_query = random_data(2, 1)
     printed, run = good("run", model, "--data", data), python_run(model, X, y, X_query)
-    for x, prediction in zip(X_query.tolist(), run.predictions.tolist(), strict=True):
-        assert any(all(f"{value:.5g}" in line for value in (*x, *prediction)) for line in printed.splitlines())
+    for number, prediction in enumerate(run.predictions.tolist(), start=1):
+        assert [str(number), *(f"{value:.5g}" for value in prediction)] in [
+            line.split() for line in printed.splitlines()
+        ]
     many = write_rows(tmp_path / "many.csv", ["a", "b"], [[float(i), 0.0] for i in range(25)])
     assert "and 5 more" in good("run", model, "--data", data, "--query", many)
 
@@ -585,7 +588,7 @@ def test_brackets_in_file_names(tmp_path: Path, data: Path) -> None:
 def test_brackets_in_column_names(model: Path, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("x[0],[red],[/t]\n1,2,3\n1,1,\n")
     printed = good("run", model, "--data", tmp_path / "data.csv")
-    assert all(name in printed for name in ("x[0]", "[red]", "[/t]"))
+    assert "[/t]" in printed
 
 
 # -------------------------------------------------------------------------------------------------- real processes

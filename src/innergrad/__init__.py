@@ -77,3 +77,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"innergrad.{_HOME[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

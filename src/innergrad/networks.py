@@ -51,7 +51,7 @@ class Network:
             )
         if not isinstance(activation, Activation):
             if not isinstance(activation, str) or activation not in ACTIVATIONS:
-                hint = "or pass an ig.Activation of your own"
+                hint = "or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])"
                 raise InputError("unknown activation", got=repr(activation), allowed=", ".join(ACTIVATIONS), hint=hint)
             activation = ACTIVATIONS[activation]
         if not isinstance(bias, bool):

@@ -53,4 +53,12 @@ class Report:
             f"{f' (worst: {law.where})' if law.where else ''}"
             for law in self.laws
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, "", self.summary()])
+
+    def summary(self) -> str:
+        errors = sorted(self.step_error)
+        return (
+            f"error of the gradient per step: median {errors[len(errors) // 2]:.2f}, max {errors[-1]:.2f} times "
+            f"epsilon = {self.epsilon:g}; ||w - w_oracle|| after the last step: {self.distance[-1]:.2e}; "
+            f"ramp hits: {sum(self.ramp_hits)}"
+        )

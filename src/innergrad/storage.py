@@ -46,6 +46,7 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
     """Write the folder; an existing model of the same name is replaced file by file, only after the new files are
     complete.
     """
+    tf.require_double()
     make_folder(path)
     tensors: dict[str, Tensor] = {}
     for prefix, module in _named_layers(tf.module):

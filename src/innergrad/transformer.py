@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class Run:
     predictions: Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompiledTransformer:
     """A learning algorithm as a transformer. Made by :func:`innergrad.compile`, or by :func:`innergrad.load`."""
 
@@ -48,6 +48,13 @@ class CompiledTransformer:
     approximants: Mapping[str, PiecewiseLinear]
     options: Options
     stored_module: LoopedTransformer | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        options = self.options
+        return (
+            f"<CompiledTransformer: {self.algorithm.kind} on target {options.target!r}, {self.n_layers} + "
+            f"{self.n_readout_layers} layers, d_model = {self.d_model}, epsilon = {options.epsilon:g}>"
+        )
 
     # ---------------------------------------------------------------------------------------------------------- size
 
@@ -174,8 +181,17 @@ class CompiledTransformer:
             yield layer, stream.unpack(h), step_ends
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
-        """The module in another precision."""
+        """The module, or a copy of it in another precision."""
+        self.require_double()
         return self.module if dtype == torch.float64 else copy.deepcopy(self.module).to(dtype)
+
+    def require_double(self) -> None:
+        """``tf.module.float()`` converts in place, for good: nothing may be computed from or saved of that."""
+        if any(buffer.dtype == torch.float32 for buffer in self.module.buffers()):
+            raise InputError(
+                "the weights of tf.module were converted to float32 in place",
+                hint="compile or load again, and convert a copy: copy.deepcopy(tf.module).float()",
+            )
 
     def prompt(
         self,
@@ -191,6 +207,14 @@ class CompiledTransformer:
         """The caller's arrays, checked and batched."""
         given = (X, y, X_query, w0, sample_weight)
         return make_prompt(self.algorithm, self.program, *given, seed=seed, dtype=dtype, limits=self.options)
+
+    def stream(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike | None = None, **prompt: Any) -> Tensor:
+        """The residual stream (batch, T, d_model) that ``tf.module`` takes: demos, then queries; other arguments as
+        in ``prompt``.
+
+        ``tf.program.stream.unpack`` gives its lanes by name.
+        """
+        return self.program.stream.pack(self.prompt(X, y, X_query, **prompt).state(self.program))
 
     def _check_dtype(self, dtype: torch.dtype, executor: Executor) -> None:
         """Refuse an epsilon that drowns in the rounding of the dtype."""

@@ -28,7 +28,8 @@ BOX_BITS = 24
 
 @dataclass(frozen=True)
 class GradientDescent(Algorithm):
-    """Projected gradient descent with heavy-ball momentum and l2 weight decay, as ``torch.optim.SGD`` does it:
+    """Projected gradient descent with heavy-ball momentum and l2 weight decay, as ``torch.optim.SGD`` does it, on the
+    paper's risk: *half* the mean loss, L(w) = 1/(2n) sum_i l(f(x_i), y_i), l summed over the outputs.
 
         m <- momentum m + grad L(w) + weight_decay w,   w <- clip(w - lr m, -box, box)
 
@@ -60,7 +61,7 @@ class GradientDescent(Algorithm):
             raise InputError("gradient descent needs a network", got=repr(network), allowed="an ig.Network")
         if not isinstance(loss, Loss):
             if not isinstance(loss, str) or loss not in LOSSES:
-                hint = "or pass an ig.ResidualLoss of your own"
+                hint = "or an ig.ResidualLoss of your own; to load a model that has one, ig.load(path, extensions=[it])"
                 raise InputError("unknown loss", got=repr(loss), allowed=", ".join(LOSSES), hint=hint)
             loss = LOSSES[loss]
         if isinstance(loss, LogisticLoss | SoftmaxLoss) and network.output != "linear":

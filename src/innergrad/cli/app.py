@@ -22,18 +22,20 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Seed = Annotated[int, typer.Option("--seed", help="Seed of initial weights and random data, where there are any.")]
 Sizes = Annotated[str | None, typer.Option("--sizes", help="Layer sizes d_x,hidden,...,d_y, e.g. 3,8,8,1.")]
 ActivationName = Annotated[
-    str | None, typer.Option("--activation", help="tanh sigmoid softplus gelu silu sin relu leaky_relu relu6")
+    str | None, typer.Option("--activation", help="tanh (default) sigmoid softplus gelu silu sin relu leaky_relu relu6")
 ]
-OutputKind = Annotated[str | None, typer.Option("--output", help="linear or activation")]
-Bias = Annotated[bool | None, typer.Option("--bias/--no-bias", help="Biases in every layer.")]
-LossName = Annotated[str | None, typer.Option("--loss", help="squared log-cosh pseudo-huber logistic softmax")]
-Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate.")]
-Steps = Annotated[int | None, typer.Option("--steps", help="Steps of gradient descent.")]
-Box = Annotated[str | None, typer.Option("--box", help="Weights are projected onto [-box, box]; 'none' for no box.")]
-Momentum = Annotated[float | None, typer.Option("--momentum")]
-Decay = Annotated[float | None, typer.Option("--weight-decay")]
-Epsilon = Annotated[float | None, typer.Option("--epsilon", help="Sup error of every approximant.")]
-Examples = Annotated[int | None, typer.Option("--n-examples", help="Longest prompt.")]
+OutputKind = Annotated[str | None, typer.Option("--output", help="linear (default) or activation")]
+Bias = Annotated[bool | None, typer.Option("--bias/--no-bias", help="Biases in every layer (default: yes).")]
+LossName = Annotated[
+    str | None, typer.Option("--loss", help="squared (default) log-cosh pseudo-huber logistic softmax")
+]
+Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate (default 0.1).")]
+Steps = Annotated[int | None, typer.Option("--steps", help="Steps of gradient descent (default 5).")]
+Box = Annotated[str | None, typer.Option("--box", help="Weights stay in [-box, box] (default 4); 'none' for no box.")]
+Momentum = Annotated[float | None, typer.Option("--momentum", help="Heavy-ball momentum (default 0).")]
+Decay = Annotated[float | None, typer.Option("--weight-decay", help="l2 weight decay (default 0).")]
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="Sup error of every approximant (default 1e-3).")]
+Examples = Annotated[int | None, typer.Option("--n-examples", help="Longest prompt (default 16).")]
 XBound = Annotated[float | None, typer.Option("--x-bound", help="Declared bound on |x|.")]
 YBound = Annotated[float | None, typer.Option("--y-bound", help="Declared bound on |y|.")]
 ZBound = Annotated[float | None, typer.Option("--z-bound", help="Domain of functions without asymptotes (sin).")]
@@ -41,6 +43,23 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file wit
 ModelFolder = Annotated[Path | None, typer.Argument(help="Folder written by `innergrad compile`.")]
 Targets = Annotated[str | None, typer.Option("--target", help="Target columns, comma-separated; default: the last.")]
 Data = Annotated[Path | None, typer.Option("--data", help="CSV with a header: input columns, then target columns.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from innergrad import __version__
+
+        print(f"innergrad {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version
 
 
 @app.command()
@@ -60,7 +79,7 @@ def demo(
 
 @app.command("compile")
 def compile_(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the model.")] = Path("out/model"),
+    out: Annotated[Path, typer.Option("--out", help="Folder for the model; a model already there is replaced.")],
     config: ConfigFile = None,
     sizes: Sizes = None,
     activation: ActivationName = None,

@@ -109,7 +109,7 @@ def run_model(
             json.dumps({"predictions": run.predictions.tolist(), "weights": run.weights[-1].tolist(), "loss": losses})
         )
     elif not quiet:
-        print_run(table, X_query, run.predictions, losses)
+        print_run(table, run.predictions, losses)
 
 
 def _load(model: Path | None) -> CompiledTransformer:

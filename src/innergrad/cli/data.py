@@ -34,11 +34,9 @@ def read_table(path: Path, targets: str | None, tf: CompiledTransformer) -> Exam
         raise InputError(f"no such column in {path}", got=", ".join(missing), allowed=", ".join(header))
     inputs = [name for name in header if name not in names]
     if len(names) != d_y or len(inputs) != d_x:
-        raise InputError(
-            f"{path} does not fit the model",
-            got=f"{len(inputs)} input and {len(names)} target columns",
-            allowed=f"{d_x} and {d_y}",
-        )
+        hint = "classes are one-hot columns of 0 and 1" if d_y > 1 else "name the targets with --target"
+        got = f"{len(inputs)} input and {len(names)} target columns"
+        raise InputError(f"{path} does not fit the model", got=got, allowed=f"{d_x} and {d_y}", hint=hint)
     x_columns, y_columns = [header.index(name) for name in inputs], [header.index(name) for name in names]
     examples = [(number, row) for number, row in rows if all(row[c].strip() for c in y_columns)]
     queries = [(number, row) for number, row in rows if not any(row[c].strip() for c in y_columns)]

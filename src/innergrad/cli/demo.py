@@ -143,7 +143,13 @@ def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
     steps = range(len(result["loss_gd"]))
     ax.plot(steps, result["loss_gd"], color=BLUE, lw=2.5, label="gradient descent (autograd)")
     ax.plot(steps, result["loss_in_context"], "o", color=ORANGE, ms=6, label="in context (transformer)")
-    ax.set(title="Training loss", xlabel="step", ylabel="loss on the examples", ylim=(0, None))
+    ax.set(
+        title="Training loss",
+        xlabel="step",
+        ylabel="loss on the examples",
+        ylim=(0, None),
+        xlim=(-0.5, len(steps) - 0.5),
+    )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)
 
@@ -171,6 +177,12 @@ def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
         steps, result["gradient_error"], "s-", color=ORANGE, ms=4, lw=1, label="error of the gradient, per step"
     )
     ax.semilogy(steps, result["distance"][1:], color=BLUE, lw=2.5, label=r"distance of the weights $\|w - w_{GD}\|$")
-    ax.set(title="Error per step", xlabel="step", ylim=(result["epsilon"] / 20, result["epsilon"] * 20))
+    ax.set(
+        title="Error per step",
+        xlabel="step",
+        ylabel="l2 norm",
+        xlim=(0, len(result["distance"]) - 0.5),
+        ylim=(result["epsilon"] / 20, result["epsilon"] * 20),
+    )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False)

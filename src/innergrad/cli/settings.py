@@ -51,9 +51,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for section, values in content.items():
         if section not in SECTIONS or not isinstance(values, dict):
-            raise InputError(
-                f"unknown section in {path}", got=f"[{section}]", allowed="[network], [algorithm], [compile]"
-            )
+            allowed = "[network], [algorithm] and [compile], each with its settings below it"
+            raise InputError(f"unknown section in {path}", got=f"[{section}]", allowed=allowed)
         for name, value in values.items():
             if name not in SECTIONS[section]:
                 raise InputError(

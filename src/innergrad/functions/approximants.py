@@ -294,7 +294,18 @@ def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> Piecewis
         raise InputError(
             f"{f.name} does not approach its declared asymptotes", got=f"distance {error:g} at the last knot"
         )
+    _check_size(f, edges)
     return replace(approximant, error=max(error, _cell_error(f, approximant, edges[:-1], edges[1:], epsilon)))
+
+
+def _check_size(f: Function, edges: np.ndarray) -> None:
+    """Refute, by sampling, a false Lipschitz constant or bound."""
+    t = np.linspace(edges[0], edges[-1], 2001)
+    value = f(torch.from_numpy(t)).numpy()
+    slope = float(np.abs(np.diff(value) / np.diff(t)).max())
+    for fact, declared, seen in (("lipschitz", f.lipschitz, slope), ("bound", f.bound, float(np.abs(value).max()))):
+        if seen > declared * (1 + 1e-9) + 1e-12:
+            raise InputError(f"{f.name} exceeds its declared {fact}", got=f"{seen:g}", allowed=f"{declared:g}")
 
 
 def _ray_error(f: Function, approximant: PiecewiseLinear, asymptote: Asymptote | None, edge: float, side: int) -> float:
@@ -338,9 +349,8 @@ def _check_asymptote(f: Function, asymptote: Asymptote, edge: float, side: int) 
     distance = np.abs(f(torch.from_numpy(t)).numpy() - asymptote.slope * t - asymptote.intercept)
     rounding = _ROUNDING * (1 + np.abs(t))
     if (distance[1:] > distance[:-1] + rounding[1:]).any() or distance[-1] > 1e-3 + rounding[-1]:
-        raise InputError(
-            f"{f.name} does not approach its declared asymptote", got=f"distance {distance[-1]:g} at {t[-1]:g}"
-        )
+        what = f"{f.name} does not approach its declared asymptote monotonically beyond {edge:g}"
+        raise InputError(what, got=f"distance {distance[0]:g} there and {distance[-1]:g} at {t[-1]:g}")
 
 
 def _error(f: Function, approximant: PiecewiseLinear, t: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost
 from innergrad.program import Program
@@ -59,6 +60,14 @@ class LoopedTransformer(nn.Module):
         return cast(list[Sublayer], list(self.readout))
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
+        stack = next(module for module in self.modules() if isinstance(module, SparseStack))
+        if h.ndim != 3 or h.shape[2] != stack.shape[2] or h.dtype != stack.value.dtype:
+            raise InputError(
+                "the transformer takes a residual stream",
+                got=f"{h.dtype} of shape {tuple(h.shape)}",
+                allowed=f"{stack.value.dtype} of shape (batch, tokens, {stack.shape[2]})",
+                hint="tf.stream(X, y, X_query) makes one",
+            )
         for layer in self.layers():
             h = layer(h)
         return h

@@ -166,7 +166,7 @@ def _check(program: Program, layer: Layer, instruction: Attend) -> None:
             raise LoweringError(
                 f"{name}: an mlp applies a function to a linear form; its value is the lane one",
                 got=values,
-                hint="multiply in a product layer",
+                hint="write Score(IDENTITY, (lane, one)) to add a lane, or multiply in a product layer",
             )
         if any(
             {view.lane for view in query} != {"one"} and {view.lane for view in key} != {"one"} for query, key in pairs
