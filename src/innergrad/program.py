@@ -2,8 +2,8 @@
 
 Everything a learning algorithm does on a residual stream is attention:
 
-    dst_i  +=  scale * reduce over s in scope(i) of  f_1(z_1) f_2(z_2) ... * value_s,      z = sum of <query_i, key_s>
-    over pairs
+    dst_i  +=  scale * reduce over s in scope(i) of  f_1(z_1) f_2(z_2) ... * value_s
+    z_m     =  sum over its pairs of <query_i, key_s>
 
 written with index labels, as in einsum. ``Attend("p1[k]", Score(tanh, ("x[c]", "V1[k,c]"), ("one", "b1[k]")))`` says
 ``p1[k] += tanh(sum_c x[c] V1[k,c] + 1 * b1[k])``. A label that is not a label of ``dst`` is summed inside the inner
@@ -39,9 +39,7 @@ SCOPES = ("self", "all", "demos", "before", "upto")
 
 @dataclass(frozen=True)
 class View:
-    """``coefficient * lane[labels]``: the order of the labels picks rows, columns or the transpose; a number picks
-    one entry.
-    """
+    """``coefficient * lane[index]``: the order of labels picks rows, columns or the transpose; a number, one entry."""
 
     lane: str
     index: tuple[str | int, ...] = ()
@@ -163,9 +161,7 @@ class Attend:
 
 @dataclass(frozen=True)
 class Layer:
-    """Instructions that all read the stream before the layer, then all add. Lowers to exactly one layer of the
-    target.
-    """
+    """Instructions that all read the stream before the layer, then all add. Becomes exactly one layer of the target."""
 
     kind: Kind
     name: str
@@ -174,9 +170,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Loop:
-    """The same layers, ``count`` times. If ``step``, each pass is one step of the algorithm, after which the weights
-    are recorded.
-    """
+    """The same layers, ``count`` times. If ``step``, each pass is a step of the algorithm; then weights are recorded."""
 
     count: int
     layers: tuple[Layer, ...]

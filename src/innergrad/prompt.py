@@ -33,9 +33,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A batch of prompts, checked. ``batched`` says whether the caller's arrays had a batch axis; omega sums to one
-    over the examples.
-    """
+    """A batch of prompts, checked; omega sums to one. ``batched``: the caller's arrays had a batch axis."""
 
     X: Float[Tensor, "batch n d_x"]
     y: Float[Tensor, "batch n d_y"]

@@ -22,9 +22,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Report:
-    """All laws, and what was measured: per step, ||w - w_oracle|| and the error of the update direction in units of
-    epsilon.
-    """
+    """All laws, and per step: ||w - w_oracle||, the error of the update direction in units of epsilon, ramp hits."""
 
     laws: tuple[Law, ...]
     distance: list[float]

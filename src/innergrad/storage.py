@@ -43,9 +43,7 @@ CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 
 
 def save(tf: CompiledTransformer, path: Path) -> Path:
-    """Write the folder; an existing model of the same name is replaced file by file, only after the new files are
-    complete.
-    """
+    """Write the folder; a model that is already there is replaced only after the new files are complete."""
     tf.require_double()
     make_folder(path)
     tensors: dict[str, Tensor] = {}
@@ -101,8 +99,7 @@ def make_folder(path: Path) -> None:
 def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransformer:
     """Read a saved model, weights and approximants as they were saved.
 
-    extensions: what the model needs that innergrad does not ship: :class:`Algorithm` subclasses, activations and
-        losses.
+    extensions: what the model needs that innergrad does not ship: Algorithm subclasses, activations, losses.
     """
     path, extensions = Path(path), tuple(extensions)
     config, tensors = _read(path)

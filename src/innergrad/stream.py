@@ -1,8 +1,8 @@
 """The residual stream: named lanes that every token carries.
 
 A lane is a small tensor per token (``x`` of shape (d_x,), ``V1`` of shape (K, d_x), ``one`` of shape ()). The stream
-is their concatenation, in the order given, flattened row-major: lane ``V1[k, c]`` of token i is ``h_i[offset(V1) + k
-* d_x + c]``.
+is their concatenation, in the order given, flattened row-major: ``V1[k, c]`` of token i is
+``h_i[offset(V1) + k * d_x + c]``.
 
 Symbols: T tokens, D = d_model lanes' entries, B prompts in a batch; a stream tensor has shape (B, T, D).
 A *state* is the same thing by name: ``{lane: (B, T, *shape)}``, with a token axis of length 1 for shared lanes.

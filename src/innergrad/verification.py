@@ -203,9 +203,7 @@ class _Verification:
         return flat_weights(tf.program, state)
 
     def _walk(self) -> tuple[Tensor, list[float], list[int]]:
-        """Run the module; check every layer on its own stream. Weights per step, error of each step, ramp hits of
-        each step.
-        """
+        """Run the module, check every layer on its own stream; returns weights, error and ramp hits of every step."""
         tf, stream, exact = self.tf, self.tf.program.stream, self.tf.program.functions()
         start = self.prompt.state(tf.program)
         h = stream.pack(start)
@@ -244,9 +242,7 @@ class _Verification:
         return torch.stack(trajectory, dim=1), step_error, hits
 
     def _probe(self) -> None:
-        """Every stored layer on random streams of several magnitudes, shared lanes shared, constant lanes as they
-        are.
-        """
+        """Every stored layer on random streams of several magnitudes, with shared lanes shared."""
         tf, stream = self.tf, self.tf.program.stream
         generator = torch.Generator().manual_seed(self.seed)
         state = self.prompt.state(tf.program)
@@ -301,9 +297,7 @@ class _Verification:
         return 64 * U * (largest + 1) / min(widths) / scale
 
     def _approximation(self, layer: Layer, before: State, after: State) -> None:
-        """dst of an instruction may be off by the approximant's error times scale times |value|; everything else by
-        rounding.
-        """
+        """A lane may be off by the approximant's error times scale times |value|; all other lanes by rounding."""
         tf = self.tf
         allowed: dict[str, float] = {}
         for instruction in layer.instructions:

@@ -43,19 +43,17 @@ class Algorithm(ABC):
         return None
 
     def check_prompt(self, X: Tensor, y: Tensor, w0: Tensor) -> None:
-        """Raise :class:`InputError` for prompts the algorithm cannot serve; shapes and finiteness are checked
-        already.
-        """
+        """Raise :class:`InputError` for prompts it cannot serve; shapes and finiteness are checked already."""
         del X, y, w0
 
     def reference(
         self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor
     ) -> tuple[Tensor, Tensor] | None:
-        """The algorithm by other means, e.g. autograd: weights (batch, steps + 1, D_w) and predictions (batch,
-        n_query, d_y).
+        """The algorithm by other means, e.g. autograd.
 
-        None if there is no such oracle; then the exact interpreter of the program serves. All arguments have a batch
-        axis; omega (batch, n) are the weights of the examples, summing to one.
+        Returns weights (batch, steps + 1, D_w) and predictions (batch, n_query, d_y), or None if there is no such
+        oracle; then the exact interpreter of the program serves. All arguments have a batch axis; omega (batch, n) are
+        the weights of the examples, summing to one.
         """
         del X, y, X_query, w0, omega
         return None
@@ -86,7 +84,7 @@ class Algorithm(ABC):
 
 
 def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
-    """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes
+    """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes.
 
     one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
     omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is

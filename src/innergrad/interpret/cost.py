@@ -27,8 +27,8 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Totals over the forward pass; ``rows`` lists every stored layer, the body's first, and ``times`` says how often
-    it is applied.
+    """Totals over the forward pass; ``rows`` lists every stored layer, and ``times`` how often it is applied (0: in
+    the read-out).
 
     Parameters of tied layers count once. ``low_rank`` counts the entries of W_Q, W_K, W_V, W_O as stored per head,
     ``dense`` those of the paper's D x D matrices. FLOPs are for one prompt of n_examples examples and one query:

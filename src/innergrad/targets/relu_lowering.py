@@ -42,9 +42,7 @@ class Head:
 
 
 def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> LoopedTransformer:
-    """Each layer of the program becomes exactly one layer of the transformer, or a :class:`LoweringError` says why
-    not.
-    """
+    """Each layer of the program becomes exactly one layer, or a :class:`LoweringError` says why not."""
 
     def modules(layers: tuple[Layer, ...]) -> list[Sublayer]:
         return [build_layer(program, layer, approximants) for layer in layers]
@@ -255,9 +253,7 @@ def _row(stream: Stream, expression: Expr, index: Index) -> Row:
 
 
 def _writes(program: Program, instruction: Attend, index: Index, coefficient: float) -> dict[int, Row]:
-    """What one head adds: for every value of the remaining labels, the destination entry and the row of V that feeds
-    it.
-    """
+    """What one head adds: for every value of the remaining labels, the destination entry and its row of V."""
     sizes = program.label_sizes(instruction)
     labels = [label for label in instruction.dst.labels if label not in index]
     writes = {}

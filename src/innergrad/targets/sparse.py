@@ -33,8 +33,7 @@ def require_memory(n_bytes: int, what: str, hint: str) -> None:
 class SparseStack(nn.Module):
     """``matrices`` real matrices of shape (rows, columns), stored as entries (matrix, row, column) -> value.
 
-    ``state_dict`` materialises them as one dense tensor, ``W_Q.weight``; ``load_state_dict`` takes such a
-    tensor.
+    ``state_dict`` materialises them as one dense tensor, ``W_Q.weight``; ``load_state_dict`` takes such a tensor.
     """
 
     index: Tensor
