@@ -170,7 +170,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Loop:
-    """The same layers, ``count`` times. If ``step``, each pass is a step of the algorithm; then weights are recorded."""
+    """The same layers, ``count`` times. If ``step``, each pass is a step of the algorithm and records the weights."""
 
     count: int
     layers: tuple[Layer, ...]

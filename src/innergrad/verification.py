@@ -28,8 +28,9 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, integer, seed_number
-from innergrad.functions.approximants import approximate, prove
+from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.proof import prove
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
 from innergrad.prompt import ArrayLike, Prompt, flat_weights
