@@ -6,6 +6,7 @@ error of a step is ||w_{l+1} - GD(w_l)||_2 / lr, with GD one exact projected ste
 weights; it is divided by epsilon, the sup error of every approximant. Plain interpreter, float64.
 
     python benchmarks/gradient_error.py            the matrix, the growth curves and the figure (about 20 minutes)
+    python benchmarks/gradient_error.py --outputs 8    the matrix at K = 8 with eight outputs
     python benchmarks/gradient_error.py --quick    a small part of it, nothing stored
 """
 
@@ -27,6 +28,7 @@ from innergrad.interpret import plain
 SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu", "sin")
 PIECEWISE = ("relu", "leaky_relu", "relu6")
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
+DEPTHS, EPSILONS = (1, 2, 3, 4, 6, 10, 12), (1e-2, 1e-3, 1e-4)
 SEEDS, STEPS, N_EXAMPLES, D_X, LR, BOX = 50, 10, 8, 4, 0.1, 8.0
 SIN_DOMAIN = 32.0
 
@@ -66,26 +68,18 @@ def step_errors(algorithm: ig.GradientDescent, weights: Tensor, X: Tensor, y: Te
     return error
 
 
-def cells(quick: bool) -> Iterator[dict[str, Any]]:
-    depths, widths, epsilons = (
-        ((1, 3, 6), (4,), (1e-2,)) if quick else ((1, 2, 3, 4, 6, 10, 12), (4, 8), (1e-2, 1e-3, 1e-4))
-    )
+def cells(
+    depths: tuple[int, ...], widths: tuple[int, ...], epsilons: tuple[float, ...], outputs: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """Every configuration; two outputs (softmax: four) unless their number is given."""
     for epsilon, N, K, activation, loss, output, bias in itertools.product(
         epsilons, depths, widths, SMOOTH, LOSSES, ("linear", "activation"), (True, False)
     ):
         if output == "activation" and loss in ("logistic", "softmax"):
             continue
-        d_y = 4 if loss == "softmax" else 2
-        yield {
-            "activation": activation,
-            "loss": loss,
-            "output": output,
-            "bias": bias,
-            "N": N,
-            "K": K,
-            "d_y": d_y,
-            "epsilon": epsilon,
-        }
+        d_y = outputs or (4 if loss == "softmax" else 2)
+        names = {"activation": activation, "loss": loss, "output": output, "bias": bias}
+        yield {**names, "N": N, "K": K, "d_y": d_y, "epsilon": epsilon}
 
 
 def measure(cell: dict[str, Any]) -> dict[str, Any]:
@@ -176,28 +170,33 @@ def count_hits(tf: ig.CompiledTransformer, X: Tensor, y: Tensor, w0: Tensor) -> 
     return torch.tensor(counts)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
-    torch.set_num_threads(1)
-    started = time.perf_counter()
-    matrix = []
-    for cell in cells(quick):
+def run_matrix(configurations: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    started, matrix = time.perf_counter(), []
+    for cell in configurations:
         matrix.append(measure(cell))
         if len(matrix) % 100 == 0:
             print(f"{len(matrix)} cells, {time.perf_counter() - started:.0f} s", flush=True)
     outside = [cell for cell in matrix if not cell["within"]]
     print(f"{len(matrix)} cells, {len(outside)} outside the claimed bounds")
-    for cell in outside:
-        print("outside:", cell)
-    if quick:
-        return
-    store(
-        "gradient_error",
-        "python benchmarks/gradient_error.py",
-        {"matrix": matrix, "growth": growth(), "ramps": ramps(1e-3)},
-    )
+    return matrix
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--outputs", type=int, help="the matrix at K = 8 with this many outputs")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.quick:
+        run_matrix(cells((1, 3, 6), (4,), (1e-2,)))
+    elif arguments.outputs:
+        matrix = run_matrix(cells(DEPTHS, (8,), EPSILONS, arguments.outputs))
+        name = f"gradient_error_{arguments.outputs}_outputs"
+        store(name, f"python benchmarks/gradient_error.py --outputs {arguments.outputs}", {"matrix": matrix})
+    else:
+        matrix = run_matrix(cells(DEPTHS, (4, 8), EPSILONS))
+        data = {"matrix": matrix, "growth": growth(), "ramps": ramps(1e-3)}
+        store("gradient_error", "python benchmarks/gradient_error.py", data)
 
 
 if __name__ == "__main__":

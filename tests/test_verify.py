@@ -71,6 +71,20 @@ def test_approximants_of_a_larger_epsilon_break_the_approximation_law() -> None:
     assert failing(lying.verify()) == {"approximation", "proof"}
 
 
+def test_a_wrong_step_function_breaks_the_approximation_law_without_a_ramp_hit() -> None:
+    """A ramp excuses an error only where an argument fell into it: here none does, and relu' is 0.9 instead of 1."""
+    algorithm = ig.GradientDescent(ig.Network([1, 1, 1], "relu", bias=False), steps=1)
+    tf = ig.compile(algorithm, epsilon=1e-2)
+    ramp = tf.approximants["relu'"]
+    low = replace(ramp, slopes=(0.0, 0.9 * ramp.slopes[1], 0.0))
+    lying = ig.CompiledTransformer(algorithm, tf.program, {**tf.approximants, "relu'": low}, tf.options)
+    X = torch.tensor([[0.5], [1.0], [-1.0]], dtype=torch.float64)
+    report = lying.verify(X, torch.zeros(3, 1), w0=torch.ones(2))
+    assert report.ramp_hits == [0]
+    assert "approximation" in failing(report)
+    assert tf.verify(X, torch.zeros(3, 1), w0=torch.ones(2)).passed
+
+
 class ForgetsOmega(LogisticRegression):
     def program(self) -> ig.Program:
         program = super().program()

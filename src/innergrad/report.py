@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,21 @@ class Law:
     @property
     def holds(self) -> bool:
         return self.value <= self.limit
+
+
+class Worst:
+    """A law while it is being checked: keeps the largest value / limit seen."""
+
+    def __init__(self, name: str, limit: float) -> None:
+        self.law = Law(name, 0.0, limit)
+
+    def see(self, value: float, limit: float, where: str) -> None:
+        if (
+            math.isnan(value)
+            or value * self.law.limit > self.law.value * limit
+            or (limit == 0.0 and value > self.law.value)
+        ):
+            self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
 
 
 @dataclass(frozen=True)

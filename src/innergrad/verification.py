@@ -34,7 +34,7 @@ from innergrad.functions.proof import prove
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
 from innergrad.prompt import ArrayLike, Prompt, flat_weights
-from innergrad.report import Law, Report
+from innergrad.report import Law, Report, Worst
 from innergrad.stream import State
 from innergrad.transformer import exact_run
 
@@ -43,21 +43,6 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-12  # of a layer, relative to the largest number it reads or writes
 U = 2.0**-53
-
-
-class _Worst:
-    """Keeps the largest value / limit seen."""
-
-    def __init__(self, name: str, limit: float = ROUNDING) -> None:
-        self.law = Law(name, 0.0, limit)
-
-    def see(self, value: float, limit: float, where: str) -> None:
-        if (
-            math.isnan(value)
-            or value * self.law.limit > self.law.value * limit
-            or (limit == 0.0 and value > self.law.value)
-        ):
-            self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
 
 
 def verify(
@@ -120,7 +105,7 @@ class _Verification:
             "inputs",
             "box",
         )
-        self.laws = {name: _Worst(name) for name in names}
+        self.laws = {name: Worst(name, ROUNDING) for name in names}
         self.laws["shared"].law = Law("shared", 0.0, 1e-14)
         for name in ("scratch", "inputs", "box"):
             self.laws[name].law = Law(name, 0.0, 0.0)
@@ -301,16 +286,19 @@ class _Verification:
         """A lane may be off by the approximant's error times scale times |value|; all other lanes by rounding."""
         tf = self.tf
         allowed: dict[str, float] = {}
-        for instruction in layer.instructions:
-            size = abs(instruction.scale) * sum(
-                abs(view.coefficient) * float(before[view.lane].abs().max()) for view in instruction.value
-            )
-            for score in instruction.scores:
-                error = tf.approximants[score.f.name].error
-                jump = 2 * score.f.bound if tf.approximants[score.f.name].ramps else error
-                allowed[instruction.dst.lane] = allowed.get(instruction.dst.lane, 0.0) + size * jump
+
+        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
+            f = tf.approximants[score.f.name]
+            if f.ramps:  # exact, unless an argument fell into a ramp: then off by no more than the jump
+                error = max(abs(height) for _, height, _ in score.f.jumps) if int(f.hits(argument)) else 0.0
+            else:
+                error = f.error
+            values = (abs(view.coefficient) * float(before[view.lane].abs().max()) for view in instruction.value)
+            lane = instruction.dst.lane
+            allowed[lane] = allowed.get(lane, 0.0) + abs(instruction.scale) * sum(values) * error
+
         scale = _scale(before, after)
-        expected = plain.apply_layer(tf.program, layer, before, tf.program.functions())
+        expected = plain.apply_layer(tf.program, layer, before, tf.program.functions(), observer=observe)
         tolerance = (ROUNDING + self._ramp_rounding(layer, before, scale)) * scale
         for name, value in after.items():
             self.laws["approximation"].see(

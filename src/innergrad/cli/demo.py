@@ -17,6 +17,7 @@ from innergrad.cli.show import print_cost, print_report
 from innergrad.compiler import compile
 from innergrad.errors import InputError
 from innergrad.networks import Network
+from innergrad.report import Report
 from innergrad.storage import make_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
@@ -55,7 +56,7 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
         finished = time.perf_counter()
         report = tf.verify(X, y, X_query, seed=seed)
     trained = reference(algorithm, X, y, X_query, seed=seed)
-    result = summary(tf, run, trained, X, y, y_query)
+    result = summary(tf, run, trained, report, X, y, y_query)
     result |= {"compile_seconds": compiled - started, "forward_seconds": finished - compiled, "laws": report.to_json()}
     (out / "demo.json").write_text(json.dumps(result, indent=1) + "\n")
     draw(result, out / "demo.png")
@@ -72,31 +73,24 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
         )
 
 
-def summary(tf: CompiledTransformer, run: Run, trained: Run, X: Tensor, y: Tensor, y_query: Tensor) -> dict[str, Any]:
+def summary(
+    tf: CompiledTransformer, run: Run, trained: Run, report: Report, X: Tensor, y: Tensor, y_query: Tensor
+) -> dict[str, Any]:
     """Everything the table and the figure show."""
     assert isinstance(tf.algorithm, GradientDescent)
     risk = tf.algorithm.risk
     data = X.expand(len(run.weights), -1, -1)
-    ideal = torch.stack([_one_step(tf.algorithm, w, X, y) for w in run.weights[:-1]])
     return {
         "epsilon": tf.options.epsilon,
         "layers": tf.n_layers,
         "loss_gd": risk(trained.weights, data, y).tolist(),
         "loss_in_context": risk(run.weights, data, y).tolist(),
         "distance": (run.weights - trained.weights).norm(dim=-1).tolist(),
-        "gradient_error": ((run.weights[1:] - ideal).norm(dim=-1) / tf.algorithm.lr).tolist(),
+        "gradient_error": [error * report.epsilon for error in report.step_error],
         "predictions_gd": trained.predictions.flatten().tolist(),
         "predictions_in_context": run.predictions.flatten().tolist(),
         "targets": y_query.flatten().tolist(),
     }
-
-
-def _one_step(algorithm: GradientDescent, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """One exact step of projected gradient descent."""
-    variable = w.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(algorithm.risk(variable, X, y), variable)
-    stepped = w - algorithm.lr * gradient
-    return stepped if algorithm.box is None else stepped.clamp(-algorithm.box, algorithm.box)
 
 
 def _print_steps(console: Console, result: dict[str, Any]) -> None:

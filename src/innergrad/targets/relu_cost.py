@@ -1,7 +1,8 @@
 """The cost of a program on target ``relu``, counted without building the weights.
 
 The heads of an instruction differ only in which entries they read and write, so one index stands for all: its heads
-are built and counted as often as the instruction has indices. The tests compare the counts with the built module.
+are built and counted as often as the instruction has indices. Where an instruction names single entries, as in x[0],
+different indices can coincide; such layers are small and are built in full. The tests compare with the built module.
 """
 
 from __future__ import annotations

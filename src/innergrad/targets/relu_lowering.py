@@ -43,6 +43,7 @@ class Head:
 
 def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> LoopedTransformer:
     """Each layer of the program becomes exactly one layer, or a :class:`LoweringError` says why not."""
+    check(program)
 
     def modules(layers: tuple[Layer, ...]) -> list[Sublayer]:
         return [build_layer(program, layer, approximants) for layer in layers]
@@ -63,7 +64,6 @@ def merged_heads(program: Program, layer: Layer, approximants: Mapping[str, Piec
     """The heads (units) of a layer; those with the same queries and keys are one."""
     merged: dict[object, Head] = {}
     for instruction in layer.instructions:
-        _check(program, layer, instruction)
         for head in heads_of(program, layer, instruction, approximants):
             kept = merged.setdefault((row_key(head.query), row_key(head.key)), head)
             if kept is not head:
