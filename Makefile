@@ -22,7 +22,10 @@ check: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py --check
 
 bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/pieces.py
 	$(BIN)/python benchmarks/gradient_error.py
+	$(BIN)/python benchmarks/gradient_error.py --outputs 3
+	$(BIN)/python benchmarks/gradient_error.py --outputs 8
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -48,6 +48,23 @@ def outputs() -> list[str]:
     return lines
 
 
+def more_outputs() -> list[str]:
+    """The matrix at K = 8 with other numbers of outputs: how many configurations are outside, and which."""
+    lines = ["| d_y | configurations | outside | worst median / 95%, N <= 6 | N = 10, 12 | losses outside |"]
+    lines.append("|---|---|---|---|---|---|")
+    matrices = {"2 (softmax: 4)": [cell for cell in read("gradient_error")["matrix"] if cell["K"] == 8]}
+    matrices |= {str(d_y): read(f"gradient_error_{d_y}_outputs")["matrix"] for d_y in (3, 8)}
+    for name, matrix in matrices.items():
+        outside = [cell for cell in matrix if not cell["within"]]
+        worst = []
+        for deep in (False, True):
+            group = [cell for cell in matrix if (cell["N"] > 6) == deep]
+            worst.append(f"{max(cell['median'] for cell in group):.1f} / {max(cell['q95'] for cell in group):.1f}")
+        losses = ", ".join(sorted({cell["loss"] for cell in outside})) or "none"
+        lines.append(f"| {name} | {len(matrix):,} | {len(outside)} | {worst[0]} | {worst[1]} | {losses} |")
+    return lines
+
+
 def ramps() -> list[str]:
     lines = ["| activation | N | steps with a ramp hit | error without | error with |", "|---|---|---|---|---|"]
     for row in read("gradient_error")["ramps"]:
@@ -75,6 +92,7 @@ def pieces() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "gradient_error": gradient_error,
     "outputs": outputs,
+    "more_outputs": more_outputs,
     "ramps": ramps,
     "pieces": pieces,
 }
