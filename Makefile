@@ -20,12 +20,14 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python benchmarks/tables.py --check
+	$(BIN)/python benchmarks/claims.py --check
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pieces.py
 	$(BIN)/python benchmarks/gradient_error.py
 	$(BIN)/python benchmarks/gradient_error.py --outputs 3
 	$(BIN)/python benchmarks/gradient_error.py --outputs 8
+	$(BIN)/python benchmarks/claims.py
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -24,7 +24,8 @@ class LogisticRegression(ig.Algorithm):
     l2: float = 0.1
     steps: int = 200
 
-    def program(self) -> ig.Program:
+    def program(self, options: ig.Options) -> ig.Program:
+        del options  # the same program for every way of compiling it
         scratch = Lane("p", (1,)), Lane("g")
         stream = ig.example_stream(self.d, 1, Lane("w", (self.d,), "weight"), Lane("b", (), "weight"), *scratch)
         sigmoid = ig.ACTIVATIONS["sigmoid"].r

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parent.parent / "src" / "innergrad"
 ORDER = (
     ("errors",),
     ("functions",),
-    ("stream",),
+    ("stream", "options"),
     ("program",),
-    ("losses", "networks"),
+    ("losses", "networks", "kernels"),
     ("algorithms",),
     ("interpret",),
     ("prompt",),

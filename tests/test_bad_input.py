@@ -261,7 +261,7 @@ SETTINGS: dict[str, tuple[Call, str]] = {
             ("x_bound", (0, -1.0, NAN, INF, "1")),
             ("y_bound", (0, NAN, "1")),
             ("z_bound", (0, NAN, "1")),
-            ("epsilon", (1e-12, 0.0, -0.1, 0.5, NAN, INF, "small", None)),
+            ("epsilon", (1e-12, 0.0, -0.1, 0.5, NAN, INF, "small")),
         )
         for value in values
     },
@@ -798,7 +798,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "n_examples 0": (edited("options", "n_examples", to=0), "n_examples"),
     "n_examples text": (edited("options", "n_examples", to="4"), "n_examples"),
     "x_bound text": (edited("options", "x_bound", to="4"), "x_bound"),
-    "another target": (edited("options", "target", to="gpt"), "unknown target"),
+    "another target": (edited("options", "target", to="bert"), "unknown target"),
     "no layout": (edited("layout", drop=True), "layout"),
     "layout: another offset": (edited("layout", 1, "offset", to=0), "layout saved in"),
     "layout: another name": (edited("layout", 0, "name", to="z"), "layout saved in"),

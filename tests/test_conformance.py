@@ -184,8 +184,8 @@ def test_float32_is_close_to_float64(case: Case) -> None:
 
 def test_a_program_the_target_cannot_realise_fails_at_compile_time_with_the_reason() -> None:
     class Impossible(LogisticRegression):
-        def program(self) -> ig.Program:
-            program = super().program()
+        def program(self, options: ig.Options) -> ig.Program:
+            program = super().program(options)
             layer = program.body[0].layers[0]
             wrong = ig.Layer("product", layer.name, layer.instructions)
             return ig.Program(program.stream, (ig.Loop(1, (wrong,)),), program.readout, "p")

@@ -49,9 +49,10 @@ def test_the_exact_program_is_autograd(activation: str, loss: str, output: str) 
     ):
         algorithm = gd(sizes, activation, output, bias, loss=loss, lr=0.3, steps=4, box=1.5, **extra)
         X, y, X_query = prompt(algorithm)
-        program, w0 = algorithm.program(), algorithm.network.init(3).clamp(-1.5, 1.5)
+        program, w0 = algorithm.program(ig.Options()), algorithm.network.init(3).clamp(-1.5, 1.5)
         checked = make_prompt(algorithm, program, X, y, X_query, w0, None, seed=0, dtype=torch.float64)
-        weights, predictions = exact_run(program, checked)
+        weights, state = exact_run(program, checked)
+        predictions = checked.predictions(program, state)
         reference = algorithm.reference(checked.X, checked.y, checked.X_query, checked.w0, checked.omega)
         torch.testing.assert_close(weights, reference[0], rtol=1e-12, atol=1e-13)
         torch.testing.assert_close(predictions, reference[1], rtol=1e-12, atol=1e-13)
@@ -83,7 +84,7 @@ def test_a_step_has_the_layers_of_theorem_1(N: int, steps: int) -> None:
     assert [layer.kind for layer in tf.program.body[0].layers] == block
     assert tf.n_layers == (2 * N + 4) * steps == len(list(tf.module.layers())) - tf.n_readout_layers
     assert tf.n_readout_layers == N + 1
-    assert tf.cost().sublayers == (2 * N + 2) * steps
+    assert tf.cost().blocks == (2 * N + 2) * steps
     assert len(list(tf.module.stored_layers())) == 2 * N + 4 + N + 1, "one block is stored, however many steps"
 
 

@@ -82,17 +82,27 @@ def argument(score: Score, family: tuple[str, ...], sizes: Mapping[str, int], st
     return z
 
 
-def in_scope(scope: str, state: Mapping[str, np.ndarray], b: int, i: int, s: int) -> bool:
+def in_scope(scope: str, state: Mapping[str, np.ndarray], b: int, i: int, s: int, causal: bool, sink: bool) -> bool:
+    """Does token i read token s? A sink, token 0, is no token of the prompt: positions count from the one after it."""
+    if scope == "self":
+        return s == i
+    if causal and s > i:
+        return False
+    if scope == "all":
+        return True
+    first = int(sink)
+    if i < first:
+        return False
     if scope.startswith("at("):
-        return s == int(scope[3:-1])
-    plain_scopes = {"self": s == i, "all": True, "before": s < i, "upto": s <= i}
-    if scope in plain_scopes:
-        return plain_scopes[scope]
+        token, _, since = scope[3:-1].partition(",")
+        return s - first == int(token) and i - first >= int(since or 0) and state["query"][b, s] == 0
+    if scope in ("before", "upto", "previous"):
+        return s >= first and {"before": s < i, "upto": s <= i, "previous": s == i - 1}[scope]
     mask = state["t" if scope == "demos" else scope]
     return bool(mask[b, s if mask.shape[1] > 1 else 0] == 1)
 
 
-def naive(instruction: Attend, state: Mapping[str, np.ndarray]) -> np.ndarray:
+def naive(instruction: Attend, state: Mapping[str, np.ndarray], causal: bool = False, sink: bool = False) -> np.ndarray:
     """What the instruction adds to its destination, at every token: (batch, tokens, *shape)."""
     batch, tokens = state["x"].shape[:2]
     family, sizes = instruction.dst.labels, sizes_of(instruction)
@@ -100,7 +110,7 @@ def naive(instruction: Attend, state: Mapping[str, np.ndarray]) -> np.ndarray:
     for b, i in itertools.product(range(batch), range(tokens)):
         if instruction.where != "all" and state["t"][b, i] != (instruction.where == "demos"):
             continue
-        read = [s for s in range(tokens) if in_scope(instruction.scope, state, b, i, s)]
+        read = [s for s in range(tokens) if in_scope(instruction.scope, state, b, i, s, causal, sink)]
         for values in itertools.product(*(range(sizes[label]) for label in family)):
             at = dict(zip(family, values, strict=True))
             terms, weights = [], []
@@ -125,13 +135,13 @@ def naive(instruction: Attend, state: Mapping[str, np.ndarray]) -> np.ndarray:
     return added
 
 
-def naive_layer(instructions: tuple[Attend, ...], state: State) -> dict[str, np.ndarray]:
+def naive_layer(instructions: tuple[Attend, ...], state: State, **kind: bool) -> dict[str, np.ndarray]:
     """All read the state before the layer, then all add; every lane per token."""
     tokens = state["x"].shape[1]
     before = {name: value.numpy() for name, value in state.items()}
     after = {name: np.repeat(v, tokens, axis=1) if v.shape[1] == 1 else v.copy() for name, v in before.items()}
     for instruction in instructions:
-        after[instruction.dst.lane] += naive(instruction, before)
+        after[instruction.dst.lane] += naive(instruction, before, **kind)
     return after
 
 
@@ -179,7 +189,8 @@ def instructions(draw: st.DrawFn) -> Attend:
     written = draw(views([lane], "klab", diagonal=False))
     dst, family = View(lane.name, written.index), written.labels
     scopes = ["self", "all", "demos", "at(0)", "at(2)", "at(9)", "m", "query"]
-    scope = draw(st.sampled_from(scopes if lane.shared else [*scopes, "before", "upto"]))
+    private = ["before", "upto", "previous", "at(1,2)", "at(0,3)"]
+    scope = draw(st.sampled_from(scopes if lane.shared else [*scopes, *private]))
     where = "all" if lane.shared else draw(st.sampled_from(["all", "demos", "query"]))
     reduce = draw(st.sampled_from(["sum", "mean", "softmax"]))
     read_at_i = [other for other in every if other.shared] if lane.shared else every
@@ -211,16 +222,16 @@ def random_state(batch: int, tokens: int, seed: int) -> State:
     return state
 
 
-def made(*layers: tuple[Attend, ...], count: int = 1) -> Program:
+def made(*layers: tuple[Attend, ...], count: int = 1, **kind: bool) -> Program:
     body = Loop(count, tuple(Layer("attention", f"layer {i}", layer) for i, layer in enumerate(layers)))
-    return Program(STREAM, (body,), (), "p")
+    return Program(STREAM, (body,), (), "p", **kind)  # type: ignore[arg-type]
 
 
-def check(*layer: Attend, state: State) -> None:
-    program = made(layer)
+def check(*layer: Attend, state: State, **kind: bool) -> None:
+    program = made(layer, **kind)
     got = plain.apply_layer(program, program.layers[0], state, program.functions())
     tokens = state["x"].shape[1]
-    for name, expected in naive_layer(layer, state).items():
+    for name, expected in naive_layer(layer, state, **kind).items():
         value = got[name].numpy()
         assert value.shape[1] == (1 if STREAM[name].shared else tokens)
         # sums of less than a thousand numbers of size at most a few hundred, in float64
@@ -239,7 +250,7 @@ def test_every_instruction_means_its_definition(layer: list[Attend], batch: int,
     check(*layer, state=random_state(batch, tokens, seed))
 
 
-SCOPES = ["self", "all", "demos", "before", "upto", "at(0)", "at(3)", "at(9)", "m", "query"]
+SCOPES = ["self", "all", "demos", "before", "upto", "previous", "at(0)", "at(3)", "at(9)", "at(1,2)", "m", "query"]
 
 
 @pytest.mark.parametrize("where", ["all", "demos", "query"])
@@ -256,6 +267,8 @@ def test_every_choice_means_its_definition(scope: str, reduce: Any, where: Any) 
         for score in (private, shared, constant):
             for value in ("y[k]", "g[k]", "one", "y[1] + g[k]"):
                 check(Attend("V[k,a]", score, value=value, **choices), state=state)
+                kind = {"causal": seed > 0, "sink": seed < 2}
+                check(Attend("V[k,a]", score, value=value, **choices), state=state, **kind)
             check(Attend("V[1,a]", Score(score.f, ("x[a]", "Q[2,a]")), **choices), state=state)
         if reduce != "softmax":
             check(Attend("V[k,a]", private, shared, value="x[a]", **choices), state=state)

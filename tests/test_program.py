@@ -293,7 +293,12 @@ def test_schedule(counts: list[tuple[int, int, bool]], readout: int) -> None:
 
 def test_instruction_views_and_scope() -> None:
     assert [view.lane for view in UPDATE.views()] == ["W", "x", "one", "p"]
-    assert [Attend("c", scope=scope).at for scope in ("at(0)", "at(17)", "all", "at(x)")] == [0, 17, None, None]
+    assert [Attend("c", scope=scope).at for scope in ("at(0)", "at(17)", "all", "at(x)")] == [
+        (0, 0),
+        (17, 0),
+        None,
+        None,
+    ]
     parsed: Expr = FORWARD.scores[0].pairs[0][1]
     assert parsed == (View("W", ("k", "c")),)
 

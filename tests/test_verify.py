@@ -86,23 +86,23 @@ def test_a_wrong_step_function_breaks_the_approximation_law_without_a_ramp_hit()
 
 
 class ForgetsOmega(LogisticRegression):
-    def program(self) -> ig.Program:
-        program = super().program()
+    def program(self, options: ig.Options) -> ig.Program:
+        program = super().program(options)
         forward, _, update, clear = program.body[0].layers
         error = ig.Layer("product", "error", (ig.Attend("g", ig.Score(ig.IDENTITY, ("one", "p[0] - y[0]"))),))
         return ig.Program(program.stream, (ig.Loop(self.steps, (forward, error, update, clear)),), program.readout, "p")
 
 
 class ForgetsToClear(LogisticRegression):
-    def program(self) -> ig.Program:
-        program = super().program()
+    def program(self, options: ig.Options) -> ig.Program:
+        program = super().program(options)
         layers = program.body[0].layers[:-1]
         return ig.Program(program.stream, (ig.Loop(self.steps, layers),), program.readout, "p")
 
 
 class PredictsNothing(LogisticRegression):
-    def program(self) -> ig.Program:
-        program = super().program()
+    def program(self, options: ig.Options) -> ig.Program:
+        program = super().program(options)
         return ig.Program(program.stream, program.body, (), "p")
 
 

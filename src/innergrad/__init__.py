@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from innergrad.algorithms import Algorithm, GradientDescent, example_stream, pointwise
+    from innergrad.algorithms.functional import FunctionalGradientDescent
+    from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
     from innergrad.compiler import compile
-    from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError
+    from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError, NotPositive
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.functions.scalar import IDENTITY, NEGATION
+    from innergrad.kernels import Kernel
     from innergrad.losses import LOSSES, Loss, ResidualLoss
     from innergrad.networks import Network
+    from innergrad.options import Options
     from innergrad.program import Attend, Layer, Loop, Program, Score
     from innergrad.storage import load
     from innergrad.stream import Lane, Stream
@@ -23,12 +27,16 @@ __version__ = "0.1.0"
 # Imported on first use, so that the command line can print its help without loading torch.
 _NAMES = {
     "algorithms": "Algorithm GradientDescent example_stream pointwise",
+    "algorithms.functional": "FunctionalGradientDescent",
+    "algorithms.online": "OnlineSGD RecursiveLeastSquares",
     "compiler": "compile",
-    "errors": "DegenerateStart DomainError InputError LoweringError",
+    "errors": "DegenerateStart DomainError InputError LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.scalar": "IDENTITY NEGATION",
+    "kernels": "Kernel",
     "losses": "LOSSES Loss ResidualLoss",
     "networks": "Network",
+    "options": "Options",
     "program": "Attend Layer Loop Program Score",
     "storage": "load",
     "stream": "Lane Stream",
@@ -48,16 +56,22 @@ __all__ = [
     "DegenerateStart",
     "DomainError",
     "Function",
+    "FunctionalGradientDescent",
     "GradientDescent",
     "InputError",
+    "Kernel",
     "Lane",
     "Layer",
     "Loop",
     "Loss",
     "LoweringError",
     "Network",
+    "NotPositive",
+    "OnlineSGD",
+    "Options",
     "PiecewiseLinear",
     "Program",
+    "RecursiveLeastSquares",
     "ResidualLoss",
     "Run",
     "Score",

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, integer, real
-from innergrad.functions.approximants import approximate, check_epsilon
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.interpret.ranges import argument_bounds
+from innergrad.functions.approximants import check_epsilon
+from innergrad.options import Options
 from innergrad.program import Program
-from innergrad.prompt import Options
 from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer
 
@@ -19,9 +14,9 @@ from innergrad.transformer import CompiledTransformer
 def compile(
     algorithm: Algorithm,
     *,
-    target: str = "relu",
-    variant: str = "literal",
-    epsilon: float = 1e-3,
+    target: str | None = None,
+    variant: str | None = None,
+    epsilon: float | None = None,
     n_examples: int = 16,
     x_bound: float | None = None,
     y_bound: float | None = None,
@@ -29,7 +24,9 @@ def compile(
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
-    epsilon: sup error of every scalar function's approximant; sizes follow from it.
+    target, variant: the architecture; by default the first the algorithm has a program for.
+    epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
+        relu, where it is proven, 1e-9 for gpt, where it is measured; kernel attention needs no approximants.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
     x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
     (sin); by default
@@ -37,35 +34,32 @@ def compile(
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
-    options = check_options(Options(target, variant, epsilon, n_examples, x_bound, y_bound, z_bound))
-    program = algorithm.program()
-    TARGETS[options.target].check(program)
-    return CompiledTransformer(algorithm, program, approximants(program, options), options)
+    target = algorithm.targets[0] if target is None else target
+    known = TARGETS.get(target) if isinstance(target, str) else None
+    options = Options(
+        target,
+        known.variants[0] if variant is None and known else variant,  # type: ignore[arg-type]
+        known.epsilon if epsilon is None and known else epsilon,  # type: ignore[arg-type]
+        n_examples,
+        x_bound,
+        y_bound,
+        z_bound,
+    )
+    options = check_options(options)
+    program = prepared(algorithm, options)
+    return CompiledTransformer(algorithm, program, TARGETS[options.target].approximants(program, options), options)
 
 
-def approximants(program: Program, options: Options) -> dict[str, PiecewiseLinear]:
-    """The stand-in of every scalar function of the program."""
-    radii: dict[str, float] = {}
-    if any(f.needs_domain for f in program.functions().values()):
-        declared = {
-            name: bound for name, bound in (("x", options.x_bound), ("y", options.y_bound)) if bound is not None
-        }
-        radii = argument_bounds(program, declared, options.epsilon)
-    return {
-        name: approximate(f, options.epsilon, _radius(name, radii, options) if f.needs_domain else None)
-        for name, f in program.functions().items()
-    }
-
-
-def _radius(name: str, radii: Mapping[str, float], options: Options) -> float:
-    radius = radii[name] if options.z_bound is None else options.z_bound
-    if not math.isfinite(radius):
+def prepared(algorithm: Algorithm, options: Options) -> Program:
+    """The algorithm's program as the target runs it, or the reason why the target cannot."""
+    if options.target not in algorithm.targets:
         raise InputError(
-            f"{name} has no asymptotes, so its approximant needs a domain",
-            got="no finite bound on its arguments",
-            hint="give z_bound=..., or x_bound=... together with a box",
+            f"{algorithm.kind} has no program for target {options.target!r}", allowed=", ".join(algorithm.targets)
         )
-    return radius
+    target = TARGETS[options.target]
+    program = target.prepare(algorithm.program(options), options)
+    target.check(program)
+    return program
 
 
 def check_options(options: Options) -> Options:
@@ -75,7 +69,7 @@ def check_options(options: Options) -> Options:
     if options.variant not in variants:
         what = f"unknown variant of target {options.target!r}"
         raise InputError(what, got=repr(options.variant), allowed=", ".join(variants))
-    check_epsilon(options.epsilon)
+    check_epsilon(options.epsilon, TARGETS[options.target].finest)
     integer("n_examples", options.n_examples)
     for name in ("x_bound", "y_bound", "z_bound"):
         if getattr(options, name) is not None:

@@ -37,6 +37,10 @@ class DegenerateStart(UserWarning):
     """The initial weights make the gradient zero, or keep hidden units identical for ever."""
 
 
+class NotPositive(UserWarning):
+    """The kernel has negative eigenvalues: the recursion it defines does not converge."""
+
+
 def integer(name: str, value: object, low: int = 1) -> int:
     """A Python integer, at least ``low``; numpy's integers are integers, True is not."""
     if isinstance(value, SupportsIndex) and not isinstance(value, bool) and (number := value.__index__()) >= low:

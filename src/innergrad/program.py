@@ -34,7 +34,8 @@ Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]
 Kind = Literal["attention", "mlp", "product"]
 STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
-SCOPES = ("self", "all", "demos", "before", "upto")
+SCOPES = ("self", "all", "demos", "before", "upto", "previous")
+Tokens = Literal["stacked", "interleaved"]
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,13 @@ _TERM = re.compile(
 )
 
 
+def expr(text: str | Expr) -> Expr:
+    """``"p3[k] - y[k]"`` or ``"-0.5*V1[k,c]"`` as a linear combination of lane views."""
+    return _parse(text) if isinstance(text, str) else text
+
+
 @lru_cache(maxsize=4096)
-def expr(text: str) -> Expr:
-    """Parse ``"p3[k] - y[k]"`` or ``"-0.5*V1[k,c]"`` into a linear combination of lane views."""
+def _parse(text: str) -> Expr:
     views: list[View] = []
     position = 0
     while position < len(text.rstrip()):
@@ -88,7 +93,7 @@ class Score:
     f: Function
     pairs: tuple[tuple[Expr, Expr], ...]
 
-    def __init__(self, f: Function, *pairs: tuple[str, str]) -> None:
+    def __init__(self, f: Function, *pairs: tuple[str | Expr, str | Expr]) -> None:
         if not isinstance(f, Function):
             raise InputError("the first argument of a Score is its function", got=repr(f), allowed="an ig.Function")
         if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
@@ -103,8 +108,10 @@ class Score:
 class Attend:
     """One instruction; see the module docstring.
 
-    scope: ``self``, ``all``, ``demos``, ``before`` (s < i), ``upto`` (s <= i), ``at(t)``, or the name of a 0/1 mask
-        lane.
+    scope: ``self``, ``all``, ``demos``, ``before`` (s < i), ``upto`` (s <= i), ``previous`` (s = i - 1), ``at(t)``
+        (token t of the prompt, from 0, unless it is a query), ``at(t,u)`` (the same, seen by tokens i >= u), or the
+        name of a 0/1 mask lane.
+        In a causal program a token sees no later one.
     reduce: ``sum``, ``mean`` over the scope, or ``softmax`` of the score over the scope.
     where: which tokens are written.
     """
@@ -119,9 +126,9 @@ class Attend:
 
     def __init__(
         self,
-        dst: str,
+        dst: str | Expr,
         *scores: Score,
-        value: str = "one",
+        value: str | Expr = "one",
         scope: str = "self",
         reduce: Reduce = "sum",
         scale: float = 1.0,
@@ -145,10 +152,10 @@ class Attend:
             raise InputError(f"{dst}: labels of the value must be labels of the destination", got=sorted(loose))
 
     @property
-    def at(self) -> int | None:
-        """The token read by ``scope="at(t)"``."""
-        match = re.fullmatch(r"at\((\d+)\)", self.scope)
-        return int(match[1]) if match else None
+    def at(self) -> tuple[int, int] | None:
+        """The token read by ``scope="at(t,u)"``, and the first token that sees it."""
+        match = re.fullmatch(r"at\((\d+)(?:,(\d+))?\)", self.scope)
+        return (int(match[1]), int(match[2] or 0)) if match else None
 
     def views(self) -> Iterator[View]:
         yield self.dst
@@ -181,14 +188,24 @@ class Loop:
 class Program:
     """A learning algorithm on a residual stream: the body learns, the read-out turns what was learned into predictions.
 
-    What is trained are the lanes of role ``weight``, flattened in stream order.
-    prediction: the lane, of the shape of y, that holds the prediction on the query tokens after the read-out.
+    What is trained are the lanes of role ``weight``, flattened in stream order; there may be none.
+    prediction: the lane, of the shape of y, that holds the prediction on the query tokens after the read-out, times
+        ``sign``.
+    variance: the scalar lane that holds the predictive variance there, if the program computes one.
+    tokens: ``stacked``, one token (x; y) an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
+    causal: no token sees a later one, so that predictions at every prefix come out of one pass.
+    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms.
     """
 
     stream: Stream
     body: tuple[Loop, ...]
     readout: tuple[Layer, ...]
     prediction: str
+    sign: float = 1.0
+    variance: str | None = None
+    tokens: Tokens = "stacked"
+    causal: bool = False
+    sink: bool = False
 
     def __post_init__(self) -> None:
         check(self)
@@ -261,7 +278,9 @@ def check(program: Program) -> None:
     misplaced = [part for part in program.layers if not isinstance(part, Layer)]
     _require(not misplaced, "loops and the read-out are made of Layers", misplaced)
     _require(program.steps > 0, "the body needs a Loop that is a step of the algorithm", program.steps)
-    _require(bool(program.weights), "some lane must have the role 'weight'", [lane.role for lane in stream.lanes])
+    learned = any(lane.role in ("weight", "state") for lane in stream.lanes)
+    _require(learned, "some lane must have the role 'weight' or 'state'", [lane.role for lane in stream.lanes])
+    _require(program.tokens in get_args(Tokens), "unknown arrangement of tokens", program.tokens)
     target = stream[program.prediction]
     _require(
         not target.shared and target.shape == stream["y"].shape,
@@ -317,7 +336,7 @@ def _check_instruction(program: Program, instruction: Attend, name: str) -> None
     named = instruction.scope in SCOPES or instruction.at is not None
     mask = stream.by_name.get(instruction.scope)
     usable = mask is not None and mask.shape == () and not mask.shared
-    scopes = ", ".join(SCOPES) + ", at(t) or a scalar mask lane, per token"
+    scopes = ", ".join(SCOPES) + ", at(t), at(t,u) or a scalar mask lane, per token"
     _require(named or usable, f"{name}: unknown scope", instruction.scope, scopes)
     lonely = instruction.reduce == "softmax" and len(instruction.scores) != 1
     _require(not lonely, f"{name}: a softmax has one score", len(instruction.scores))
@@ -329,7 +348,10 @@ def _check_instruction(program: Program, instruction: Attend, name: str) -> None
                 *(view for score in instruction.scores for _, key in score.pairs for view in key),
             ]
         private = sorted({view.lane for view in read if not stream[view.lane].shared})
-        same = not private and instruction.where == "all" and instruction.scope not in ("before", "upto")
+        unequal = instruction.scope in ("before", "upto", "previous") or (
+            instruction.scope != "self" and (program.causal or (instruction.at or (0, 0))[1] > 0)
+        )
+        same = not private and instruction.where == "all" and not unequal
         got = f"{', '.join(private) or instruction.scope} differs between tokens"
         _require(same, f"{name}: a shared lane must receive the same in every token", got)
 

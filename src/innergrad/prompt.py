@@ -12,23 +12,17 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, seed_number
+from innergrad.options import Options
 from innergrad.program import STANDARD_LANES, Program
 from innergrad.stream import State
 
 ArrayLike = Tensor | np.ndarray | list[object]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How an algorithm was compiled, and so what prompts it takes; saved with the model."""
-
-    target: str
-    variant: str
-    epsilon: float
-    n_examples: int
-    x_bound: float | None = None
-    y_bound: float | None = None
-    z_bound: float | None = None
+TARGET_LANES = (
+    "pos",
+    "pos2",
+    "ns",
+)  # position, its square, "not the sink": for targets that select by position
+POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
 
 
 @dataclass(frozen=True)
@@ -43,34 +37,72 @@ class Prompt:
     batched: bool
 
     def state(self, program: Program) -> State:
-        """Demos, then queries, as tokens: (2.1) of the paper with the lanes query and omega."""
+        """The residual stream before the first layer: the tokens' lanes by name.
+
+        stacked: demos (x_i; y_i), then queries (x; 0), as in (2.1) of the paper; interleaved: x_1, y_1, x_2, y_2, ...,
+        then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes.
+        """
         (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
-        demos = self.X.new_ones(batch, n)
-        blank = self.X.new_zeros(batch, n_query)
-        state: State = {
-            "x": torch.cat([self.X, self.X_query], dim=1),
-            "y": torch.cat([self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])], dim=1),
-            "one": self.X.new_ones(batch, 1),
-            "t": torch.cat([demos, blank], dim=1),
-            "query": torch.cat([torch.zeros_like(demos), torch.ones_like(blank)], dim=1),
-            "omega": torch.cat([self.omega * (n + n_query), blank], dim=1),
+        blank = self.X.new_zeros(batch, n)
+        lanes: State = {
+            "x": _tokens(program, self.X, torch.zeros_like(self.X), self.X_query),
+            "y": _tokens(program, torch.zeros_like(self.y), self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])),
+            "t": _tokens(
+                program, self.X.new_zeros(batch, n), self.X.new_ones(batch, n), self.X.new_zeros(batch, n_query)
+            ),
+            "query": _tokens(program, blank, blank, self.X.new_ones(batch, n_query)),
+            "omega": _tokens(program, torch.zeros_like(self.omega), self.omega, self.X.new_zeros(batch, n_query)),
         }
+        tokens = lanes["x"].shape[1]
+        lanes["omega"] = lanes["omega"] * tokens
+        lanes["one"] = self.X.new_ones(batch, 1)
+        position = torch.arange(tokens, dtype=self.X.dtype, device=self.X.device).expand(batch, tokens)
+        lanes["ns"] = (position > 0).to(self.X.dtype)
+        lanes |= {"pos": position * POSITION, "pos2": (position * POSITION) ** 2}
         start = 0
         for lane in program.weights:
-            state[lane.name] = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
+            flat = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
+            lanes[lane.name] = flat if lane.shared else flat.expand(batch, tokens, *lane.shape)
             start += lane.size
-        for lane in program.stream.lanes:
-            if lane.name not in state:
-                state[lane.name] = self.X.new_zeros(batch, 1 if lane.shared else n + n_query, *lane.shape)
-        return state
+        return {
+            lane.name: lanes[lane.name]
+            if lane.name in lanes
+            else self.X.new_full((batch, 1 if lane.shared else tokens, *lane.shape), lane.fill)
+            for lane in program.stream.lanes
+        }
+
+    def weights(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_weights"]:
+        """The flat weight vector: held by every token, or, if it is not shared, by the last label's."""
+        token = int(program.sink) + 2 * self.X.shape[1] - 1 if program.tokens == "interleaved" else 0
+        return flat_weights(program, state, token)
+
+    def predictions(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_query d_y"]:
+        first = state[program.prediction].shape[1] - self.X_query.shape[1]
+        return program.sign * state[program.prediction][:, first:]
+
+    def online(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n d_y"]:
+        """What an interleaved, causal program predicts at every x_t, from the examples before it."""
+        first = int(program.sink)
+        return program.sign * state[program.prediction][:, first : first + 2 * self.X.shape[1] : 2]
 
 
-def flat_weights(program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_weights"]:
-    """The flat weight vector held by the first token."""
-    return torch.cat(
-        [state[lane.name][:, 0].flatten(1) if lane.shape else state[lane.name][:, :1] for lane in program.weights],
-        dim=-1,
-    )
+def _tokens(program: Program, inputs: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
+    """One lane of all tokens, from what it holds at the inputs, the labels and the queries."""
+    if program.tokens == "interleaved":
+        examples = torch.stack([inputs, labels], dim=2).flatten(1, 2)
+    else:
+        examples = inputs + labels
+    parts = [examples.new_zeros(examples.shape[0], 1, *examples.shape[2:])] if program.sink else []
+    return torch.cat([*parts, examples, queries], dim=1)
+
+
+def flat_weights(program: Program, state: Mapping[str, Tensor], token: int = 0) -> Float[Tensor, "batch n_weights"]:
+    """The flat weight vector held by a token (by every token, where it is shared)."""
+    parts = [
+        state[lane.name][:, token if state[lane.name].shape[1] > 1 else 0].reshape(-1, lane.size)
+        for lane in program.weights
+    ]
+    return torch.cat(parts, dim=-1) if parts else state["x"].new_zeros(state["x"].shape[0], 0)
 
 
 def make_prompt(
@@ -89,8 +121,8 @@ def make_prompt(
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
     batch axis.
     """
-    stream, known = program.stream, STANDARD_LANES
-    unknown = [lane.name for lane in stream.lanes if lane.role == "input" and lane.name not in known]
+    stream, known = program.stream, (*STANDARD_LANES, *TARGET_LANES)
+    unknown = [lane.name for lane in stream.lanes if lane.role == "input" and not (lane.name in known or lane.fill)]
     if unknown or len(stream["x"].shape) != 1 or len(stream["y"].shape) != 1:
         raise InputError(
             "a prompt fills the lanes x (d_x,), y (d_y,), one, t, query, omega",
@@ -124,6 +156,8 @@ def make_prompt(
         _check_bound("X", torch.cat([prompt.X, prompt.X_query], dim=1), limits.x_bound)
         _check_bound("y", prompt.y, limits.y_bound)
     _check_weights(program, prompt.w0)
+    if sample_weight is not None and not algorithm.weighted:
+        raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
     return prompt
 

@@ -8,7 +8,8 @@ config.json
 weights.safetensors
     body.0.3.W_Q.index (3, nonzeros) int32 and body.0.3.W_Q.value (nonzeros,) float64: the entries (head, row, column)
     of a weight tensor of the shape given in the config; likewise W_K, W_V, W_O, W_1, W_2;
-    ``approximant.<name>.knots`` and ``.slopes``.
+    ``approximant.<name>.knots`` and ``.slopes`` of a piecewise-linear function, ``.a``, ``.b`` and ``.c`` of a sum of
+    features.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from innergrad.algorithms import SHIPPED
 from innergrad.algorithms.base import Algorithm
-from innergrad.algorithms.gradient_descent import GradientDescent
-from innergrad.compiler import check_options
+from innergrad.compiler import check_options, prepared
 from innergrad.errors import InputError
+from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.options import Options
 from innergrad.program import Program
-from innergrad.prompt import Options
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
 from innergrad.targets.sparse import SparseStack
 from innergrad.transformer import CompiledTransformer
@@ -53,8 +55,8 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
             tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
             tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
     for name, f in tf.approximants.items():
-        tensors[f"approximant.{name}.knots"] = torch.tensor(f.knots, dtype=torch.float64)
-        tensors[f"approximant.{name}.slopes"] = torch.tensor(f.slopes, dtype=torch.float64)
+        for column in ("knots", "slopes") if isinstance(f, PiecewiseLinear) else ("a", "b", "c"):
+            tensors[f"approximant.{name}.{column}"] = torch.tensor(getattr(f, column), dtype=torch.float64)
     config = {
         "format": FORMAT,
         "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
@@ -67,8 +69,11 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
         "readout": [_describe(tf.target, layer) for layer in tf.module.stored_readout()],
         "approximants": {
             name: {
-                "anchor": f.anchor,
-                "value": f.value,
+                **(
+                    {"anchor": f.anchor, "value": f.value}
+                    if isinstance(f, PiecewiseLinear)
+                    else {"feature": f.feature, "slope": f.slope, "constant": f.constant}
+                ),
                 "domain": [_finite(end) for end in f.domain],
                 "error": _finite(f.error),
                 "ramps": [list(ramp) for ramp in f.ramps],
@@ -105,11 +110,11 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
     config, tensors = _read(path)
     try:
         algorithm = _algorithm(config["algorithm"], extensions)
-        program = algorithm.program()
+        options = check_options(Options(**config["options"]))
+        program = prepared(algorithm, options)
         if config.get("layout") != _layout(program):
             what = f"the layout saved in {path / CONFIG} is not that of its algorithm"
             raise InputError(what, hint="the folder was edited, or is from another version")
-        options = check_options(Options(**config["options"]))
         approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
         module = _transformer(TARGETS[options.target], config, tensors)
         tf = CompiledTransformer(algorithm, program, approximants, options, module)
@@ -139,18 +144,10 @@ def _check_structure(tf: CompiledTransformer, config: dict[str, Any]) -> None:
     readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
     if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
         raise ValueError("the layers are not those of the algorithm")
-    if set(tf.approximants) != set(program.functions()):
+    if set(tf.approximants) != set(tf.target.approximants(program, tf.options)):
         raise ValueError(f"the approximants are those of {sorted(tf.approximants)}")
-    D = program.stream.d_model
     for row, module in zip(tf.cost().rows, tf.module.stored_layers(), strict=True):
-        stacks = {name: stack.shape for name, stack in module.named_children() if isinstance(stack, SparseStack)}
-        if row.kind == "mlp":
-            right = stacks == {"W_1": (1, row.heads, D), "W_2": (1, D, row.heads)}
-        else:
-            d_v = stacks["W_V"][1]
-            head = (row.heads, row.d_head, D)
-            right = stacks == {"W_Q": head, "W_K": head, "W_V": (row.heads, d_v, D), "W_O": (row.heads, D, d_v)}
-        if not right or 2 * row.heads * D * (row.d_head + d_v if row.kind != "mlp" else 1) != row.low_rank:
+        if {name: getattr(module, name).shape for name in module.matrices} != row.shapes:
             raise ValueError(f"the matrices of layer {row.name} have the wrong shapes")
 
 
@@ -190,7 +187,7 @@ def _metadata(content: bytes) -> dict[str, str]:
 def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algorithm:
     settings = dict(settings)
     kind = settings.pop("kind", None)
-    known: dict[str, type[Algorithm]] = {GradientDescent.kind: GradientDescent}
+    known: dict[str, type[Algorithm]] = {shipped.kind: shipped for shipped in SHIPPED}
     known |= {item.kind: item for item in extensions if isinstance(item, type) and issubclass(item, Algorithm)}
     if not isinstance(kind, str) or kind not in known:
         raise InputError(
@@ -229,6 +226,7 @@ def _describe(target: Target, layer: Sublayer) -> dict[str, Any]:
         "name": layer.name,
         "kind": kind,
         "shapes": {name: list(getattr(layer, name).shape) for name in layer.matrices},
+        **({"settings": layer.settings} if layer.settings else {}),
     }
 
 
@@ -250,20 +248,24 @@ def _module(target: Target, entry: dict[str, Any], tensors: dict[str, Tensor], p
         if not bool(torch.isfinite(value).all()):
             raise ValueError(f"{prefix}.{name} has weights that are not finite")
         stacks.append(SparseStack(shape, index, value.double()))
-    return kind(entry["name"], *stacks)
+    return kind(entry["name"], *stacks, **entry.get("settings", {}))
 
 
-def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> PiecewiseLinear:
+def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> Approximant:
     lo, hi = (None if end is None else float(end) for end in entry["domain"])
-    return PiecewiseLinear(
-        tuple(tensors[f"approximant.{name}.knots"].tolist()),
-        tuple(tensors[f"approximant.{name}.slopes"].tolist()),
-        entry["anchor"],
-        entry["value"],
+
+    def column(field: str) -> tuple[float, ...]:
+        return tuple(tensors[f"approximant.{name}.{field}"].tolist())
+
+    known = (
         (-math.inf if lo is None else lo, math.inf if hi is None else hi),
         math.inf if entry["error"] is None else entry["error"],
         tuple((ramp[0], ramp[1]) for ramp in entry["ramps"]),
     )
+    if "feature" in entry:
+        kind, slope, constant = entry["feature"], entry["slope"], entry["constant"]
+        return FeatureSum(kind, column("a"), column("b"), column("c"), slope, constant, *known)
+    return PiecewiseLinear(column("knots"), column("slopes"), entry["anchor"], entry["value"], *known)
 
 
 def _finite(value: float) -> float | None:

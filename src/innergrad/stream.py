@@ -32,23 +32,25 @@ class Lane:
 
     role: ``input`` (given by the prompt, never written except by the read-out), ``weight`` (what the algorithm trains),
         ``state`` (what else survives a step, e.g. momentum), ``scratch`` (zero before and after every step).
-    shared: all tokens of a prompt hold the same value; always so for weights and state.
+    shared: all tokens of a prompt hold the same value; so for weights and state unless they say otherwise.
     bound: a bound on the absolute value, ``inf`` if none is declared.
+    fill: what the lane holds at the start where the prompt gives nothing.
     """
 
     name: str
     shape: tuple[int, ...] = ()
     role: Role = "scratch"
-    shared: bool = False
+    shared: bool | None = None
     bound: float = math.inf
+    fill: float = 0.0
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
             raise InputError(f"lane {self.name}: unknown role", got=repr(self.role), allowed=", ".join(get_args(Role)))
         if not isinstance(self.shape, tuple):
             raise InputError(f"lane {self.name}: a shape is a tuple", got=repr(self.shape), allowed="e.g. (3,) or ()")
-        if self.role in ("weight", "state"):
-            object.__setattr__(self, "shared", True)
+        if self.shared is None:
+            object.__setattr__(self, "shared", self.role in ("weight", "state"))
 
     @property
     def size(self) -> int:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError, JobError
-from innergrad.functions.piecewise import PiecewiseLinear, hinge_sum
+from innergrad.errors import DomainError, InputError, JobError
+from innergrad.functions.dictionaries import Approximant
 from innergrad.interpret import exact, plain
 from innergrad.interpret.cost import Cost
+from innergrad.interpret.plain import ScalarFunction
+from innergrad.options import Options
 from innergrad.program import Layer, Program
-from innergrad.prompt import ArrayLike, Options, Prompt, flat_weights, make_prompt
+from innergrad.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.stream import State
 from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.sparse import require_memory
@@ -33,10 +36,18 @@ _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a small
 
 @dataclass(frozen=True)
 class Run:
-    """What a forward pass learned: weights (..., steps + 1, D_w) after every step, predictions (..., n_query, d_y)."""
+    """What a forward pass learned.
+
+    weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights
+    predictions (..., n_query, d_y)
+    online (..., n): causal programs' prediction of each y_t from the examples before it, else None
+    std (..., n_query): predictive standard deviation, where the algorithm knows one and it was asked for, else None
+    """
 
     weights: Tensor
     predictions: Tensor
+    online: Tensor | None = None
+    std: Tensor | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +56,7 @@ class CompiledTransformer:
 
     algorithm: Algorithm
     program: Program
-    approximants: Mapping[str, PiecewiseLinear]
+    approximants: Mapping[str, Approximant]
     options: Options
     stored_module: LoopedTransformer | None = field(default=None, compare=False, repr=False)
 
@@ -92,7 +103,7 @@ class CompiledTransformer:
     @cached_property
     def _cost(self) -> Cost:
         paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
-        return self.target.cost(self.program, self.approximants, self.options.n_examples + 1, paper)
+        return self.target.cost(self.program, self.approximants, self.options, paper)
 
     @cached_property
     def module(self) -> LoopedTransformer:
@@ -100,7 +111,12 @@ class CompiledTransformer:
         if self.stored_module is not None:
             return self.stored_module
         require_memory(_BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", _SMALLER)
-        return self.target.lower(self.program, self.approximants)
+        return self.target.lower(self.program, self.approximants, self.options)
+
+    @property
+    def functions(self) -> dict[str, ScalarFunction]:
+        """What the weights compute for each scalar function: its approximant, or, if it has none, the function."""
+        return {**self.program.functions(), **self.approximants}
 
     # ---------------------------------------------------------------------------------------------------------- running
 
@@ -115,25 +131,50 @@ class CompiledTransformer:
         executor: Executor = "plain",
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
+        return_std: bool = False,
     ) -> Run:
         """One forward pass on a prompt or a batch of prompts.
 
         X (n, d_x) or (batch, n, d_x); y (n, d_y) or (n,); w0 (D_w,) or (batch, D_w), default
         ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
-        one of weight 0 as none.
+        one of weight 0 as none. return_std: also the predictive standard deviation, where the algorithm knows one.
         """
         self._check_dtype(dtype, executor)
         prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         weights, state = [prompt.w0], prompt.state(self.program)
         for _, state, step_ends in self._execute(prompt, executor):
             if step_ends:
-                weights.append(flat_weights(self.program, state))
-        predictions = state[self.program.prediction][:, prompt.X.shape[1] :]
+                weights.append(prompt.weights(self.program, state))
+        predictions = prompt.predictions(self.program, state)
         if not (bool(torch.isfinite(weights[-1]).all()) and bool(torch.isfinite(predictions).all())):
             raise JobError(
                 "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
             )
-        return _as_run(torch.stack(weights, dim=1), predictions, prompt.batched)
+        std = self._std(prompt, state, executor) if return_std else None
+        return _as_run(self.program, prompt, torch.stack(weights, dim=1), state, std)
+
+    def _std(self, prompt: Prompt, state: State, executor: Executor) -> Tensor:
+        """Predictive standard deviation at the queries, (batch, n_query)."""
+        if self.program.variance is not None:
+            lane = state[self.program.variance]
+            return self.algorithm.std(lane[:, lane.shape[1] - prompt.X_query.shape[1] :])
+        columns = self.algorithm.variance_prompt(prompt.X, prompt.X_query)
+        if columns is None:
+            raise InputError(f"{self.algorithm.kind} has no predictive standard deviation", got="return_std=True")
+        targets, prior = columns
+        batch, n_query = prompt.X_query.shape[:2]
+        one_each = Prompt(
+            prompt.X.repeat_interleave(n_query, 0),
+            targets.flatten(0, 1),
+            prompt.X_query.flatten(0, 1).unsqueeze(1),
+            prompt.w0.repeat_interleave(n_query, 0),
+            prompt.omega.repeat_interleave(n_query, 0),
+            True,
+        )
+        for _, after, _ in self._execute(one_each, executor):
+            state = after
+        explained = one_each.predictions(self.program, state)[:, 0, 0].view(batch, n_query)
+        return self.algorithm.std(prior - explained)
 
     def trace(
         self,
@@ -160,10 +201,25 @@ class CompiledTransformer:
     def _execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
         state = prompt.state(self.program)
         if executor == "plain":
-            return plain.run(self.program, state, self.approximants)
+            return self._within_bounds(plain.run(self.program, state, self.functions))
         if executor == "dense":
-            return self._run_dense(state)
+            return self._within_bounds(self._run_dense(state))
         raise InputError("unknown executor", got=repr(executor), allowed="'plain' or 'dense'")
+
+    def _within_bounds(self, steps: Iterator[tuple[Layer, State, bool]]) -> Iterator[tuple[Layer, State, bool]]:
+        """Stop where a lane leaves the range in which the weights compute what they should."""
+        bounds = self.target.bounds(self.program, self.options)
+        for layer, state, step_ends in steps:
+            for lane in {i.dst.lane for i in layer.instructions} & set(bounds):
+                largest = float(state[lane].abs().max())
+                if largest > bounds[lane] * (1 + 1e-4):  # rounding of float32
+                    raise DomainError(
+                        f"layer {layer.name}: lane {lane} left the range its products are made for",
+                        got=f"{largest:g}",
+                        allowed=f"at most {bounds[lane]:g}",
+                        hint="compile with a larger z_bound, or scale the inputs",
+                    )
+            yield layer, state, step_ends
 
     def _run_dense(self, state: State) -> Iterator[tuple[Layer, State, bool]]:
         """The module, layer by layer; functions with a bounded domain are checked on the stream it produced."""
@@ -176,7 +232,7 @@ class CompiledTransformer:
         bounded = any(f.domain[0] > -torch.inf for f in self.approximants.values())
         for layer, step_ends in self.program.schedule():
             if bounded:
-                plain.apply_layer(self.program, layer, stream.unpack(h), self.approximants)
+                plain.apply_layer(self.program, layer, stream.unpack(h), self.functions)
             h = next(modules)(h)
             yield layer, stream.unpack(h), step_ends
 
@@ -256,11 +312,10 @@ class CompiledTransformer:
         return save(self, Path(path))
 
 
-def rounding(f: PiecewiseLinear, dtype: torch.dtype, executor: Executor) -> float:
-    """Measured rounding error of an approximant in a dtype: at its knots and between them, against float64."""
-    knots = torch.tensor(sorted({*f.knots, f.anchor}), dtype=torch.float64)
-    t = torch.cat([knots, 0.5 * (knots[1:] + knots[:-1])]).to(dtype)
-    computed = hinge_sum(f, t) if executor == "dense" else f(t)
+def rounding(f: Approximant, dtype: torch.dtype, executor: Executor) -> float:
+    """Measured rounding error of an approximant in a dtype, against float64."""
+    t = f.samples().to(dtype)
+    computed = f.as_weights(t) if executor == "dense" else f(t)
     return float((computed.double() - f(t.double())).abs().max())
 
 
@@ -277,22 +332,32 @@ def reference(
     """The exact algorithm in float64, without a transformer: by autograd where the algorithm says how, else by the
     exact interpreter.
     """
-    program = algorithm.program()
+    shape = np.shape(X) if isinstance(X, np.ndarray | Tensor) else np.shape(np.array(X, dtype=object))
+    n = shape[-2] if len(shape) > 1 else 1
+    program = algorithm.program(Options(target=algorithm.targets[0], n_examples=max(n, 1)))
     prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
     oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
-    weights, predictions = exact_run(program, prompt) if oracle is None else oracle
-    return _as_run(weights, predictions, prompt.batched)
+    weights, state = exact_run(program, prompt)
+    run = _as_run(program, prompt, weights, state, None)
+    if oracle is None:
+        return run
+    weights, predictions = oracle if prompt.batched else (part[0] for part in oracle)
+    return replace(run, weights=weights, predictions=predictions)
 
 
-def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, Tensor]:
-    """The exact interpreter: weights (batch, steps + 1, D_w) and predictions."""
+def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, State]:
+    """The exact interpreter: weights (batch, steps + 1, D_w), and the state after the read-out."""
     weights, state = [prompt.w0], prompt.state(program)
     for _, after, step_ends in exact.run(program, state):
         state = after
         if step_ends:
-            weights.append(flat_weights(program, state))
-    return torch.stack(weights, dim=1), state[program.prediction][:, prompt.X.shape[1] :]
+            weights.append(prompt.weights(program, state))
+    return torch.stack(weights, dim=1), state
 
 
-def _as_run(weights: Tensor, predictions: Tensor, batched: bool) -> Run:
-    return Run(weights, predictions) if batched else Run(weights[0], predictions[0])
+def _as_run(program: Program, prompt: Prompt, weights: Tensor, state: State, std: Tensor | None) -> Run:
+    predictions = prompt.predictions(program, state)
+    online = prompt.online(program, state)[..., 0] if program.causal else None
+    if prompt.batched:
+        return Run(weights, predictions, online, std)
+    return Run(weights[0], predictions[0], None if online is None else online[0], None if std is None else std[0])

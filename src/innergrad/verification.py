@@ -4,11 +4,13 @@ Each layer of the module is compared with the program on the *module's own strea
 
     weights         every layer of the module computes what the plain interpreter computes (float64 rounding)
     probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
-    proof           every approximant has a sup error of at most epsilon, proven again
+    proof           every approximant has a sup error of at most epsilon, proven again; on targets whose approximants
+                    are fitted, not proven, this law is called ``fit`` and is checked on a grid
     approximation   every layer is within its approximants' proven errors of the exact functions
     oracle          the exact program is the algorithm: weights and predictions equal autograd's (or another oracle's)
     examples        after one step: queries do not change the weights, an example of weight 2 counts as two, one of
-                    weight 0 as none
+                    weight 0 as none; where examples have no weights: a query's prediction depends on no other query,
+                    and in a causal program on no later example
     shared          the weights are equal in all tokens
     scratch         scratch lanes are exactly zero after every step
     inputs          input lanes are untouched (the read-out writes the prediction on query tokens only)
@@ -29,19 +31,19 @@ from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, integer, seed_number
 from innergrad.functions.approximants import approximate
+from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.proof import prove
+from innergrad.functions.scalar import RECIPROCAL, Function
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
-from innergrad.prompt import ArrayLike, Prompt, flat_weights
+from innergrad.prompt import ArrayLike, Prompt
 from innergrad.report import Law, Report, Worst
 from innergrad.stream import State
-from innergrad.transformer import exact_run
 
 if TYPE_CHECKING:
     from innergrad.transformer import CompiledTransformer
 
-ROUNDING = 1e-12  # of a layer, relative to the largest number it reads or writes
 U = 2.0**-53
 
 
@@ -93,10 +95,12 @@ def _random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLi
 class _Verification:
     def __init__(self, tf: CompiledTransformer, prompt: Prompt, seed: int) -> None:
         self.tf, self.prompt, self.seed = tf, prompt, seed
+        self.rounding = tf.target.rounding  # of a layer, relative to the largest number it reads or writes
+        self.proof = "proof" if tf.target.proven else "fit"
         names = (
             "weights",
             "probe",
-            "proof",
+            self.proof,
             "approximation",
             "oracle",
             "examples",
@@ -105,10 +109,11 @@ class _Verification:
             "inputs",
             "box",
         )
-        self.laws = {name: Worst(name, ROUNDING) for name in names}
+        self.laws = {name: Worst(name, self.rounding) for name in names}
         self.laws["shared"].law = Law("shared", 0.0, 1e-14)
+        self.exactly = 0.0 if tf.target.proven else self.rounding  # clearing by GeLUs is exact up to rounding
         for name in ("scratch", "inputs", "box"):
-            self.laws[name].law = Law(name, 0.0, 0.0)
+            self.laws[name].law = Law(name, 0.0, self.exactly)
 
     def report(self) -> Report:
         trajectory, step_error, hits = self._walk()
@@ -117,18 +122,26 @@ class _Verification:
         self._examples()
         oracle = self._oracle()
         distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
-        return Report(
-            tuple(worst.law for worst in self.laws.values()), distance, step_error, hits, self.tf.options.epsilon
-        )
+        laws = tuple(worst.law for worst in self.laws.values())
+        return Report(laws, distance, step_error, hits, self.tf.options.epsilon, self.tf.target.proven)
 
     def _oracle(self) -> Tensor:
         """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd."""
-        prompt = self.prompt
-        exact = exact_run(self.tf.program, prompt)
+        prompt, program = self.prompt, self.tf.program
+        path, state = [self._learned(prompt.state(program))], prompt.state(program)
+        for _, after, step_ends in plain.run(program, state, program.functions()):
+            state = after
+            if step_ends:
+                path.append(self._learned(state))
         oracle = self.tf.algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
         if oracle is None:
             self.laws["oracle"].law = Law("oracle", 0.0, 1e-10, "no oracle: the exact program stands for itself")
-            return exact[0]
+            return torch.stack(path, dim=1)
+        missing = len(path) - oracle[0].shape[1]  # a causal program has a step for examples that a prompt may lack
+        if program.causal and missing > 0:
+            oracle = torch.cat([oracle[0], oracle[0][:, -1:].expand(-1, missing, -1)], dim=1), oracle[1]
+        weights = torch.stack(path, dim=1) if program.weights else prompt.w0[:, None].expand_as(oracle[0])
+        exact = weights, prompt.predictions(program, state)
         for name, value, expected in zip(("weights", "predictions"), exact, oracle, strict=True):
             if value.shape != expected.shape:
                 raise InputError(
@@ -139,14 +152,24 @@ class _Verification:
             if value.numel():
                 scale = max(1.0, float(expected.abs().max()))
                 self.laws["oracle"].see(float((value - expected).abs().max()) / scale, 1e-10, name)
-        return oracle[0]
+        return oracle[0] if program.weights else torch.stack(path, dim=1)
+
+    def _learned(self, state: State) -> Tensor:
+        """What is compared step by step: the weights, or, where there are none, the predictions so far."""
+        if self.tf.program.weights:
+            return self.prompt.weights(self.tf.program, state)
+        return self.prompt.predictions(self.tf.program, state).flatten(1)
 
     def _proofs(self) -> None:
         """Sup errors, not taken from the approximants' own word; exact functions and ramps must be what they are."""
         epsilon = self.tf.options.epsilon
         for name, f in self.tf.program.functions().items():
-            given = self.tf.approximants[name]
-            if f.exact is not None or f.jumps:
+            given = self.tf.approximants.get(name)
+            if given is None:
+                continue
+            if not isinstance(given, PiecewiseLinear):
+                error = _sampled(f, given)
+            elif f.exact is not None or f.jumps:
                 error = 0.0 if given == approximate(f, epsilon) else math.inf
             else:
                 try:
@@ -154,9 +177,37 @@ class _Verification:
                 except InputError:
                     error = math.inf
                 error = max(error, given.error)
-            self.laws["proof"].see(error, epsilon, name)
+            self.laws[self.proof].see(error, epsilon, name)
 
     def _examples(self) -> None:
+        """Which examples and queries may have an effect on what."""
+        if self.tf.algorithm.weighted:
+            self._weighted_examples()
+        else:
+            self._independent_queries()
+
+    def _independent_queries(self) -> None:
+        """The last query alone; in a causal program, the prompt without its last example."""
+        p, program = self.prompt, self.tf.program
+        cases: list[tuple[str, Tensor, Tensor]] = []
+        if p.X_query.shape[1]:
+            alone = replace(p, X_query=p.X_query[:, -1:])
+            cases.append(("the other queries", self._outcome(p)[0][:, -1:], self._outcome(alone)[0]))
+        if program.causal and p.X.shape[1] > 1:
+            shorter = replace(p, X=p.X[:, :-1], y=p.y[:, :-1], omega=p.omega[:, :-1])
+            cases.append(("a later example", self._outcome(p)[1][:, :-1], self._outcome(shorter)[1]))
+        for name, a, b in cases:
+            error = float((a - b).abs().max()) / max(1.0, float(a.abs().max()))
+            self.laws["examples"].see(error, self.rounding, name)
+
+    def _outcome(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
+        """Predictions at the queries, and at the examples (empty unless the program is causal), of the module."""
+        program = self.tf.program
+        state = program.stream.unpack(self.tf.module(program.stream.pack(prompt.state(program))))
+        predictions = prompt.predictions(program, state)
+        return predictions, prompt.online(program, state) if program.causal else predictions[:, :0]
+
+    def _weighted_examples(self) -> None:
         """One step with and without queries, with an example doubled or dropped."""
         p, n = self.prompt, self.prompt.X.shape[1]
         even = torch.ones_like(p.omega) / n
@@ -177,28 +228,29 @@ class _Verification:
             cases.append(("an example of weight 0", replace(p, omega=dropped * n / (n - 1)), without))
         for name, one, other in cases:
             a, b = self._one_step(one), self._one_step(other)
-            self.laws["examples"].see(float((a - b).abs().max()) / max(1.0, float(a.abs().max())), ROUNDING, name)
+            self.laws["examples"].see(float((a - b).abs().max()) / max(1.0, float(a.abs().max())), self.rounding, name)
 
     def _one_step(self, prompt: Prompt) -> Tensor:
         tf = self.tf
         state = prompt.state(tf.program)
-        for _, after, step_ends in plain.run(tf.program, state, tf.approximants):
+        for _, after, step_ends in plain.run(tf.program, state, tf.functions):
             state = after
             if step_ends:
                 break
-        return flat_weights(tf.program, state)
+        return prompt.weights(tf.program, state)
 
     def _walk(self) -> tuple[Tensor, list[float], list[int]]:
         """Run the module, check every layer on its own stream; returns weights, error and ramp hits of every step."""
         tf, stream, exact = self.tf, self.tf.program.stream, self.tf.program.functions()
         start = self.prompt.state(tf.program)
         h = stream.pack(start)
-        trajectory, step_error, hits, count = [flat_weights(tf.program, start)], [], [], 0
+        trajectory, step_error, hits, count = [self._learned(start)], [], [], 0
         ideal = start  # the exact algorithm, restarted from the module's state at every step
 
         def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
             nonlocal count
-            count += int(tf.approximants[score.f.name].hits(argument))
+            if score.f.name in tf.approximants:
+                count += int(tf.approximants[score.f.name].hits(argument))
 
         body = tf.n_layers
         for number, ((layer, step_ends), module) in enumerate(
@@ -211,7 +263,7 @@ class _Verification:
                 layer,
                 before,
                 stream.unpack(h),
-                plain.apply_layer(tf.program, layer, before, tf.approximants, observer=observe),
+                plain.apply_layer(tf.program, layer, before, tf.functions, observer=observe),
             )
             self._approximation(layer, before, stream.unpack(h))
             self._check_inputs(layer, start, stream.unpack(h), readout=number >= body)
@@ -219,34 +271,46 @@ class _Verification:
             if step_ends:
                 after = stream.unpack(h)
                 self._check_step(after)
-                step = (flat_weights(tf.program, after) - flat_weights(tf.program, ideal)).norm(dim=-1)
+                step = (self._learned(after) - self._learned(ideal)).norm(dim=-1)
                 lr = getattr(tf.algorithm, "lr", 1.0) or 1.0
-                step_error.append(float(step.max()) / lr / tf.options.epsilon)
-                trajectory.append(flat_weights(tf.program, after))
+                step_error.append(float(step.max()) / lr / tf.options.epsilon if step.numel() else 0.0)
+                trajectory.append(self._learned(after))
                 hits.append(count)
                 ideal, count = after, 0
         return torch.stack(trajectory, dim=1), step_error, hits
 
     def _probe(self) -> None:
-        """Every stored layer on random streams of several magnitudes, with shared lanes shared."""
+        """Every stored layer on random streams of several magnitudes, with shared lanes shared.
+
+        Lanes that have a meaning of their own (constants, positions, pads) keep what the prompt gives them; a lane of
+        bounded products stays within a quarter of its bound; a division is checked on the data alone.
+        """
         tf, stream = self.tf, self.tf.program.stream
         generator = torch.Generator().manual_seed(self.seed)
         state = self.prompt.state(tf.program)
         tokens = state["x"].shape[1]
+        limits = tf.target.bounds(tf.program, tf.options)
+        kept = tf.target.structural
         bound = max(
             (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
         )
-        for size in (0.5, 2.0, 8.0):
+        for size in tf.target.probes:
             probe: State = {}
             for lane in stream.lanes:
-                values = torch.randn(
-                    4, 1 if lane.shared else tokens, *lane.shape, generator=generator, dtype=torch.float64
-                )
-                probe[lane.name] = values * size * (bound if lane.role == "weight" else 1.0)
+                shape = (4, 1 if lane.shared else tokens, *lane.shape)
+                values = torch.randn(shape, generator=generator, dtype=torch.float64)
+                values = values * size * (bound if lane.role == "weight" else 1.0)
+                limit = limits.get(lane.name, math.inf) / 4
+                values = state[lane.name][:1].expand(shape) if lane.name in kept else values.clamp(-limit, limit)
+                if tf.program.sink and not lane.shared:  # a sink has empty lanes
+                    values = torch.cat([state[lane.name][:1, :1].expand(4, 1, *lane.shape), values[:, 1:]], dim=1)
+                probe[lane.name] = values
             probe["one"] = torch.ones(4, 1, dtype=torch.float64)
             h = stream.pack(probe)
+            functions = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
             for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                functions = {name: _everywhere(f) for name, f in tf.approximants.items()}
+                if any(score.f == RECIPROCAL for i in layer.instructions for score in i.scores):
+                    continue
                 self._compare(
                     "probe",
                     layer,
@@ -256,12 +320,11 @@ class _Verification:
                 )
 
     def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
-        scale = _scale(before, after)
-        tolerance = ROUNDING + self._ramp_rounding(layer, before, scale)
+        scale = self._scale(before, after)
+        tolerance = self.rounding + self._ramp_rounding(layer, before, scale)
         for name, value in after.items():
-            self.laws[law].see(
-                float((value - expected[name]).abs().max()) / scale, tolerance, f"layer {layer.name}, lane {name}"
-            )
+            error = float((value - expected[name]).abs().max()) / self._size(name, scale)
+            self.laws[law].see(error, tolerance, f"layer {layer.name}, lane {name}")
 
     def _ramp_rounding(self, layer: Layer, before: State, scale: float) -> float:
         """A ramp of width delta is a difference of two terms of size |z| / delta."""
@@ -269,6 +332,7 @@ class _Verification:
             hi - lo
             for instruction in layer.instructions
             for score in instruction.scores
+            if score.f.name in self.tf.approximants
             for lo, hi in self.tf.approximants[score.f.name].ramps
         ]
         if not widths:
@@ -288,7 +352,9 @@ class _Verification:
         allowed: dict[str, float] = {}
 
         def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
-            f = tf.approximants[score.f.name]
+            f = tf.approximants.get(score.f.name)
+            if f is None:
+                return
             if f.ramps:  # exact, unless an argument fell into a ramp: then off by no more than the jump
                 error = max(abs(height) for _, height, _ in score.f.jumps) if int(f.hits(argument)) else 0.0
             else:
@@ -297,13 +363,13 @@ class _Verification:
             lane = instruction.dst.lane
             allowed[lane] = allowed.get(lane, 0.0) + abs(instruction.scale) * sum(values) * error
 
-        scale = _scale(before, after)
+        scale = self._scale(before, after)
         expected = plain.apply_layer(tf.program, layer, before, tf.program.functions(), observer=observe)
-        tolerance = (ROUNDING + self._ramp_rounding(layer, before, scale)) * scale
+        tolerance = self.rounding + self._ramp_rounding(layer, before, scale)
         for name, value in after.items():
             self.laws["approximation"].see(
                 float((value - expected[name]).abs().max()),
-                allowed.get(name, 0.0) + tolerance,
+                allowed.get(name, 0.0) + tolerance * self._size(name, scale),
                 f"layer {layer.name}, lane {name}",
             )
 
@@ -312,7 +378,7 @@ class _Verification:
             if lane.role == "input":
                 difference = after[lane.name] - start[lane.name]
                 if readout and lane.name == self.tf.program.prediction:
-                    difference = difference[:, : self.prompt.X.shape[1]]
+                    difference = difference[:, : difference.shape[1] - self.prompt.X_query.shape[1]]
                 self.laws["inputs"].see(
                     float(difference.abs().max()) if difference.numel() else 0.0,
                     0.0,
@@ -324,20 +390,30 @@ class _Verification:
             value = after[lane.name]
             largest = float(value.abs().max())
             if lane.role == "scratch":
-                self.laws["scratch"].see(largest, 0.0, f"lane {lane.name}")
+                self.laws["scratch"].see(largest, self.exactly, f"lane {lane.name}")
             if lane.shared:
                 spread = float((value - value[:, :1]).abs().max()) / max(1.0, largest)
                 self.laws["shared"].see(spread, 1e-14, f"lane {lane.name}")
             if lane.role == "weight" and math.isfinite(lane.bound):
                 self.laws["box"].see(max(0.0, largest - lane.bound), 0.0, f"lane {lane.name}")
 
+    def _scale(self, before: State, after: State) -> float:
+        """The largest number in the stream, pads (which have a size of their own) aside."""
+        lanes = [lane.name for lane in self.tf.program.stream.lanes if not lane.fill]
+        return max(1.0, *(float(s[name].abs().max()) for s in (before, after) for name in lanes if s[name].numel()))
 
-def _everywhere(f: PiecewiseLinear) -> PiecewiseLinear:
+    def _size(self, name: str, scale: float) -> float:
+        return max(scale, abs(self.tf.program.stream[name].fill))
+
+
+def _everywhere(f: Approximant) -> Approximant:
     """The approximant without its domain: a probe tests the weights, not the approximation."""
     return replace(f, domain=(-math.inf, math.inf))
 
 
-def _scale(before: State, after: State) -> float:
-    return max(
-        1.0, *(float(value.abs().max()) for state in (before, after) for value in state.values() if value.numel())
-    )
+def _sampled(f: Function, given: Approximant) -> float:
+    """max |f - f^| on a grid over the domain, or over [-8, 8]."""
+    if f.jumps:
+        return 0.0
+    t = torch.linspace(max(given.domain[0], -8.0), min(given.domain[1], 8.0), 50_001, dtype=torch.float64)
+    return float((given(t) - f(t)).abs().max())

@@ -1,6 +1,19 @@
 """Learning algorithms and their programs."""
 
 from innergrad.algorithms.base import Algorithm, example_stream, pointwise
+from innergrad.algorithms.functional import FunctionalGradientDescent
 from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
 
-__all__ = ["Algorithm", "GradientDescent", "example_stream", "pointwise"]
+SHIPPED: tuple[type[Algorithm], ...] = (GradientDescent, FunctionalGradientDescent, OnlineSGD, RecursiveLeastSquares)
+
+__all__ = [
+    "SHIPPED",
+    "Algorithm",
+    "FunctionalGradientDescent",
+    "GradientDescent",
+    "OnlineSGD",
+    "RecursiveLeastSquares",
+    "example_stream",
+    "pointwise",
+]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
+from innergrad.options import Options
 from innergrad.program import Attend, Program, Score
 from innergrad.stream import Lane, Stream
 
@@ -26,16 +27,24 @@ class Algorithm(ABC):
 
     kind: the name under which it is saved; the name of the class unless it says otherwise. A field ``lr``, if there is
     one, is the learning rate: verification divides by it, to speak of gradients.
+    targets: the architectures it has a program for; the first is the default.
+    weighted: it averages over the examples, each with its weight; verification checks that.
     """
 
     kind: ClassVar[str]
+    targets: ClassVar[tuple[str, ...]] = ("relu",)
+    weighted: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__dict__.get("kind", cls.__name__)
 
     @abstractmethod
-    def program(self) -> Program:
-        """The algorithm as a program; its stream is made by :func:`example_stream`."""
+    def program(self, options: Options) -> Program:
+        """The algorithm as a program; its stream is made by :func:`example_stream`.
+
+        options: how it is being compiled. Most programs do not depend on it; some have one form for each kind of block
+        (``options.target``, ``options.variant``) or one loop for each of ``options.n_examples``.
+        """
 
     def initial_weights(self, seed: int) -> Tensor | None:
         """Weights to start from where the caller gives none: a flat vector, or None for zeros."""
@@ -58,6 +67,19 @@ class Algorithm(ABC):
         del X, y, X_query, w0, omega
         return None
 
+    def std(self, variance: Tensor) -> Tensor:
+        """The predictive standard deviation from the variance: the program's variance lane, or what
+        :meth:`variance_prompt` leads to.
+        """
+        return variance.clamp(min=0.0).sqrt()
+
+    def variance_prompt(self, X: Tensor, X_query: Tensor) -> tuple[Tensor, Tensor] | None:
+        """For algorithms whose own predictions give their variance: targets (batch, n_query, n, 1) to learn, and prior
+        variances (batch, n_query) from which what is then predicted at each query is subtracted.
+        """
+        del X, X_query
+        return None
+
     def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
         """What the paper states about the size of this transformer, by row of the cost table."""
         del epsilon, n_examples
@@ -65,7 +87,7 @@ class Algorithm(ABC):
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Random (X, y, X_query) of one prompt, for verification: Gaussian unless the algorithm says otherwise."""
-        stream = self.program().stream
+        stream = self.program(Options(target=self.targets[0], n_examples=n)).stream
         X = torch.randn(n + n_query, *stream["x"].shape, generator=generator, dtype=torch.float64)
         y = torch.randn(n, *stream["y"].shape, generator=generator, dtype=torch.float64)
         return X[:n], y, X[n:]
@@ -86,15 +108,18 @@ class Algorithm(ABC):
 def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
     """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes.
 
+    An algorithm that works on x or y in place gives its own lane of that name.
+
     one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
     omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is
     what attention computes, into the weighted mean over the demos, for any number of demos.
     """
+    given = {lane.name: lane for lane in lanes}
     return Stream(
         (
-            Lane("x", (d_x,), "input"),
-            Lane("y", (d_y,), "input"),
-            *lanes,
+            given.get("x", Lane("x", (d_x,), "input")),
+            given.get("y", Lane("y", (d_y,), "input")),
+            *(lane for lane in lanes if lane.name not in ("x", "y")),
             Lane("one", (), "input", shared=True, bound=1.0),
             Lane("t", (), "input", bound=1.0),
             Lane("query", (), "input", bound=1.0),

@@ -1,6 +1,6 @@
 """Gradient descent on a network with momentum and weight decay: settings, prompts, oracle, saving.
 
-The program that a transformer runs is in :mod:`innergrad.algorithms.literal`.
+The programs that a transformer runs are in :mod:`innergrad.algorithms.literal` and :mod:`innergrad.algorithms.mean`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.literal import literal_program
+from innergrad.algorithms.mean import mean_program
 from innergrad.errors import DegenerateStart, InputError, integer, real
 from innergrad.functions.activations import Activation
 from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.networks import Network
+from innergrad.options import Options
 from innergrad.program import Program
 
 BOX_BITS = 24
@@ -38,6 +40,7 @@ class GradientDescent(Algorithm):
     """
 
     kind: ClassVar[str] = "gradient_descent"
+    targets: ClassVar[tuple[str, ...]] = ("relu", "gpt")
 
     network: Network
     loss: Loss
@@ -92,8 +95,18 @@ class GradientDescent(Algorithm):
         ):
             object.__setattr__(self, name, content)
 
-    def program(self) -> Program:
-        return literal_program(self)
+    def program(self, options: Options) -> Program:
+        """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
+        if options.target == "relu":
+            return literal_program(self)
+        if isinstance(self.loss, SoftmaxLoss):
+            raise InputError(
+                "the softmax loss has no program for standard blocks",
+                got=f"target={options.target!r}",
+                allowed="target='relu'",
+                hint="its exp is cut off at 0, where a sum of GeLUs is not accurate",
+            )
+        return mean_program(self)
 
     # --------------------------------------------------------------------------------------------------------------
     # prompts and oracle

@@ -23,6 +23,7 @@ paper has none.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from innergrad.algorithms.base import example_stream, pointwise
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 def literal_program(algorithm: GradientDescent) -> Program:
     net, N = algorithm.network, algorithm.network.depth
-    weights = _weight_lanes(net, math.inf if algorithm.box is None else algorithm.box)
+    weights = weight_lanes(net, math.inf if algorithm.box is None else algorithm.box)
     momentum = tuple(Lane(f"M{w.name}", w.shape, "state") for w in weights) if algorithm.momentum else ()
-    loss_lanes, loss_layers = _loss_layers(algorithm.loss, f"p{N}", net.sizes[-1])
+    loss_lanes, losses = loss_layers(algorithm.loss, f"p{N}", net.sizes[-1])
     layers = range(1, N + 1)
     scratch = (
         *(Lane(f"p{j}", (net.sizes[j],)) for j in layers),
@@ -54,9 +55,9 @@ def literal_program(algorithm: GradientDescent) -> Program:
     step = (
         *_forward_layers(net),
         _derivative_layer(net),
-        *loss_layers,
+        *losses,
         *_backward_layers(N),
-        _update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay),
+        update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay),
         Layer("mlp", "project and clear", (*project, *pointwise(NEGATION, scratch))),
     )
     copy = Layer("product", "read-out: copy", (Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]"),))
@@ -64,7 +65,7 @@ def literal_program(algorithm: GradientDescent) -> Program:
     return Program(stream, (Loop(algorithm.steps, step),), (*_forward_layers(net, "read-out: "), copy), "y")
 
 
-def _weight_lanes(net: Network, bound: float) -> tuple[Lane, ...]:
+def weight_lanes(net: Network, bound: float) -> tuple[Lane, ...]:
     """V1, b1, V2, b2, ...: the order of ``net.flatten``."""
     lanes = []
     for j, (c, k) in enumerate(zip(net.sizes, net.sizes[1:], strict=False), start=1):
@@ -74,14 +75,14 @@ def _weight_lanes(net: Network, bound: float) -> tuple[Lane, ...]:
     return tuple(lanes)
 
 
-def _below(j: int) -> str:
+def below(j: int) -> str:
     """The lane that layer j of the network reads."""
     return "x" if j == 1 else f"p{j - 1}"
 
 
 def _preactivation(net: Network, j: int) -> tuple[tuple[str, str], ...]:
     """V_j p_{j-1} + b_j as <query, key> pairs."""
-    product = (f"{_below(j)}[c]", f"V{j}[k,c]")
+    product = (f"{below(j)}[c]", f"V{j}[k,c]")
     return (product, ("one", f"b{j}[k]")) if net.bias else (product,)
 
 
@@ -105,7 +106,7 @@ def _derivative_layer(net: Network) -> Layer:
     return Layer("attention", "derivatives", tuple(instructions))
 
 
-def _loss_layers(loss: Loss, out: str, d_y: int) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+def loss_layers(loss: Loss, out: str, d_y: int) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
     """Lemma 4: g = u(p_N, y), with the lanes the loss needs besides g."""
     lanes: tuple[Lane, ...] = ()
     layers: tuple[Layer, ...] = ()
@@ -157,16 +158,27 @@ def _backward_layers(N: int) -> tuple[Layer, ...]:
     )
 
 
-def _update_layer(weights: tuple[Lane, ...], lr: float, momentum: float, decay: float) -> Layer:
-    """w <- w - lr (momentum m + grad + decay w),  m <- momentum m + grad + decay w,  grad = mean(s_j p_{j-1}^T) / 2."""
+def _gradient(dst: str, j: int, matrix: bool, rate: float) -> Attend:
+    """dst += rate * grad,  grad = mean(s_j p_{j-1}^T) / 2."""
+    s, factor = Score(IDENTITY, ("one", f"s{j}[k]")), f"{below(j)}[c]" if matrix else "one"
+    return Attend(dst, s, value=factor, scope="all", reduce="mean", scale=rate / 2)
+
+
+def update_layer(
+    weights: tuple[Lane, ...],
+    lr: float,
+    momentum: float,
+    decay: float,
+    gradient: Callable[[str, int, bool, float], Attend] = _gradient,
+) -> Layer:
+    """w <- w - lr (momentum m + grad + decay w),  m <- momentum m + grad + decay w."""
     instructions = []
     for w in weights:
         j, matrix = int(w.name[1:]), w.name[0] == "V"
-        labels, factor = ("k,c", f"{_below(j)}[c]") if matrix else ("k", "one")
+        labels = "k,c" if matrix else "k"
         this, memory = f"{w.name}[{labels}]", f"M{w.name}[{labels}]"
-        s = Score(IDENTITY, ("one", f"s{j}[k]"))
         for dst, rate in ((this, -lr), (memory, 1.0)) if momentum else ((this, -lr),):
-            instructions.append(Attend(dst, s, value=factor, scope="all", reduce="mean", scale=rate / 2))
+            instructions.append(gradient(dst, j, matrix, rate))
             if decay:
                 instructions.append(Attend(dst, value=this, scale=rate * decay))
         if momentum:

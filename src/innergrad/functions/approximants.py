@@ -65,10 +65,10 @@ def approximate_jointly(
     return _approximate(functions, epsilon, radius if any(f.needs_domain for f in functions) else None)
 
 
-def check_epsilon(epsilon: float) -> None:
+def check_epsilon(epsilon: float, smallest: float = SMALLEST_EPSILON) -> None:
     what = "epsilon is the sup error of every approximant"
-    allowed = f"{SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g} in float64"
-    if not isinstance(epsilon, numbers.Real) or not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+    allowed = f"{smallest:g} to {LARGEST_EPSILON:g} in float64"
+    if not isinstance(epsilon, numbers.Real) or not smallest <= epsilon <= LARGEST_EPSILON:
         raise InputError(what, got=repr(epsilon), allowed=allowed)
 
 

@@ -90,21 +90,36 @@ class PiecewiseLinear:
                 terms.append((1.0, -knot, float(jump)) if i >= right else (-1.0, knot, float(jump)))
         return np.array([_normalised(*term) for term in terms if term[2] != 0.0]).reshape(-1, 3)
 
+    def as_weights(self, t: Tensor) -> Tensor:
+        """Evaluated the way the weights do."""
+        return hinge_sum(self, t)
+
+    def samples(self) -> Tensor:
+        """Points at which rounding is measured: the knots, and between them."""
+        knots = torch.tensor(sorted({*self.knots, self.anchor}), dtype=torch.float64)
+        return torch.cat([knots, 0.5 * (knots[1:] + knots[:-1])])
+
     def hits(self, t: Tensor) -> Tensor:
         """Number of arguments that fall strictly inside a ramp."""
-        return (
-            torch.stack([((t > lo) & (t < hi)).sum() for lo, hi in self.ramps]).sum() if self.ramps else torch.tensor(0)
-        )
+        return ramp_hits(self.ramps, t)
 
     def outside(self, t: Tensor) -> float | None:
         """The argument farthest outside the domain, or None."""
-        lo, hi = self.domain
-        if t.numel() == 0 or (lo == -math.inf and hi == math.inf):
-            return None
-        low, high = float(t.min()), float(t.max())
-        if low < lo or high > hi:
-            return low if lo - low > high - hi else high
+        return farthest_outside(self.domain, t)
+
+
+def ramp_hits(ramps: tuple[tuple[float, float], ...], t: Tensor) -> Tensor:
+    return torch.stack([((t > lo) & (t < hi)).sum() for lo, hi in ramps]).sum() if ramps else torch.tensor(0)
+
+
+def farthest_outside(domain: tuple[float, float], t: Tensor) -> float | None:
+    lo, hi = domain
+    if t.numel() == 0 or (lo == -math.inf and hi == math.inf):
         return None
+    low, high = float(t.min()), float(t.max())
+    if low < lo or high > hi:
+        return low if lo - low > high - hi else high
+    return None
 
 
 def _normalised(a: float, b: float, c: float) -> tuple[float, float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from innergrad.program import Attend, Program
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One stored layer: heads (units of an mlp), sizes of the head matrices, nonzero weights, norm (C.1)."""
+    """One stored layer: heads (units of an mlp), sizes of the head matrices, nonzero weights, norm (C.1), shapes."""
 
     name: str
     kind: str
@@ -23,6 +24,7 @@ class LayerCost:
     flops_dense: int
     flops_structured: int
     times: int
+    shapes: Mapping[str, tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Cost:
     paper: dict[str, str]
 
     @property
-    def sublayers(self) -> int:
-        """Depth when an attention layer and the mlp after it count as one layer."""
+    def blocks(self) -> int:
+        """Depth of the body when an attention layer and the mlp after it count as one: a block."""
         body = [row for row in self.rows if row.times]
         return sum(
             row.times for i, row in enumerate(body) if row.kind != "mlp" or i == 0 or body[i - 1].kind != "attention"
@@ -60,7 +62,7 @@ class Cost:
         return {
             "layers": self.n_layers,
             "read-out layers": self.n_readout_layers,
-            "layers, attention + mlp as one": self.sublayers,
+            "layers, attention + mlp as one": self.blocks,
             "width D": self.d_model,
             "heads of the widest layer": max((row.heads for row in self.rows if row.kind == "attention"), default=0),
             "parameters (nonzero)": self.nonzeros,
@@ -72,7 +74,7 @@ class Cost:
         }
 
     def to_json(self) -> dict[str, Any]:
-        return {"totals": self.totals(), "paper": self.paper, "layers": [vars(row) for row in self.rows]}
+        return {"totals": self.totals(), "paper": self.paper, "layers": [_json(row) for row in self.rows]}
 
     def __str__(self) -> str:
         lines = [f"{'layer':<24}{'kind':<11}{'times':>6}{'heads/units':>13}{'d_head':>8}{'nonzeros':>10}{'norm':>10}"]
@@ -86,6 +88,10 @@ class Cost:
             for name, value in self.totals().items()
         ]
         return "\n".join(lines)
+
+
+def _json(row: LayerCost) -> dict[str, Any]:
+    return {**vars(row), "shapes": {name: list(shape) for name, shape in row.shapes.items()}}
 
 
 def number(value: float) -> str:

@@ -99,7 +99,7 @@ def _contribution(
     tokens = max(value.shape[1] for value in state.values())
     read = "I" if instruction.scope == "self" else "S"
     family = "".join(instruction.dst.labels)
-    mask = _scope_mask(instruction, state, tokens)
+    mask = _scope_mask(program, instruction, state, tokens)
     factors = [_combine(program, instruction.value, state, read)]
     for score in instruction.scores:
         argument = _score_argument(program, score, state, read, "BIS" + family)
@@ -160,18 +160,33 @@ def _score_argument(program: Program, score: Score, state: State, read: str, kee
     return total
 
 
-def _scope_mask(instruction: Attend, state: State, tokens: int) -> Labelled | None:
-    """1 where token S is in the scope of token I; None for ``self`` and ``all``."""
-    scope, one = instruction.scope, state["one"]
-    if scope in ("self", "all"):
+def _scope_mask(program: Program, instruction: Attend, state: State, tokens: int) -> Labelled | None:
+    """1 where token S is in the scope of token I; None for ``self``, and for ``all`` unless the program is causal.
+
+    A sink reads no other token, except that ``all`` is all.
+    """
+    scope, one, first = instruction.scope, state["one"], int(program.sink)
+    if scope == "self" or (scope == "all" and not program.causal):
         return None
+    reader = torch.arange(tokens, device=one.device).unsqueeze(1)
+    source = reader.T
+    seen = source <= reader if program.causal else torch.ones_like(source <= reader)
     if scope in ("before", "upto"):
-        return Labelled(
-            torch.ones(tokens, tokens, dtype=one.dtype, device=one.device).tril(-1 if scope == "before" else 0), "IS"
-        )
-    if instruction.at is not None:
-        return Labelled((torch.arange(tokens, device=one.device) == instruction.at).to(one.dtype), "S")
-    return Labelled(state["t" if scope == "demos" else scope], "BS")
+        seen = seen & (source >= first) & (source <= reader - int(scope == "before"))
+    elif scope == "previous":
+        seen = seen & (source >= first) & (source == reader - 1)
+    elif instruction.at is not None:
+        token, since = instruction.at
+        example = Labelled((source == token + first).to(one.dtype) * (1.0 - state["query"]), "BS")
+        if not program.causal and since == first == 0:  # every token reads it: no axis I
+            return example
+        return contract([Labelled((seen & (reader >= since + first)).to(one.dtype), "IS"), example], "BIS")
+    elif scope != "all":
+        lane = Labelled(state["t" if scope == "demos" else scope], "BS")
+        if not program.causal and not program.sink:
+            return lane
+        return contract([lane, Labelled((seen & (reader >= first)).to(one.dtype), "IS")], "BIS")
+    return Labelled(seen.to(one.dtype), "IS")
 
 
 def _softmax(argument: Labelled, f: ScalarFunction, mask: Labelled | None, tokens: int) -> Labelled:

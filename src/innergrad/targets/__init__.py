@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
-from innergrad.targets import relu_lowering
-from innergrad.targets.base import LoopedTransformer, Sublayer, Target
+from innergrad.targets import gpt_lowering, kernel, relu_lowering
+from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
+from innergrad.targets.gpt import GeluMlp, GptAttention
 from innergrad.targets.relu import Mlp, Product, ReluAttention
 from innergrad.targets.relu_cost import relu_cost
+from innergrad.targets.relu_functions import approximants
 
 TARGETS: dict[str, Target] = {
     "relu": Target(
         variants=("literal",),
+        epsilon=1e-3,
+        finest=1e-8,
+        proven=True,
+        rounding=1e-12,
+        prepare=lambda program, options: program,
         check=relu_lowering.check,
-        lower=relu_lowering.lower,
-        cost=relu_cost,
+        approximants=approximants,
+        lower=lambda program, approximants, options: relu_lowering.lower(program, approximants),
+        cost=lambda program, approximants, options, paper: relu_cost(
+            program, approximants, options.n_examples + 1, paper
+        ),
+        bounds=lambda program, options: {},
+        structural=(),
+        probes=(0.5, 2.0, 8.0),
         modules={"attention": ReluAttention, "product": Product, "mlp": Mlp},
+    ),
+    "kernel": Target(
+        variants=("attention",),
+        epsilon=1e-3,
+        finest=1e-12,
+        proven=True,
+        rounding=1e-12,
+        prepare=lambda program, options: program,
+        check=kernel.check,
+        approximants=lambda program, options: {},
+        lower=kernel.lower,
+        cost=lambda program, approximants, options, paper: cost_of(
+            program, kernel.lower(program, approximants, options), options.n_examples + 1, paper
+        ),
+        bounds=lambda program, options: {},
+        structural=("t",),
+        probes=(0.25, 0.5, 1.0),
+        modules={"attention": kernel.KernelAttention},
+    ),
+    "gpt": Target(
+        variants=("pre-ln", "raw"),
+        epsilon=1e-9,
+        finest=1e-12,
+        proven=False,
+        rounding=1e-9,
+        prepare=gpt_lowering.prepare,
+        check=gpt_lowering.check,
+        approximants=gpt_lowering.approximants,
+        lower=gpt_lowering.lower,
+        cost=lambda program, approximants, options, paper: cost_of(
+            program, gpt_lowering.lower(program, approximants, options), tokens_of(program, options), paper
+        ),
+        bounds=gpt_lowering.bounds,
+        structural=("t", "query", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
+        probes=(0.25, 0.5, 1.0),
+        modules={"attention": GptAttention, "mlp": GeluMlp},
     ),
 }
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost, LayerCost, structured_flops
 from innergrad.program import Layer, Program
-from innergrad.targets.relu_lowering import Row, family_size, heads_of, merged_heads, row_key
+from innergrad.targets.relu_lowering import family_size, heads_of, merged_heads
+from innergrad.targets.rows import Row, row_key
 
 
 @dataclass
@@ -78,6 +79,7 @@ def _layer(
             4 * tokens * heads * D,
             structured,
             times,
+            {"W_1": (1, heads, D), "W_2": (1, D, heads)},
         )
     d_head = max((len(group.query) for group in groups), default=1)
     d_v = max((sum(group.repeats.values()) for group in groups), default=1)
@@ -106,6 +108,12 @@ def _layer(
         heads * (6 * tokens * D * D + attention),
         structured,
         times,
+        {
+            "W_Q": (heads, d_head, D),
+            "W_K": (heads, d_head, D),
+            "W_V": (heads, d_v, D),
+            "W_O": (heads, D, d_v),
+        },
     )
 
 

@@ -14,43 +14,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-
-import numpy as np
-import torch
 
 from innergrad.errors import LoweringError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY
-from innergrad.program import Attend, Expr, Layer, Program
-from innergrad.stream import Stream
-from innergrad.targets.base import LoopedTransformer, Sublayer
+from innergrad.program import Attend, Layer, Program
+from innergrad.targets.base import LoopedTransformer, Sublayer, looped
 from innergrad.targets.relu import Mlp, Product, ReluAttention
-from innergrad.targets.sparse import SparseStack
-
-Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weight
-Index = Mapping[str, int]
-
-
-@dataclass
-class Head:
-    """Rows of Q and K, and what the head writes: (destination entry, row of V)."""
-
-    query: list[Row]
-    key: list[Row]
-    writes: dict[int, Row] = field(default_factory=dict)
+from innergrad.targets.rows import Head, family, head_stacks, linear_form, merge, scaled, score_rows, stack, writes
 
 
 def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> LoopedTransformer:
     """Each layer of the program becomes exactly one layer, or a :class:`LoweringError` says why not."""
     check(program)
-
-    def modules(layers: tuple[Layer, ...]) -> list[Sublayer]:
-        return [build_layer(program, layer, approximants) for layer in layers]
-
-    return LoopedTransformer(
-        [modules(loop.layers) for loop in program.body], [loop.count for loop in program.body], modules(program.readout)
-    )
+    return looped(program, lambda layer: build_layer(program, layer, approximants))
 
 
 def check(program: Program) -> None:
@@ -62,58 +39,22 @@ def check(program: Program) -> None:
 
 def merged_heads(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> list[Head]:
     """The heads (units) of a layer; those with the same queries and keys are one."""
-    merged: dict[object, Head] = {}
-    for instruction in layer.instructions:
-        for head in heads_of(program, layer, instruction, approximants):
-            kept = merged.setdefault((row_key(head.query), row_key(head.key)), head)
-            if kept is not head:
-                for entry, row in head.writes.items():
-                    target = kept.writes.setdefault(entry, {})
-                    for column, weight in row.items():
-                        target[column] = target.get(column, 0.0) + weight
-    return [head for head in merged.values() if head.writes]
+    return merge(head for i in layer.instructions for head in heads_of(program, layer, i, approximants))
 
 
 def build_layer(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> Sublayer:
     heads, d_model = merged_heads(program, layer, approximants), program.stream.d_model
     if layer.kind == "mlp":
         one = program.stream.entry("one")
-        W_1 = _stack(
+        W_1 = stack(
             (1, len(heads), d_model), ((0, u, c, w) for u, head in enumerate(heads) for c, w in head.query[0].items())
         )
-        W_2 = _stack(
+        W_2 = stack(
             (1, d_model, len(heads)),
             ((0, e, u, row[one]) for u, head in enumerate(heads) for e, row in head.writes.items()),
         )
         return Mlp(layer.name, W_1, W_2)
-    d_head = max((len(head.query) for head in heads), default=1)
-    d_v = max((len(head.writes) for head in heads), default=1)
-    W_Q = _stack((len(heads), d_head, d_model), _entries([head.query for head in heads]))
-    W_K = _stack((len(heads), d_head, d_model), _entries([head.key for head in heads]))
-    W_V = _stack((len(heads), d_v, d_model), _entries([list(head.writes.values()) for head in heads]))
-    W_O = _stack(
-        (len(heads), d_model, d_v), ((m, e, r, 1.0) for m, head in enumerate(heads) for r, e in enumerate(head.writes))
-    )
-    return (Product if layer.kind == "product" else ReluAttention)(layer.name, W_Q, W_K, W_V, W_O)
-
-
-def row_key(rows: list[Row]) -> tuple[tuple[tuple[int, float], ...], ...]:
-    return tuple(tuple(sorted(row.items())) for row in rows)
-
-
-def _entries(matrices: list[list[Row]]) -> Iterator[tuple[int, int, int, float]]:
-    """(matrix, row, column, weight) of every entry."""
-    for m, rows in enumerate(matrices):
-        for r, row in enumerate(rows):
-            for column, weight in row.items():
-                yield m, r, column, weight
-
-
-def _stack(shape: tuple[int, int, int], entries: Iterator[tuple[int, int, int, float]]) -> SparseStack:
-    table = np.array([entry for entry in entries if entry[3] != 0.0], dtype=np.float64).reshape(-1, 4)
-    return SparseStack(
-        shape, torch.from_numpy(table[:, :3].T.astype(np.int64).copy()), torch.from_numpy(table[:, 3].copy())
-    )
+    return (Product if layer.kind == "product" else ReluAttention)(layer.name, *head_stacks(heads, d_model))
 
 
 def _check(program: Program, layer: Layer, instruction: Attend) -> None:
@@ -185,84 +126,26 @@ def heads_of(
     """The heads (in an mlp: units) of one instruction, before merging; only those of the first index if
     ``representative``.
     """
-    stream, one = program.stream, program.stream.entry("one")
+    one = program.stream.entry("one")
     if not instruction.scores:
-        yield Head([{one: 1.0}], [{one: 1.0}], _writes(program, instruction, {}, 1.0))
+        yield Head([{one: 1.0}], [{one: 1.0}], writes(program, instruction, {}, 1.0))
         return
-    hinges = [(1.0, 0.0, 1.0)] if layer.kind == "product" else approximants[instruction.scores[0].f.name].hinges
-    for index in itertools.islice(_family(program, instruction), 1 if representative else None):
-        pairs = [
-            (_row(stream, query, point), _row(stream, key, point))
-            for query, key, point in _products(program, instruction, index)
-        ]
+    (score,) = instruction.scores
+    hinges = [(1.0, 0.0, 1.0)] if layer.kind == "product" else approximants[score.f.name].hinges
+    for index in itertools.islice(family(program, instruction), 1 if representative else None):
+        pairs = score_rows(program, instruction, score, index)
         if layer.kind == "mlp":
-            pairs = [(_linear_form(pairs, one), {one: 1.0})]
+            pairs = [(linear_form(pairs, one), {one: 1.0})]
         for a, b, c in hinges:
-            query = [_scaled(q, a) for q, _ in pairs] if a else []
+            query = [scaled(q, a) for q, _ in pairs] if a else []
             key = [k for _, k in pairs] if a else []
             if layer.kind == "mlp" and a and b:
                 query[0][one] = query[0].get(one, 0.0) + b
             elif b:
                 query, key = [*query, {one: b}], [*key, {one: 1.0}]
-            yield Head(query, key, _writes(program, instruction, index, c))
-
-
-def _linear_form(pairs: list[tuple[Row, Row]], one: int) -> Row:
-    """sum of query * key, where one side of each pair is a multiple of the constant lane."""
-    form: Row = {}
-    for query, key in pairs:
-        linear, constant = (query, key) if set(key) == {one} else (key, query)
-        for entry, weight in linear.items():
-            form[entry] = form.get(entry, 0.0) + constant[one] * weight
-    return form
-
-
-def _scaled(row: Row, factor: float) -> Row:
-    return {entry: factor * weight for entry, weight in row.items()}
+            yield Head(query, key, writes(program, instruction, index, c))
 
 
 def family_size(program: Program, instruction: Attend) -> int:
     """Number of indices for which an instruction with a score has heads of its own."""
-    return sum(1 for _ in _family(program, instruction))
-
-
-def _family(program: Program, instruction: Attend) -> Iterator[dict[str, int]]:
-    """Every assignment of the destination's labels that the score depends on: one head (per hinge) each."""
-    sizes = program.label_sizes(instruction)
-    used = {label for query, key in instruction.scores[0].pairs for view in (*query, *key) for label in view.labels}
-    labels = [label for label in instruction.dst.labels if label in used]
-    for point in itertools.product(*(range(sizes[label]) for label in labels)):
-        yield dict(zip(labels, point, strict=True))
-
-
-def _products(program: Program, instruction: Attend, index: Index) -> Iterator[tuple[Expr, Expr, Index]]:
-    """The terms of the inner product: every pair at every value of its contracted labels."""
-    sizes = program.label_sizes(instruction)
-    for query, key in instruction.scores[0].pairs:
-        labels = sorted({label for view in (*query, *key) for label in view.labels} - set(index))
-        for point in itertools.product(*(range(sizes[label]) for label in labels)):
-            yield query, key, {**index, **dict(zip(labels, point, strict=True))}
-
-
-def _row(stream: Stream, expression: Expr, index: Index) -> Row:
-    row: Row = {}
-    for view in expression:
-        entry = stream.entry(view.lane, tuple(i if isinstance(i, int) else index[i] for i in view.index))
-        row[entry] = row.get(entry, 0.0) + view.coefficient
-    return row
-
-
-def _writes(program: Program, instruction: Attend, index: Index, coefficient: float) -> dict[int, Row]:
-    """What one head adds: for every value of the remaining labels, the destination entry and its row of V."""
-    sizes = program.label_sizes(instruction)
-    labels = [label for label in instruction.dst.labels if label not in index]
-    writes = {}
-    for point in itertools.product(*(range(sizes[label]) for label in labels)):
-        full = {**index, **dict(zip(labels, point, strict=True))}
-        entry = program.stream.entry(
-            instruction.dst.lane, tuple(i if isinstance(i, int) else full[i] for i in instruction.dst.index)
-        )
-        row = _row(program.stream, instruction.value, full)
-        if instruction.scale != 0.0:
-            writes[entry] = _scaled(row, coefficient * instruction.scale)
-    return writes
+    return sum(1 for _ in family(program, instruction))

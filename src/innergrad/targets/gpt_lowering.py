@@ -1,0 +1,500 @@
+"""How a program becomes the weights of target ``gpt``.
+
+LayerNorm. Two pads +-N, N = 2^24, dwarf all other entries of the stream, so that LN divides by N sqrt(2 / D) whatever
+the token holds; the gain multiplies it back. An entry that is always zero shows what LN subtracted, and every row that
+reads subtracts it again: LN then is the identity up to |h|^2 / (4 N^2), relatively (1e-13), in float64 and in float32.
+Nothing has to keep sums at zero. (The pads of 004's Lemma 6, [N, -N - sum x], err by x sum x / (2N).)
+
+Reading tokens (mov). Lanes pos, pos2 and ns are zero on a *sink* token at the front, so its score is zero. Token p gets
+-256 (j - p)^2 + 64 or more, all others -64 or less; where p must not be seen the sink is attended to: it adds nothing.
+
+Products (mul). u v = ((u + v)^2 - (u - v)^2) / 4 by GeLUs of several scales (:mod:`innergrad.functions.dictionaries`).
+Their error is relative to the square of the range that lanes are declared to stay in; leaving it is an error.
+
+Linear maps (aff). z = gelu(z) - gelu(-z), exactly.
+
+Division (div). An attention layer multiplies a token's pads by c; LN then divides everything the MLP reads by c. In
+variant ``raw`` the next attention layer sets the pads back; LN before attention would not let it see c, so in variant
+``pre-ln`` the same MLP adds N (1 - c), c from a fit of 1 / t at t = 1 / c; and each MLP repairs what is left of the
+error, adding N (one - 1), one as LN shows it: Newton's iteration for 1 / one = 1.
+
+Sums over the examples with exp scores. A sink with score 40 and value zero makes softmax un-normalised ("heavy sink"):
+e^40 softmax is exp up to e^-40 sum exp. A linear score is a sum of eight such heads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from innergrad.errors import LoweringError
+from innergrad.functions.dictionaries import (
+    Approximant,
+    FeatureSum,
+    coarse_square,
+    exponential_sum,
+    gelu_sum,
+    reciprocal_sum,
+    square,
+)
+from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL, Function
+from innergrad.kernels import EXP
+from innergrad.options import Options
+from innergrad.program import Attend, Expr, Layer, Program, Score, View
+from innergrad.prompt import POSITION
+from innergrad.stream import Lane, Stream
+from innergrad.targets.base import Approximants, LoopedTransformer, Sublayer, looped, renamed
+from innergrad.targets.gpt import GeluMlp, GptAttention
+from innergrad.targets.rows import (
+    Head,
+    Row,
+    add,
+    destinations,
+    family,
+    head_stacks,
+    linear_form,
+    merge,
+    scaled,
+    score_rows,
+    stack,
+    writes,
+)
+
+PAD = 2.0**24
+MARGIN, BETA, QUERY = 64.0, 256.0, 2.0**20  # of the scores that select a token by its position
+SINK, NEVER = 40.0, 1024.0  # score of a heavy sink; exp(-NEVER) is zero, exactly: what a sink held would grow e^40-fold
+DEFAULT_BOUND = 8.0
+LINEAR_BOUND = 2.0  # of linear attention's scores
+FINEST = 1e-11  # relative error of a reciprocal
+COARSE = 1e-7  # from this epsilon on, products are made for float32
+
+LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
+PADS = {"pad_up": 1.0, "pad_down": -1.0}
+
+
+# ------------------------------------------------------------------------------------------------------ preparation
+
+
+def prepare(program: Program, options: Options) -> Program:
+    """The program as these blocks run it: pads, positions, a sink; linear scores as sums of exponentials; pads scaled
+    and set back around divisions.
+    """
+    layers = {id(layer): _rewritten(layer) for layer in program.layers}
+    divides = any(_divisor(layer) for layer in program.layers)
+    positions = divides or any(
+        i.at is not None or i.scope == "previous" or _exponential(layer, i)
+        for layer in layers.values()
+        for i in layer.instructions
+        if layer.kind == "attention"
+    )
+    body, carry = [], False  # carry: pads are still scaled
+    for loop in program.body:
+        made, carry = _around_divisions([layers[id(layer)] for layer in loop.layers], options, carry)
+        if carry and loop.count > 1:
+            made, carry = [*made, Layer("attention", "restore", _set_back())], False
+        body.append(replace(loop, layers=tuple(made)))
+    readout, carry = _around_divisions([layers[id(layer)] for layer in program.readout], options, carry)
+    if carry:
+        readout.append(Layer("attention", "restore", _set_back()))
+    own = [Lane("zero")]
+    own += [Lane(pad, (), "state" if divides else "input", not divides, fill=s * PAD) for pad, s in PADS.items()]
+    if positions:
+        own += [Lane("pos", (), "input"), Lane("pos2", (), "input"), Lane("ns", (), "input")]
+    stream = Stream((*program.stream.lanes, *own))
+    return replace(program, stream=stream, body=tuple(body), readout=tuple(readout), sink=positions)
+
+
+def _rewritten(layer: Layer) -> Layer:
+    """Products are mlps here; linear scores over the examples become a function that heads can sum up."""
+    if layer.kind == "product":
+        return replace(layer, kind="mlp")
+    if layer.kind != "attention":
+        return layer
+    return replace(layer, instructions=tuple(_linear_scores(layer, i) for i in layer.instructions))
+
+
+def _linear_scores(layer: Layer, i: Attend) -> Attend:
+    if not _exponential(layer, i):
+        return i
+    scores = (Score(LINEAR, *score.pairs) if score.f == IDENTITY else score for score in i.scores)
+    return Attend((i.dst,), *scores, value=i.value, scope=i.scope, reduce=i.reduce, scale=i.scale, where=i.where)
+
+
+def _exponential(layer: Layer, instruction: Attend) -> bool:
+    """A sum over the examples of a function of scores: heads with a heavy sink."""
+    over_examples = instruction.scope == "demos" and instruction.reduce == "sum"
+    return layer.kind == "attention" and over_examples and bool(instruction.scores)
+
+
+def _divisor(layer: Layer) -> str | None:
+    """The lane that an mlp layer divides by."""
+    found = {
+        score.pairs[0][0][0].lane
+        for instruction in layer.instructions
+        for score in instruction.scores
+        if score.f == RECIPROCAL
+    }
+    if len(found) > 1:
+        raise LoweringError(f"layer {layer.name}: one divisor a layer", got=sorted(found))
+    return found.pop() if found else None
+
+
+def _around_divisions(layers: list[Layer], options: Options, carry: bool) -> tuple[list[Layer], bool]:
+    """The layers with pads scaled before each division and set back after it; whether they still are to be set back."""
+    made: list[Layer] = []
+    for layer in layers:
+        c = _divisor(layer)
+        if carry and layer.kind == "attention":
+            layer = replace(layer, instructions=(*layer.instructions, *_set_back()))
+        elif carry:
+            made.append(Layer("attention", f"{layer.name}: restore", _set_back()))
+        carry = False
+        if c is not None:
+            made.append(Layer("attention", f"{layer.name}: scale", _pads(f"{c} - one")))
+            if options.variant == "raw":
+                carry = True
+            else:
+                layer = replace(layer, instructions=(*layer.instructions, *_pads(f"one - {c}")))
+        made.append(layer)
+    return made, carry
+
+
+def _pads(change: str) -> tuple[Attend, ...]:
+    """pads += +-N change."""
+    return tuple(Attend(pad, value=change, scale=sign * PAD) for pad, sign in PADS.items())
+
+
+def _set_back() -> tuple[Attend, ...]:
+    """pads = +-N."""
+    return tuple(Attend(p, value=(View("one", (), sign * PAD), View(p, (), -1.0))) for p, sign in PADS.items())
+
+
+# ------------------------------------------------------------------------------------------------------------ checks
+
+
+def check(program: Program) -> None:
+    """Fail with the reason, before anything is built, if some instruction cannot be realised."""
+    for layer in program.layers:
+        for instruction in layer.instructions:
+            name = f"layer {layer.name}, {instruction.dst.lane}"
+            if instruction.where != "all":
+                raise LoweringError(
+                    f"{name}: this target writes all tokens",
+                    got=f"where={instruction.where!r}",
+                    hint="multiply by the lane t, query or omega in an mlp",
+                )
+            (_check_mlp if layer.kind == "mlp" else _check_attention)(program, instruction, name)
+
+
+def _check_mlp(program: Program, instruction: Attend, name: str) -> None:
+    if instruction.scope != "self":
+        raise LoweringError(f"{name}: an mlp reads its own token", got=f"scope={instruction.scope!r}")
+    if len(instruction.scores) > 1:
+        raise LoweringError(f"{name}: an mlp multiplies two factors", got=f"{len(instruction.scores)} scores")
+    if instruction.scores:
+        (score,) = instruction.scores
+        linear = all(_constant(query) or _constant(key) for query, key in score.pairs)
+        if score.f == RECIPROCAL and len(score.pairs[0][0]) == len(score.pairs) == 1 and linear:
+            return
+        product = score.f == IDENTITY and (linear or _constant(instruction.value))
+        if not product and not (linear and _constant(instruction.value)):
+            raise LoweringError(
+                f"{name}: an mlp applies a function to a linear form, or multiplies two linear forms",
+                got=f"{score.f.name} of a product, or times a lane",
+                hint="split it into two layers",
+            )
+
+
+def _check_attention(program: Program, instruction: Attend, name: str) -> None:
+    scope, reduce = instruction.scope, instruction.reduce
+    if scope == "demos" and not program.causal and instruction.scores:
+        wrong = [score.f.name for score in instruction.scores if score.f not in (EXP, LINEAR, IDENTITY)]
+        if wrong or reduce == "mean" or (reduce == "softmax" and instruction.scores[0].f != IDENTITY):
+            raise LoweringError(
+                f"{name}: softmax heads add up exponentials of scores, and linear scores as sums of those",
+                got=wrong or reduce,
+                allowed="scores exp and linear with reduce='sum', or a softmax",
+            )
+        return
+    if instruction.scores:
+        raise LoweringError(f"{name}: scores are for scope='demos' in a program that is not causal", got=scope)
+    known = scope in ("self", "previous") or instruction.at is not None
+    if not known and not (scope == "all" and reduce == "mean" and not program.causal):
+        raise LoweringError(
+            f"{name}: no head for this",
+            got=f"scope={scope!r}, reduce={reduce!r}",
+            allowed="self, previous, at(t), at(t,u), or the mean over all",
+        )
+    if scope == "self" and "pos" not in program.stream.by_name and not _shared(program, instruction):
+        raise LoweringError(f"{name}: a token reads its own lanes in an mlp", hint="make it an mlp layer")
+
+
+def _constant(expression: Expr) -> bool:
+    return {view.lane for view in expression} == {"one"}
+
+
+def _shared(program: Program, instruction: Attend) -> bool:
+    return not program.causal and all(program.stream[view.lane].shared for view in instruction.value)
+
+
+# --------------------------------------------------------------------------------------------------------- functions
+
+
+def approximants(program: Program, options: Options) -> dict[str, Approximant]:
+    """GeLU sums for the functions of mlps, exponential sums for linear scores; exp, division, identity need none."""
+    made: dict[str, Approximant] = {}
+    radius = options.z_bound or DEFAULT_BOUND
+    for layer in program.layers:
+        for instruction in layer.instructions:
+            for score in instruction.scores:
+                if score.f == LINEAR:
+                    made[score.f.name] = exponential_sum(options.z_bound or LINEAR_BOUND, options.epsilon)
+                elif layer.kind == "mlp" and score.f not in (IDENTITY, NEGATION, RECIPROCAL):
+                    made[score.f.name] = gelu_sum(score.f, options.epsilon, (-radius, radius))
+    return made
+
+
+def lane_bounds(program: Program, options: Options) -> dict[str, float]:
+    """The range that each lane is taken to stay in, from what it declares, x_bound, y_bound and z_bound."""
+    default = options.z_bound or DEFAULT_BOUND
+    given = {"x": options.x_bound, "y": options.y_bound, "zero": 0.0}
+    return {
+        lane.name: given.get(lane.name) or (lane.bound if math.isfinite(lane.bound) else default)
+        for lane in program.stream.lanes
+    }
+
+
+def bounds(program: Program, options: Options) -> dict[str, float]:
+    """Bounds of the lanes that are factors of a product or are divided by."""
+    everything, found = lane_bounds(program, options), set()
+    for layer in program.layers:
+        for instruction in layer.instructions if layer.kind == "mlp" else ():
+            for score in instruction.scores:
+                if score.f in (IDENTITY, RECIPROCAL):
+                    sides = [side for pair in score.pairs for side in pair]
+                    sides += [] if score.f == RECIPROCAL else [instruction.value]
+                    if len([side for side in sides if not _constant(side)]) > 1 or score.f == RECIPROCAL:
+                        found |= {view.lane for side in sides for view in side if view.lane != "one"}
+    return {lane: everything[lane] for lane in sorted(found)}
+
+
+# ---------------------------------------------------------------------------------------------------------- lowering
+
+
+def lower(program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
+    """Each layer of the program becomes exactly one attention layer or mlp. Equal layers share their matrices."""
+    check(program)
+    built: dict[object, Sublayer] = {}
+
+    def build(layer: Layer) -> Sublayer:
+        key = layer.kind, layer.instructions
+        if key not in built:
+            built[key] = _Lowering(program, approximants, options).build(layer)
+        return renamed(built[key], layer.name)
+
+    return looped(program, build)
+
+
+class _Lowering:
+    def __init__(self, program: Program, approximants: Approximants, options: Options) -> None:
+        self.program, self.stream, self.approximants, self.options = program, program.stream, approximants, options
+        self.one, self.zero = self.stream.entry("one"), self.stream.entry("zero")
+        self.gain = PAD * math.sqrt(2.0 / self.stream.d_model)
+        known = lane_bounds(program, options)
+        self.bound = np.concatenate([np.full(lane.size, known[lane.name]) for lane in self.stream.lanes])
+        self.units: dict[tuple[tuple[tuple[int, float], ...], float], Row] = {}
+        self.linear: dict[int, Row] = {}
+
+    def build(self, layer: Layer) -> Sublayer:
+        return self._mlp(layer) if layer.kind == "mlp" else self._attention(layer)
+
+    def entry(self, lane: str) -> int:
+        return self.stream.entry(lane)
+
+    def read(self, row: Row) -> Row:
+        """The row behind a LayerNorm: minus what it subtracted, which the entry that is always zero shows."""
+        return {**row, self.zero: row.get(self.zero, 0.0) - sum(row.values())} if row else row
+
+    # ------------------------------------------------------------------------------------------------------ attention
+
+    def _attention(self, layer: Layer) -> GptAttention:
+        gain = None if self.options.variant == "raw" else self.gain
+        heads = merge(head for i in layer.instructions for head in self._heads(layer, i))
+        scales = [[max(map(abs, row.values()), default=0.0) or 1.0 for row in head.writes.values()] for head in heads]
+        for head, sizes in zip(heads, scales, strict=True):  # sizes go into W_O: what W_V reads of a sink is 0 exactly
+            head.writes = {e: scaled(row, 1 / size) for (e, row), size in zip(head.writes.items(), sizes, strict=True)}
+            if gain is not None:
+                head.query, head.key = ([self.read(row) for row in rows] for rows in (head.query, head.key))
+                head.writes = {entry: self.read(row) for entry, row in head.writes.items()}
+        stacks = head_stacks(heads, self.stream.d_model, scales)
+        return GptAttention(layer.name, *stacks, gain=gain, causal=self.program.causal)
+
+    def _heads(self, layer: Layer, instruction: Attend) -> Iterator[Head]:
+        if instruction.scope == "demos":
+            yield from self._example_heads(layer, instruction)
+            return
+        scope, pairs = instruction.scope, []
+        if scope != "all" and not (scope == "self" and _shared(self.program, instruction)):
+            pairs = self._position(instruction)
+        yield Head([q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, {}, 1.0))
+
+    def _position(self, instruction: Attend) -> list[tuple[Row, Row]]:
+        """-BETA (j - p)^2 + MARGIN or more at the token p to be read, -MARGIN or less at all others, 0 at the sink."""
+        one, pos, pos2, ns = self.one, *(self.entry(name) for name in ("pos", "pos2", "ns"))
+        P = 1.0 / POSITION
+        if instruction.at is None:  # p = i, or i - 1
+            back = 0.0 if instruction.scope == "self" else 1.0
+            centre = {pos2: -BETA * P**2, pos: 2 * BETA * back * P, one: -BETA * back**2 + MARGIN}
+            here = one if instruction.scope == "self" else ns  # a sink reads itself, but has no token before it
+            return [
+                ({one: -BETA}, {pos2: P**2}),
+                ({pos: 2 * BETA * P, one: -2 * BETA * back}, {pos: P}),
+                (centre, {here: 1.0}),
+            ]
+        token, since = instruction.at
+        p, delay = token + 1.0, since - token
+        if delay <= 0:
+            slope, level = 0.0, {one: -BETA * p**2 + MARGIN}
+        else:  # 2 MARGIN (i - j - delay + 1/2): MARGIN or more for tokens that may see p, -MARGIN or less for others
+            slope, level = 2 * MARGIN, {pos: 2 * MARGIN * P, one: -BETA * p**2 - 2 * MARGIN * (delay - 0.5)}
+        hidden = ({one: -QUERY}, {self.entry("query"): 1.0})  # positions beyond a short prompt may hold queries
+        return [({one: -BETA}, {pos2: P**2}), ({one: 2 * BETA * p - slope}, {pos: P}), (level, {ns: 1.0}), hidden]
+
+    def _example_heads(self, layer: Layer, instruction: Attend) -> Iterator[Head]:
+        """Softmax over the examples, or sums over them of products of exponentials, by a heavy sink."""
+        one, t = self.one, self.entry("t")
+        for index in family(self.program, instruction):
+            scores = [score_rows(self.program, instruction, score, index) for score in instruction.scores]
+            if instruction.reduce == "softmax":
+                pairs = [*scores[0], ({one: NEVER}, {t: 1.0})]
+                yield Head([q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, index, 1.0))
+                continue
+            ns = self.entry("ns")
+            level = {one: SINK, ns: -SINK - NEVER, t: NEVER}  # the sink SINK, queries -NEVER, examples 0
+            for rates, weight in self._exponentials(instruction):
+                pairs = [(scaled(q, a), k) for a, rows in zip(rates, scores, strict=True) for q, k in rows]
+                pairs += [({one: 1.0}, level), ({one: -NEVER, ns: NEVER}, {t: 1.0})]  # the sink itself reads nothing
+                weight *= math.exp(SINK)
+                yield Head(
+                    [q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, index, weight)
+                )
+
+    def _exponentials(self, instruction: Attend) -> Iterator[tuple[tuple[float, ...], float]]:
+        """The product of the scores' functions as a sum of weight * exp(sum of rate * score)."""
+        sums = []
+        for score in instruction.scores:
+            f = self.approximants.get(score.f.name)
+            sums.append([(1.0, 1.0)] if f is None else list(zip(f.a, f.c, strict=True)))
+        for terms in itertools.product(*sums):
+            yield tuple(rate for rate, _ in terms), math.prod(weight for _, weight in terms)
+
+    # ------------------------------------------------------------------------------------------------------------ mlp
+
+    def _mlp(self, layer: Layer) -> GeluMlp:
+        divisor = _divisor(layer)
+        for instruction in layer.instructions:
+            if divisor is not None and instruction.dst.lane in PADS:
+                self._restore(instruction, divisor)
+            elif divisor is not None:
+                self._divide(layer, instruction)
+            else:
+                self._compute(instruction)
+        if divisor is None and self.options.variant == "pre-ln" and self.stream["pad_up"].role == "state":
+            self._repair()
+        for entry, row in self.linear.items():
+            self._unit(row, 0.0, entry, 1.0)
+            self._unit(scaled(row, -1.0), 0.0, entry, -1.0)
+        units, D = [(key, row) for key, row in self.units.items() if any(row.values())], self.stream.d_model
+        rows = [self.read(dict(items)) for (items, _), _ in units]
+        return GeluMlp(
+            layer.name,
+            stack((1, len(units), D), ((0, u, e, w) for u, row in enumerate(rows) for e, w in row.items())),
+            stack((1, len(units), 1), ((0, u, 0, bias) for u, ((_, bias), _) in enumerate(units))),
+            stack((1, D, len(units)), ((0, e, u, w) for u, (_, row) in enumerate(units) for e, w in row.items())),
+            gain=self.gain,
+        )
+
+    def _unit(self, row: Row, bias: float, entry: int, weight: float) -> None:
+        key = tuple(sorted((e, w) for e, w in row.items() if w)), bias
+        written = self.units.setdefault(key, {})
+        written[entry] = written.get(entry, 0.0) + weight
+
+    def _add(self, entry: int, row: Row, factor: float) -> None:
+        add(self.linear.setdefault(entry, {}), row, factor)
+
+    def _compute(self, instruction: Attend) -> None:
+        """dst += scale f(linear form), scale u v, or scale (linear form)."""
+        for index in family(self.program, instruction):
+            pairs = [score_rows(self.program, instruction, score, index) for score in instruction.scores]
+            for entry, value in destinations(self.program, instruction, index):
+                if not pairs:
+                    self._add(entry, value, instruction.scale)
+                    continue
+                f, terms = instruction.scores[0].f, pairs[0]
+                fitted = self.approximants.get(f.name)
+                if fitted is not None:
+                    self._function(fitted, linear_form(terms, self.one), self.one, entry, instruction.scale)
+                    continue
+                scale = -instruction.scale if f == NEGATION else instruction.scale
+                if set(value) == {self.one}:
+                    for u, v in terms:
+                        self._multiply(u, v, entry, scale * value[self.one])
+                else:
+                    self._multiply(linear_form(terms, self.one), value, entry, scale)
+
+    def _function(self, f: FeatureSum, form: Row, one: int, entry: int, scale: float) -> None:
+        """dst += scale f(form); one: the entry that reads 1."""
+        self._add(entry, form, scale * f.slope)
+        self._add(entry, {one: 1.0}, scale * f.constant)
+        for a, b, c in zip(f.a, f.b, f.c, strict=True):
+            self._unit(scaled(form, a), b, entry, scale * c)
+
+    def _multiply(self, u: Row, v: Row, entry: int, scale: float) -> None:
+        """dst += scale u v; linear if one factor is a constant."""
+        for a, b in ((u, v), (v, u)):
+            if set(a) == {self.one}:
+                self._add(entry, b, scale * a[self.one])
+                return
+        R_u, R_v = (sum(abs(w) * float(self.bound[e]) for e, w in row.items()) for row in (u, v))
+        if u == v:
+            self._square(u, R_u, entry, scale)
+        elif R_u and R_v:
+            balance = 2.0 ** round(math.log2(R_v / R_u) / 2)
+            for sign in (1.0, -1.0):
+                z = scaled(u, balance)
+                add(z, v, sign / balance)
+                self._square(z, R_u * balance + R_v / balance, entry, sign * scale / 4)
+
+    def _square(self, z: Row, R: float, entry: int, scale: float) -> None:
+        """dst += scale z^2 for |z| <= R."""
+        for s, c in square() if self.options.epsilon < COARSE else coarse_square():
+            for sign in (1.0, -1.0):
+                self._unit(scaled(z, sign / (s * R)), 0.0, entry, scale * c * R**2)
+
+    def _divide(self, layer: Layer, instruction: Attend) -> None:
+        """dst += scale value / c: LN divides by c, the pads being +-N c."""
+        if not instruction.scores or instruction.scores[0].f != RECIPROCAL:
+            raise LoweringError(
+                f"layer {layer.name}, {instruction.dst.lane}: everything a layer that divides reads is divided",
+                hint="put other instructions into another layer",
+            )
+        for entry, value in destinations(self.program, instruction, {}):
+            self._add(entry, value, instruction.scale)
+
+    def _restore(self, instruction: Attend, divisor: str) -> None:
+        """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
+        c, entry = self.entry(divisor), self.entry(instruction.dst.lane)
+        low = 1.0 / float(self.bound[c])
+        fit = reciprocal_sum(low, max(self.options.epsilon * low, FINEST))  # relative to c
+        self._function(fit, {self.one: 1.0}, c, entry, -instruction.scale)
+        self._add(entry, {c: 1.0}, instruction.scale)
+
+    def _repair(self) -> None:
+        """pads += +-N (one - 1): what LN shows of the lane one is 1 / (1 + e) for pads N (1 + e)."""
+        for pad, sign in PADS.items():
+            for side in (1.0, -1.0):
+                self._unit({self.one: side}, -side, self.entry(pad), side * sign * PAD)

@@ -1,0 +1,78 @@
+"""Every row of docs/claims.md is measured again; the page and results/claims.json are what the rows say."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from _results import read  # noqa: E402
+from claims import PAGE, Claim, accepted, all_claims, drift, papers, row  # noqa: E402
+
+CLAIMS = all_claims()
+
+# propositions, theorems, lemmas, numbered remarks and examples of both papers, and numbered equations that are wrong
+FUNCTIONAL = """
+    Prop. 3.1; Remark 3.2; Definition 3.3; Prop. 3.4; Assumption 4.1; Assumption 4.3; Thm. 4.5, E.1; Thm. 4.6, F.1;
+    Lemma A.1; Prop. D.1 (A); Prop. D.1 (B); Remark E.2; Prop. E.3; Remark F.2; Prop. F.3; Prop. F.4; Lemma F.5;
+    Thm. G.1; Thm. G.2; Lemma G.3; App. I.2; Example 1; Example 2; Example 3; Example 4; Example 5; Example 6;
+    Example 7; Example 8, App. I.1; (7); (9), (21); (10); (13); (17); (22); (24); (25); (29); (31); (40); (43); (48);
+    (58), (72); (68), (82)
+"""
+PRIMITIVES = """
+    Lemma 1; Theorem 1; Theorem 2; Lemma 2, dot; Lemma 2, aff; Lemma 2, mov; Lemma 3; Lemma 4, (36); Lemma 5, (41);
+    Lemma 6, (45); Lemma 7, (129); (5); (10); (11); (12); (18); (33); (35); (37); (38); (39), (40); (42)-(44); (47);
+    (54), (57); (69); (92), (128); (101); (103); (107); (114), (115); (118)-(120); (124); (131); App. A, sign
+"""
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=[claim.id for claim in CLAIMS])
+def test_claim(claim: Claim) -> None:
+    measured = claim.measure()
+    assert measured.error <= claim.limit, claim.says
+    if claim.threshold is not None:
+        assert measured.printed is not None
+        assert measured.printed >= claim.threshold, f"as printed it is not wrong: {claim.says}"
+
+
+@pytest.mark.parametrize(("paper", "listed"), [("003", FUNCTIONAL), ("004", PRIMITIVES)])
+def test_every_numbered_statement_has_a_row(paper: str, listed: str) -> None:
+    numbers = {claim.number for claim in CLAIMS if claim.paper == paper}
+    assert {number.strip() for number in re.split(r";", " ".join(listed.split()))} <= numbers
+
+
+def test_ids_are_unique() -> None:
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_rows_of_the_page_name_tests_that_exist() -> None:
+    named = re.findall(r"\| `([^`]+)` \|$", PAGE.read_text(), re.MULTILINE)
+    assert named == [claim.id for claim in CLAIMS]
+
+
+def test_page_and_results_are_what_the_rows_say() -> None:
+    stored = read("claims")["claims"]
+    assert drift(stored, papers()) == []
+    assert all(map(accepted, stored))
+
+
+def test_drift_is_found() -> None:
+    stored = read("claims")["claims"]
+    changed = [entry | {"limit": 2 * entry["limit"] + 1} if entry is stored[3] else entry for entry in stored]
+    assert any(stored[3]["id"] in line for line in drift(changed, papers()))
+    assert any("docs" in line for line in drift(changed, papers()))
+
+
+def test_a_wrong_verdict_is_not_accepted() -> None:
+    """A check outside its limit, and a printed statement that turns out right."""
+    claim = Claim("003", "(0)", "", "corrected", "so", limit=1e-3, threshold=0.1, check=lambda: (1e-2, 1.0))
+    assert not accepted(row(claim, claim.measure()))
+    claim = Claim("003", "(0)", "", "corrected", "so", limit=1e-3, threshold=0.1, check=lambda: (1e-4, 1e-2))
+    assert not accepted(row(claim, claim.measure()))
+    with pytest.raises(ValueError, match="threshold"):
+        Claim("003", "(0)", "", "corrected", "", limit=1e-3, threshold=None, check=lambda: 0.0)
