@@ -34,6 +34,7 @@ ORDER = (
     ("transformer",),
     ("compiler", "verification"),
     ("storage",),
+    ("export",),
     ("cli",),
     ("__main__",),
 )

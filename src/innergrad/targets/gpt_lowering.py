@@ -370,14 +370,18 @@ class _Lowering:
         for index in family(self.program, instruction):
             scores = [score_rows(self.program, instruction, score, index) for score in instruction.scores]
             if instruction.reduce == "softmax":
-                pairs = [*scores[0], ({one: NEVER}, {t: 1.0})]
+                pairs = [*scores[0], ({one: 1.0}, {t: NEVER, one: -NEVER})]  # 0 on examples, exactly
                 yield Head([q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, index, 1.0))
                 continue
             ns = self.entry("ns")
-            level = {one: SINK, ns: -SINK - NEVER, t: NEVER}  # the sink SINK, queries -NEVER, examples 0
+            levels = [  # 0 on examples, exactly; -NEVER on queries; SINK on the sink, which itself reads nothing
+                ({one: 1.0}, {t: NEVER, ns: -NEVER}),
+                ({one: 1.0}, {one: SINK, ns: -SINK}),
+                ({one: -NEVER, ns: NEVER}, {t: 1.0}),
+            ]
             for rates, weight in self._exponentials(instruction):
                 pairs = [(scaled(q, a), k) for a, rows in zip(rates, scores, strict=True) for q, k in rows]
-                pairs += [({one: 1.0}, level), ({one: -NEVER, ns: NEVER}, {t: 1.0})]  # the sink itself reads nothing
+                pairs += levels
                 weight *= math.exp(SINK)
                 yield Head(
                     [q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, index, weight)

@@ -1,0 +1,102 @@
+"""A compiled transformer of any target as an ONNX file: the residual stream in, the residual stream out, float32."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import logging
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from innergrad.errors import InputError
+from innergrad.storage import make_folder
+from innergrad.targets.sparse import SparseStack
+from innergrad.transformer import CompiledTransformer
+
+OPSET = 20
+
+
+class DenseStack(nn.Module):
+    """The matrices of a :class:`SparseStack`, dense, with the same methods: ONNX has no sparse products."""
+
+    def __init__(self, stack: SparseStack) -> None:
+        super().__init__()
+        self.shape = stack.shape
+        self.value = nn.Parameter(stack.dense().float(), requires_grad=False)
+
+    def dense(self) -> Tensor:
+        return self.value
+
+    def tall(self) -> Tensor:
+        return self.value.reshape(-1, self.shape[2])
+
+    def wide(self) -> Tensor:
+        return self.value.permute(1, 0, 2).reshape(self.shape[1], -1)
+
+
+def dense_module(tf: CompiledTransformer) -> nn.Module:
+    """A copy of ``tf.module`` in float32 with dense matrices; layers that are equal share them."""
+    tf.require_double()
+    module = copy.deepcopy(tf.module)
+    made: dict[int, DenseStack] = {}
+    for layer in module.stored_layers():
+        for name in layer.matrices:
+            stack = getattr(layer, name)
+            if isinstance(stack, SparseStack):
+                setattr(layer, name, made.setdefault(id(stack), DenseStack(stack)))
+    return _Layers(module)
+
+
+class _Layers(nn.Module):
+    """The forward pass without its check of the input."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, stream: Tensor) -> Tensor:
+        for layer in self.module.layers():  # type: ignore[operator]
+            stream = layer(stream)
+        return stream
+
+
+def _require(*packages: str) -> None:
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise InputError(
+            "writing ONNX needs packages that are not installed",
+            got=f"no {', '.join(missing)}",
+            hint="pip install 'innergrad[export]'",
+        )
+
+
+def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
+    """Write ``path`` (a file): input ``stream``, output ``learned``, both (batch, tokens, d_model) float32."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError("an ONNX model is one file", got=f"{path}, a folder", hint=f"give {path / 'model.onnx'}")
+    make_folder(path.parent)
+    tokens = tf.options.n_examples + 3
+    example = torch.zeros(2, tokens, tf.d_model)
+    example[..., tf.program.stream.entry("one")] = 1.0
+    example[..., tf.program.stream.entry("t")] = 1.0
+    _require("onnx", "onnxscript")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            dense_module(tf).eval(),
+            (example,),
+            input_names=["stream"],
+            output_names=["learned"],
+            dynamic_shapes={"stream": {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}},
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    program.save(str(path))
+    return path

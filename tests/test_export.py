@@ -1,0 +1,185 @@
+"""Compiled transformers in software nobody here wrote: Hugging Face's GPT-2 and ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import GPT2Model
+
+import innergrad as ig
+from innergrad.export import export_gpt2, export_onnx, gpt2_inputs, gpt2_stream, to_gpt2
+from innergrad.export.gpt2 import config_of, sizes_of
+
+NETWORK = ig.Network([2, 4, 4, 2], "tanh")
+ALGORITHMS: dict[str, ig.Algorithm] = {
+    "gradient descent": ig.GradientDescent(NETWORK, steps=1),
+    "logistic": ig.GradientDescent(ig.Network([2, 4, 1], "gelu"), loss="logistic", steps=2, box=None),
+    "online SGD": ig.OnlineSGD(d=3, weight_decay=0.1),
+    "RLS": ig.RecursiveLeastSquares(d=2),
+    "exp kernel": ig.FunctionalGradientDescent("exp", steps=8),
+    "linear kernel": ig.FunctionalGradientDescent("linear", steps=4),
+    "softmax": ig.FunctionalGradientDescent("softmax", steps=4),
+}
+PRECISION = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+
+def prompts(algorithm: ig.Algorithm, batch: int = 2, n: int = 6) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(11)
+    drawn = [algorithm.random_prompt(n, 2, generator) for _ in range(batch)]
+    X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))
+    return X, y, X_query
+
+
+def outcome(tf: ig.CompiledTransformer, stream: Tensor, *data: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and predictions in a stream."""
+    prompt, state = tf.prompt(*data), tf.program.stream.unpack(stream.double())
+    return prompt.weights(tf.program, state), prompt.predictions(tf.program, state)
+
+
+def run_gpt2(tf: ig.CompiledTransformer, model: GPT2Model, *data: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        hidden = model(**gpt2_inputs(tf, tf.stream(*data), model.dtype)).last_hidden_state
+    return outcome(tf, gpt2_stream(tf, hidden), *data)
+
+
+def error(result: tuple[Tensor, Tensor], reference: ig.Run) -> float:
+    parts = [(result[0], reference.weights[:, -1]), (result[1], reference.predictions)]
+    return max(float((a - b).abs().max()) for a, b in parts if a.numel())
+
+
+@pytest.mark.parametrize("dtype", PRECISION, ids=str)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_unmodified_gpt2_learns_what_the_algorithm_learns(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Written to a folder, loaded by transformers' own from_pretrained, compared with the oracle (e.g. autograd)."""
+    algorithm = ALGORITHMS[name]
+    tf = ig.compile(algorithm, target="gpt", epsilon=PRECISION[dtype], n_examples=7)
+    data = prompts(algorithm)
+    model = GPT2Model.from_pretrained(export_gpt2(tf, tmp_path, dtype))
+    assert type(model) is GPT2Model
+    assert model.dtype == dtype
+    result = run_gpt2(tf, model, *data)
+    assert error(result, ig.reference(algorithm, *data)) < {torch.float64: 1e-8, torch.float32: 1e-4}[dtype]
+    assert len(model.h) == tf.cost().blocks + len(tf.program.readout)
+
+
+@pytest.mark.parametrize(("dtype", "one", "twenty"), [(torch.float64, 1e-7, 1e-6), (torch.float32, 1e-4, 1e-3)])
+def test_gradient_descent_on_stock_gpt2(dtype: torch.dtype, one: float, twenty: float) -> None:
+    """N = 3, K = 4: weights after one step and after twenty (260 blocks or fewer) against autograd."""
+    for steps, limit in ((1, one), (20, twenty)):
+        algorithm = ig.GradientDescent(NETWORK, steps=steps)
+        tf = ig.compile(algorithm, target="gpt", epsilon=PRECISION[dtype], n_examples=8)
+        data = prompts(algorithm, batch=5, n=8)
+        weights, _ = run_gpt2(tf, to_gpt2(tf, dtype), *data)
+        reference = ig.reference(algorithm, *data).weights
+        assert float((weights - reference[:, -1]).abs().max()) < limit
+        assert float((reference[:, -1] - reference[:, 0]).abs().max()) > 10 * limit, "something was learned"
+
+
+def test_the_comparison_can_fail(tmp_path: Path) -> None:
+    """One changed weight of the exported folder, and GPT-2 no longer agrees; without the 4-D mask, neither."""
+    algorithm = ALGORITHMS["gradient descent"]
+    tf = ig.compile(algorithm, target="gpt", n_examples=7)
+    data, reference = prompts(algorithm), ig.reference(algorithm, *prompts(algorithm))
+    export_gpt2(tf, tmp_path, torch.float64)
+    tensors = load_file(tmp_path / "model.safetensors")
+    weight = tensors["h.0.mlp.c_proj.weight"]
+    weight.view(-1)[weight.abs().argmax()] *= 1.01
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert error(run_gpt2(tf, GPT2Model.from_pretrained(tmp_path), *data), reference) > 1e-5
+    inputs = gpt2_inputs(tf, tf.stream(*data))
+    with torch.no_grad():
+        hidden = to_gpt2(tf)(inputs_embeds=inputs["inputs_embeds"]).last_hidden_state
+    assert error(outcome(tf, gpt2_stream(tf, hidden), *data), reference) > 1e-3
+
+
+def test_the_folder_says_how_to_use_it_without_innergrad(tmp_path: Path) -> None:
+    """From innergrad.json alone: fill the lanes, call GPT-2, read the prediction."""
+    tf = ig.compile(ig.FunctionalGradientDescent("exp", steps=8, d=2), target="gpt", n_examples=5)
+    export_gpt2(tf, tmp_path, torch.float64)
+    note = json.loads((tmp_path / "innergrad.json").read_text())
+    X, y, X_query = (part[0].numpy() for part in prompts(tf.algorithm, 1, 5))
+    model = GPT2Model.from_pretrained(tmp_path)
+    tokens = int(note["sink_first"]) + len(X) + len(X_query)
+    example, query = np.arange(1, 1 + len(X)), np.arange(1 + len(X), tokens)
+    embeds = np.zeros((1, tokens, model.config.n_embd))
+    lanes = {
+        lane["name"]: slice(lane["offset"], lane["offset"] + int(np.prod(lane["shape"]))) for lane in note["layout"]
+    }
+    for lane in note["layout"]:
+        embeds[..., lanes[lane["name"]]] = lane["fill"]
+    embeds[0, example, lanes["x"]], embeds[0, query, lanes["x"]] = X, X_query
+    embeds[0, example, lanes["y"]] = y
+    embeds[..., lanes["one"]] = 1
+    embeds[0, example, lanes["t"]] = 1
+    embeds[0, query, lanes["query"]] = 1
+    embeds[0, 1:, lanes["ns"]] = 1
+    mask = torch.zeros(1, 1, tokens, tokens, dtype=torch.float64)
+    with torch.no_grad():
+        hidden = model(inputs_embeds=torch.from_numpy(embeds), attention_mask=mask).last_hidden_state.numpy()
+    stream = hidden - hidden[..., note["read"]["zero"], None]
+    prediction = note["read"]["prediction"]["sign"] * stream[0, query, lanes[note["read"]["prediction"]["lane"]]]
+    expected = ig.reference(tf.algorithm, X, y, X_query).predictions.numpy()
+    np.testing.assert_allclose(prediction, expected, atol=1e-10)
+
+
+def test_equal_blocks_share_their_memory() -> None:
+    """Twenty steps of gradient descent take no more memory than one, until they are written to a file."""
+    parameters = {}
+    for steps in (1, 20):
+        tf = ig.compile(ig.GradientDescent(NETWORK, steps=steps), target="gpt", n_examples=7)
+        model = to_gpt2(tf)
+        parameters[steps] = len({p.data_ptr() for p in model.parameters()})
+        assert config_of(tf)["n_layer"] == 12 * steps + 5
+        assert sum(p.numel() for p in model.h.parameters()) > 0
+        assert sizes_of(tf).n_embd >= tf.d_model
+    assert parameters[1] == parameters[20]
+
+
+def test_what_is_not_gpt2_is_refused(tmp_path: Path) -> None:
+    for tf in (
+        ig.compile(ig.OnlineSGD(d=2), variant="raw", n_examples=2),
+        ig.compile(ig.FunctionalGradientDescent("exp", steps=2), n_examples=2),
+    ):
+        with pytest.raises(ig.InputError, match="only standard pre-LN blocks are GPT-2's"):
+            export_gpt2(tf, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+ONNX: dict[str, tuple[ig.Algorithm, str]] = {
+    "gradient descent on ReLU attention": (ig.GradientDescent(ig.Network([2, 3, 1]), steps=2), "relu"),
+    "functional gradient descent": (ig.FunctionalGradientDescent("exp", steps=3), "kernel"),
+    "gradient descent on GPT-2's blocks": (ig.GradientDescent(ig.Network([2, 3, 1]), steps=1), "gpt"),
+    "recursive least squares": (ig.RecursiveLeastSquares(d=2), "gpt"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONNX)
+def test_onnx_runtime_computes_what_the_module_computes(name: str, tmp_path: Path) -> None:
+    """Within float32 rounding, for any number of prompts and tokens; weights and predictions near the oracle's."""
+    algorithm, target = ONNX[name]
+    tf = ig.compile(algorithm, target=target, epsilon=1e-3 if target == "relu" else 1e-5, n_examples=4)
+    path = export_onnx(tf, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(str(path))
+    for batch, n in ((3, 4), (1, 2)):
+        data = prompts(algorithm, batch, n)
+        stream = tf.stream(*data).float()
+        theirs = torch.from_numpy(session.run(None, {"stream": stream.numpy()})[0])
+        ours = tf.module_for(torch.float32)(stream)
+        for a, b in zip(outcome(tf, theirs, *data), outcome(tf, ours, *data), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=3e-5)
+        limit = 0.05 if target == "relu" else 1e-4
+        assert error(outcome(tf, theirs, *data), ig.reference(algorithm, *data)) < limit
+
+
+def test_an_onnx_model_is_a_file(tmp_path: Path) -> None:
+    tf = ig.compile(ig.FunctionalGradientDescent("exp", steps=2), n_examples=2)
+    with pytest.raises(ig.InputError, match=r"one file.*model\.onnx"):
+        export_onnx(tf, tmp_path)
