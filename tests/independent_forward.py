@@ -7,6 +7,42 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
+from scipy.special import erf, softmax
+
+H = {"identity": lambda z: z, "relu": lambda z: np.maximum(z, 0), "exp": np.exp}
+
+
+def layer_norm(h: np.ndarray, gain: float | None) -> np.ndarray:
+    if gain is None:
+        return h
+    return gain * (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-5)
+
+
+def kernel_attention(h: np.ndarray, W: dict[str, np.ndarray], settings: dict) -> np.ndarray:
+    """003: heads sum, or take the softmax, over the tokens with t = 1; scores of a head are multiplied."""
+    out, shown = h.copy(), h[:, settings["t"]] == 1
+    scores = iter((h @ Q.T) @ (h @ K.T).T for Q, K in zip(W["W_Q"], W["W_K"], strict=True))
+    for names, W_V, W_O in zip(settings["heads"], W["W_V"], W["W_O"], strict=True):
+        if names == ["softmax"]:
+            pattern = softmax(np.where(shown, next(scores), -np.inf), axis=1)
+        else:
+            pattern = shown * np.prod([H[name](next(scores)) for name in names], axis=0)
+        out += pattern @ h @ W_V.T @ W_O.T
+    return out
+
+
+def gpt(h: np.ndarray, layer: dict, W: dict[str, np.ndarray]) -> np.ndarray:
+    """Softmax attention, or an exact GeLU MLP, behind a LayerNorm."""
+    g = layer_norm(h, layer["settings"]["gain"])
+    if layer["kind"] == "mlp":
+        z = g @ W["W_1"][0].T + W["b_1"][0].T
+        return h + (z * (1 + erf(z / np.sqrt(2))) / 2) @ W["W_2"][0].T
+    later = np.triu(np.ones((len(h), len(h)), dtype=bool), 1) & layer["settings"]["causal"]
+    out = h.copy()
+    for W_Q, W_K, W_V, W_O in zip(W["W_Q"], W["W_K"], W["W_V"], W["W_O"], strict=True):
+        pattern = softmax(np.where(later, -np.inf, (g @ W_Q.T) @ (g @ W_K.T).T), axis=1)
+        out += pattern @ (g @ W_V.T) @ W_O.T
+    return out
 
 
 def forward(folder: Path, lanes: dict[str, np.ndarray]) -> np.ndarray:
@@ -17,15 +53,21 @@ def forward(folder: Path, lanes: dict[str, np.ndarray]) -> np.ndarray:
     h = np.zeros((tokens, D))
     for lane in config["layout"]:
         size = int(np.prod(lane["shape"]))
-        h[:, lane["offset"] : lane["offset"] + size] = np.reshape(lanes.get(lane["name"], np.zeros(size)), (-1, size))
+        start = np.full(size, lane.get("fill", 0.0))
+        h[:, lane["offset"] : lane["offset"] + size] = np.reshape(lanes.get(lane["name"], start), (-1, size))
 
     def matrices(prefix: str, layer: dict) -> dict[str, np.ndarray]:
         dense = {name: np.zeros(shape) for name, shape in layer["shapes"].items()}
         for name, full in dense.items():
-            full[tuple(tensors[f"{prefix}.{name}.index"])] = tensors[f"{prefix}.{name}.value"]
+            place = layer.get("stored", {}).get(name, f"{prefix}.{name}")
+            full[tuple(tensors[f"{place}.index"])] = tensors[f"{place}.value"]
         return dense
 
     def apply(h: np.ndarray, layer: dict, W: dict[str, np.ndarray]) -> np.ndarray:
+        if config["options"]["target"] == "kernel":
+            return kernel_attention(h, W, layer["settings"])
+        if config["options"]["target"] == "gpt":
+            return gpt(h, layer, W)
         if layer["kind"] == "mlp":
             return h + np.maximum(h @ W["W_1"][0].T, 0) @ W["W_2"][0].T
         out = h.copy()

@@ -2,12 +2,14 @@
 unpickled.
 
 config.json
-    algorithm {kind, ...settings}, options, layout [{name, shape, offset, role, shared}, ...] in stream order,
+    algorithm {kind, ...settings}, options, layout [{name, shape, offset, role, shared}, ...] in stream order (fill:
+    what a lane holds at the start), prompt {tokens, sink_first, causal, prediction},
     body [{count, layers: [{name, kind, shapes: {W_Q: [heads, d_head, D], ...}}]}], readout [...], approximants {name:
     {...}}
 weights.safetensors
     body.0.3.W_Q.index (3, nonzeros) int32 and body.0.3.W_Q.value (nonzeros,) float64: the entries (head, row, column)
-    of a weight tensor of the shape given in the config; likewise W_K, W_V, W_O, W_1, W_2;
+    of a weight tensor of the shape given in the config; likewise W_K, W_V, W_O, W_1, b_1, W_2. Layers that are equal
+    are stored once: ``stored`` in the config then says where.
     ``approximant.<name>.knots`` and ``.slopes`` of a piecewise-linear function, ``.a``, ``.b`` and ``.c`` of a sum of
     features.
 """
@@ -49,11 +51,13 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
     tf.require_double()
     make_folder(path)
     tensors: dict[str, Tensor] = {}
+    places: dict[int, str] = {}  # of stacks: layers that are equal share theirs
     for prefix, module in _named_layers(tf.module):
         for name in module.matrices:
             stack: SparseStack = getattr(module, name)
-            tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
-            tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
+            if places.setdefault(id(stack), f"{prefix}.{name}") == f"{prefix}.{name}":
+                tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
+                tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
     for name, f in tf.approximants.items():
         for column in ("knots", "slopes") if isinstance(f, PiecewiseLinear) else ("a", "b", "c"):
             tensors[f"approximant.{name}.{column}"] = torch.tensor(getattr(f, column), dtype=torch.float64)
@@ -62,11 +66,17 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
         "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
         "options": dataclasses.asdict(tf.options),
         "layout": _layout(tf.program),
+        "prompt": _prompt(tf.program),
         "body": [
-            {"count": count, "layers": [_describe(tf.target, layer) for layer in block]}
-            for count, block in zip(tf.module.counts, tf.module.stored_blocks(), strict=True)
+            {
+                "count": count,
+                "layers": [_describe(tf.target, layer, f"body.{i}.{j}", places) for j, layer in enumerate(block)],
+            }
+            for i, (count, block) in enumerate(zip(tf.module.counts, tf.module.stored_blocks(), strict=True))
         ],
-        "readout": [_describe(tf.target, layer) for layer in tf.module.stored_readout()],
+        "readout": [
+            _describe(tf.target, layer, f"readout.{j}", places) for j, layer in enumerate(tf.module.stored_readout())
+        ],
         "approximants": {
             name: {
                 **(
@@ -128,11 +138,12 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
 
 
 def _transformer(target: Target, config: dict[str, Any], tensors: dict[str, Tensor]) -> LoopedTransformer:
+    made: dict[str, SparseStack] = {}
     blocks = [
-        [_module(target, layer, tensors, f"body.{i}.{j}") for j, layer in enumerate(loop["layers"])]
+        [_module(target, layer, tensors, f"body.{i}.{j}", made) for j, layer in enumerate(loop["layers"])]
         for i, loop in enumerate(config["body"])
     ]
-    readout = [_module(target, layer, tensors, f"readout.{j}") for j, layer in enumerate(config["readout"])]
+    readout = [_module(target, layer, tensors, f"readout.{j}", made) for j, layer in enumerate(config["readout"])]
     return LoopedTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
 
 
@@ -207,9 +218,20 @@ def _layout(program: Program) -> list[dict[str, Any]]:
             "offset": program.stream.offsets[lane.name],
             "role": lane.role,
             "shared": lane.shared,
+            **({"fill": lane.fill} if lane.fill else {}),
         }
         for lane in program.stream.lanes
     ]
+
+
+def _prompt(program: Program) -> dict[str, Any]:
+    """How examples become tokens, and where predictions are: for readers of the folder; loading does not need it."""
+    return {
+        "tokens": program.tokens,
+        "sink_first": program.sink,
+        "causal": program.causal,
+        "prediction": {"lane": program.prediction, "sign": program.sign},
+    }
 
 
 def _named_layers(module: LoopedTransformer) -> Iterator[tuple[str, Sublayer]]:
@@ -220,22 +242,31 @@ def _named_layers(module: LoopedTransformer) -> Iterator[tuple[str, Sublayer]]:
         yield f"readout.{j}", layer
 
 
-def _describe(target: Target, layer: Sublayer) -> dict[str, Any]:
+def _describe(target: Target, layer: Sublayer, prefix: str, places: dict[int, str]) -> dict[str, Any]:
+    stored = {name: places[id(getattr(layer, name))] for name in layer.matrices}
+    stored = {name: place for name, place in stored.items() if place != f"{prefix}.{name}"}
     kind = next(kind for kind, module in target.modules.items() if type(layer) is module)
     return {
         "name": layer.name,
         "kind": kind,
         "shapes": {name: list(getattr(layer, name).shape) for name in layer.matrices},
         **({"settings": layer.settings} if layer.settings else {}),
+        **({"stored": stored} if stored else {}),
     }
 
 
-def _module(target: Target, entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str) -> Sublayer:
+def _module(
+    target: Target, entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str, made: dict[str, SparseStack]
+) -> Sublayer:
     stacks = []
     kind = target.modules[entry["kind"]]
     for name in kind.matrices:
         shape = tuple(entry["shapes"][name])
-        index, value = tensors[f"{prefix}.{name}.index"].long(), tensors[f"{prefix}.{name}.value"]
+        place = entry.get("stored", {}).get(name, f"{prefix}.{name}")
+        if place in made:
+            stacks.append(made[place])
+            continue
+        index, value = tensors[f"{place}.index"].long(), tensors[f"{place}.value"]
         limit = torch.tensor(shape).unsqueeze(-1)
         if (
             len(shape) != 3
@@ -247,7 +278,8 @@ def _module(target: Target, entry: dict[str, Any], tensors: dict[str, Tensor], p
             raise ValueError(f"{prefix}.{name} has entries outside its shape {shape}")
         if not bool(torch.isfinite(value).all()):
             raise ValueError(f"{prefix}.{name} has weights that are not finite")
-        stacks.append(SparseStack(shape, index, value.double()))
+        made[place] = SparseStack(shape, index, value.double())
+        stacks.append(made[place])
     return kind(entry["name"], *stacks, **entry.get("settings", {}))
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Executor = Literal["plain", "dense"]
 _BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
+_LARGER = {lane: f"compile with a larger {lane}_bound (or z_bound), or scale the data" for lane in ("x", "y")}
 _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
@@ -201,25 +202,30 @@ class CompiledTransformer:
     def _execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
         state = prompt.state(self.program)
         if executor == "plain":
-            return self._within_bounds(plain.run(self.program, state, self.functions))
+            return self._within_bounds(state, plain.run(self.program, state, self.functions))
         if executor == "dense":
-            return self._within_bounds(self._run_dense(state))
+            return self._within_bounds(state, self._run_dense(state))
         raise InputError("unknown executor", got=repr(executor), allowed="'plain' or 'dense'")
 
-    def _within_bounds(self, steps: Iterator[tuple[Layer, State, bool]]) -> Iterator[tuple[Layer, State, bool]]:
+    def _within_bounds(
+        self, state: State, steps: Iterator[tuple[Layer, State, bool]]
+    ) -> Iterator[tuple[Layer, State, bool]]:
         """Stop where a lane leaves the range in which the weights compute what they should."""
-        bounds = self.target.bounds(self.program, self.options)
-        for layer, state, step_ends in steps:
-            for lane in {i.dst.lane for i in layer.instructions} & set(bounds):
+        known: dict[int, dict[str, float]] = {}
+        for layer, after, step_ends in steps:
+            if id(layer) not in known:
+                known[id(layer)] = self.target.bounds(self.program, layer, self.options)
+            for lane, bound in known[id(layer)].items():
                 largest = float(state[lane].abs().max())
-                if largest > bounds[lane] * (1 + 1e-4):  # rounding of float32
+                if largest > bound * (1 + 1e-4):  # rounding of float32
                     raise DomainError(
                         f"layer {layer.name}: lane {lane} left the range its products are made for",
                         got=f"{largest:g}",
-                        allowed=f"at most {bounds[lane]:g}",
-                        hint="compile with a larger z_bound, or scale the inputs",
+                        allowed=f"at most {bound:g}",
+                        hint=_LARGER.get(lane, "compile with a larger z_bound, or scale the data"),
                     )
-            yield layer, state, step_ends
+            state = after
+            yield layer, after, step_ends
 
     def _run_dense(self, state: State) -> Iterator[tuple[Layer, State, bool]]:
         """The module, layer by layer; functions with a bounded domain are checked on the stream it produced."""

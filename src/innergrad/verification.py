@@ -95,7 +95,7 @@ def _random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLi
 class _Verification:
     def __init__(self, tf: CompiledTransformer, prompt: Prompt, seed: int) -> None:
         self.tf, self.prompt, self.seed = tf, prompt, seed
-        self.rounding = tf.target.rounding  # of a layer, relative to the largest number it reads or writes
+        self.rounding = tf.target.rounding(tf.options)  # of a layer, relative to the largest number it reads or writes
         self.proof = "proof" if tf.target.proven else "fit"
         names = (
             "weights",
@@ -289,7 +289,9 @@ class _Verification:
         generator = torch.Generator().manual_seed(self.seed)
         state = self.prompt.state(tf.program)
         tokens = state["x"].shape[1]
-        limits = tf.target.bounds(tf.program, tf.options)
+        limits: dict[str, float] = {}
+        for layer in tf.program.layers:
+            limits |= tf.target.bounds(tf.program, layer, tf.options)
         kept = tf.target.structural
         bound = max(
             (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
@@ -395,7 +397,8 @@ class _Verification:
                 spread = float((value - value[:, :1]).abs().max()) / max(1.0, largest)
                 self.laws["shared"].see(spread, 1e-14, f"lane {lane.name}")
             if lane.role == "weight" and math.isfinite(lane.bound):
-                self.laws["box"].see(max(0.0, largest - lane.bound), 0.0, f"lane {lane.name}")
+                slack = 0.0 if self.tf.target.proven else self.tf.options.epsilon  # a steep GeLU is a hinge nearly
+                self.laws["box"].see(max(0.0, largest - lane.bound), slack, f"lane {lane.name}")
 
     def _scale(self, before: State, after: State) -> float:
         """The largest number in the stream, pads (which have a size of their own) aside."""

@@ -20,25 +20,174 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of initial weights and random data, where there are any.")]
-Sizes = Annotated[str | None, typer.Option("--sizes", help="Layer sizes d_x,hidden,...,d_y, e.g. 3,8,8,1.")]
+
+# Settings of a model: each has the name of a setting in innergrad.cli.settings, which says what algorithm takes it.
+EVERY, SEVERAL = "Settings of every algorithm", "Settings of several algorithms"
+DESCENT, FUNCTIONAL, RLS = (f"Settings of {name}" for name in ("gradient-descent", "functional", "rls"))
+
+AlgorithmName = Annotated[
+    str | None,
+    typer.Option(
+        "--algorithm",
+        help="gradient-descent (default): on a network; functional: gradient descent in the space of a kernel; "
+        "sgd, rls: online SGD and recursive least squares, linear and causal",
+        rich_help_panel=EVERY,
+    ),
+]
+Architecture = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="relu (only gradient-descent, its default), kernel (only functional, its default) or gpt (all; the only "
+        "one of sgd and rls)",
+        rich_help_panel=EVERY,
+    ),
+]
+Variant = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default) or raw, without layer norms",
+        rich_help_panel=EVERY,
+    ),
+]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--epsilon",
+        help="Sup error of every approximant (default: relu 1e-3, proven; gpt 1e-9, measured; kernel has none).",
+        rich_help_panel=EVERY,
+    ),
+]
+Examples = Annotated[
+    int | None, typer.Option("--n-examples", help="Longest prompt (default 16).", rich_help_panel=EVERY)
+]
+XBound = Annotated[
+    float | None, typer.Option("--x-bound", help="Declared bound on |x| (rls: default 4).", rich_help_panel=EVERY)
+]
+YBound = Annotated[float | None, typer.Option("--y-bound", help="Declared bound on |y|.", rich_help_panel=EVERY)]
+ZBound = Annotated[
+    float | None,
+    typer.Option(
+        "--z-bound",
+        help="Domain of functions without asymptotes (sin); on gpt, the range of every product's factors (default 8).",
+        rich_help_panel=EVERY,
+    ),
+]
+
+Dimension = Annotated[
+    int | None,
+    typer.Option("--d", help="Inputs: functional (default 5), sgd, rls (default 8).", rich_help_panel=SEVERAL),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        "--steps", help="Steps: gradient-descent (default 5), functional (default 64).", rich_help_panel=SEVERAL
+    ),
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        "--lr", help="Learning rate: gradient-descent (default 0.1), sgd (default 0.05).", rich_help_panel=SEVERAL
+    ),
+]
+Decay = Annotated[
+    float | None,
+    typer.Option("--weight-decay", help="l2 weight decay: gradient-descent, sgd (default 0).", rich_help_panel=SEVERAL),
+]
+
+Sizes = Annotated[
+    str | None,
+    typer.Option(
+        "--sizes", help="Layer sizes d_x,hidden,...,d_y, e.g. 3,8,8,1; always needed.", rich_help_panel=DESCENT
+    ),
+]
 ActivationName = Annotated[
-    str | None, typer.Option("--activation", help="tanh (default) sigmoid softplus gelu silu sin relu leaky_relu relu6")
+    str | None,
+    typer.Option(
+        "--activation",
+        help="tanh (default) sigmoid softplus gelu silu sin relu leaky_relu relu6",
+        rich_help_panel=DESCENT,
+    ),
 ]
-OutputKind = Annotated[str | None, typer.Option("--output", help="linear (default) or activation")]
-Bias = Annotated[bool | None, typer.Option("--bias/--no-bias", help="Biases in every layer (default: yes).")]
+OutputKind = Annotated[
+    str | None, typer.Option("--output", help="linear (default) or activation", rich_help_panel=DESCENT)
+]
+Bias = Annotated[
+    bool | None,
+    typer.Option("--bias/--no-bias", help="Biases in every layer (default: yes).", rich_help_panel=DESCENT),
+]
 LossName = Annotated[
-    str | None, typer.Option("--loss", help="squared (default) log-cosh pseudo-huber logistic softmax")
+    str | None,
+    typer.Option("--loss", help="squared (default) log-cosh pseudo-huber logistic softmax", rich_help_panel=DESCENT),
 ]
-Rate = Annotated[float | None, typer.Option("--lr", help="Learning rate (default 0.1).")]
-Steps = Annotated[int | None, typer.Option("--steps", help="Steps of gradient descent (default 5).")]
-Box = Annotated[str | None, typer.Option("--box", help="Weights stay in [-box, box] (default 4); 'none' for no box.")]
-Momentum = Annotated[float | None, typer.Option("--momentum", help="Heavy-ball momentum (default 0).")]
-Decay = Annotated[float | None, typer.Option("--weight-decay", help="l2 weight decay (default 0).")]
-Epsilon = Annotated[float | None, typer.Option("--epsilon", help="Sup error of every approximant (default 1e-3).")]
-Examples = Annotated[int | None, typer.Option("--n-examples", help="Longest prompt (default 16).")]
-XBound = Annotated[float | None, typer.Option("--x-bound", help="Declared bound on |x|.")]
-YBound = Annotated[float | None, typer.Option("--y-bound", help="Declared bound on |y|.")]
-ZBound = Annotated[float | None, typer.Option("--z-bound", help="Domain of functions without asymptotes (sin).")]
+Box = Annotated[
+    str | None,
+    typer.Option("--box", help="Weights stay in [-box, box] (default 4); 'none' for no box.", rich_help_panel=DESCENT),
+]
+Momentum = Annotated[
+    float | None, typer.Option("--momentum", help="Heavy-ball momentum (default 0).", rich_help_panel=DESCENT)
+]
+
+KernelName = Annotated[
+    str | None, typer.Option("--kernel", help="exp (default) linear relu softmax", rich_help_panel=FUNCTIONAL)
+]
+Bandwidth = Annotated[
+    float | None,
+    typer.Option("--bandwidth", help="The kernel is h(<x, x'> / bandwidth^2) (default 1).", rich_help_panel=FUNCTIONAL),
+]
+StepRule = Annotated[
+    str | None, typer.Option("--step-rule", help="constant (default) or chebyshev", rich_help_panel=FUNCTIONAL)
+]
+Step = Annotated[
+    float | None,
+    typer.Option(
+        "--step",
+        help="The constant step (default 1.9 / lambda-max; softmax: 1).",
+        rich_help_panel=FUNCTIONAL,
+    ),
+]
+LambdaMax = Annotated[
+    float | None,
+    typer.Option(
+        "--lambda-max",
+        help="Bound on the eigenvalues of every prompt's kernel matrix (default: for 16 examples in the unit ball).",
+        rich_help_panel=FUNCTIONAL,
+    ),
+]
+Condition = Annotated[
+    float | None,
+    typer.Option(
+        "--condition",
+        help="Condition number that Chebyshev steps are made for (default (steps / 4)^2, at least 2).",
+        rich_help_panel=FUNCTIONAL,
+    ),
+]
+CovariateStep = Annotated[
+    float | None,
+    typer.Option(
+        "--covariate-step",
+        help="Step that also moves the inputs, as GD++ does (default 0).",
+        rich_help_panel=FUNCTIONAL,
+    ),
+]
+
+Ridge = Annotated[
+    float | None, typer.Option("--ridge", help="Ridge penalty on |w|^2 (default 0.5).", rich_help_panel=RLS)
+]
+Noise = Annotated[
+    float | None,
+    typer.Option(
+        "--noise", help="Standard deviation of the labels' noise, for --std (default 1).", rich_help_panel=RLS
+    ),
+]
+Form = Annotated[
+    str | None,
+    typer.Option(
+        "--form", help="rls (default), or sherman-morrison: the paper's, less exact in float32", rich_help_panel=RLS
+    ),
+]
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings; flags override.")]
 ModelFolder = Annotated[Path | None, typer.Argument(help="Folder written by `innergrad compile`.")]
 Targets = Annotated[str | None, typer.Option("--target", help="Target columns, comma-separated; default: the last.")]
@@ -81,26 +230,45 @@ def demo(
 def compile_(
     out: Annotated[Path, typer.Option("--out", help="Folder for the model; a model already there is replaced.")],
     config: ConfigFile = None,
-    sizes: Sizes = None,
-    activation: ActivationName = None,
-    output: OutputKind = None,
-    bias: Bias = None,
-    loss: LossName = None,
-    lr: Rate = None,
-    steps: Steps = None,
-    box: Box = None,
-    momentum: Momentum = None,
-    weight_decay: Decay = None,
+    algorithm: AlgorithmName = None,
+    target: Architecture = None,
+    variant: Variant = None,
     epsilon: Epsilon = None,
     n_examples: Examples = None,
     x_bound: XBound = None,
     y_bound: YBound = None,
     z_bound: ZBound = None,
+    d: Dimension = None,
+    steps: Steps = None,
+    lr: Rate = None,
+    weight_decay: Decay = None,
+    sizes: Sizes = None,
+    activation: ActivationName = None,
+    output: OutputKind = None,
+    bias: Bias = None,
+    loss: LossName = None,
+    box: Box = None,
+    momentum: Momentum = None,
+    kernel: KernelName = None,
+    bandwidth: Bandwidth = None,
+    step_rule: StepRule = None,
+    step: Step = None,
+    lambda_max: LambdaMax = None,
+    condition: Condition = None,
+    covariate_step: CovariateStep = None,
+    ridge: Ridge = None,
+    noise: Noise = None,
+    form: Form = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write gradient descent on a network into the weights of a transformer, and save it."""
+    """Write a learning algorithm into the weights of a transformer, and save it.
+
+    A flag that the chosen algorithm does not take is an error. A settings file has the sections algorithm (with
+    kind = "rls" or another), compile and, only for gradient-descent, network; its keys are the flags' names, with _
+    for -.
+    """
     from innergrad.cli import commands
     from innergrad.cli.settings import settings
 
@@ -118,15 +286,29 @@ def run(
     ] = None,
     executor: Annotated[str, typer.Option("--executor", help="plain or dense")] = "plain",
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32")] = "float64",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for predictions.csv and weights.csv.")] = None,
+    std: Annotated[
+        bool,
+        typer.Option("--std", help="Also predictive standard deviations (rls; functional with kernel linear or exp)."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for predictions.csv and, where there are any, weights.csv (a row per step), online.csv.",
+        ),
+    ] = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Learn from the rows of a CSV inside one forward pass, and predict the rows whose target is empty."""
+    """Learn from the rows of a CSV inside one forward pass, and predict the rows whose target is empty.
+
+    Of sgd and rls, which learn from one row after the other, also what they predicted for each row before they saw its
+    target.
+    """
     from innergrad.cli import commands
 
-    commands.run_model(model, data, targets, query, executor, dtype, out, seed=seed, as_json=json, quiet=quiet)
+    commands.run_model(model, data, targets, query, executor, dtype, out, std=std, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -140,7 +322,10 @@ def verify(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check every law of the weights, on random prompts and on given data; exit code 1 if one fails."""
+    """Check every law of the weights, on random prompts and on given data; exit code 1 if one fails.
+
+    On target gpt the errors of approximants are measured (law `fit`), not proven (law `proof`): no certificate.
+    """
     from innergrad.cli import commands
 
     raise typer.Exit(commands.verify_model(model, data, targets, prompts, out, seed=seed, as_json=json, quiet=quiet))
@@ -150,27 +335,44 @@ def verify(
 def cost(
     model: ModelFolder = None,
     config: ConfigFile = None,
-    sizes: Sizes = None,
-    activation: ActivationName = None,
-    output: OutputKind = None,
-    bias: Bias = None,
-    loss: LossName = None,
-    lr: Rate = None,
-    steps: Steps = None,
-    box: Box = None,
-    momentum: Momentum = None,
-    weight_decay: Decay = None,
+    algorithm: AlgorithmName = None,
+    target: Architecture = None,
+    variant: Variant = None,
     epsilon: Epsilon = None,
     n_examples: Examples = None,
     x_bound: XBound = None,
     y_bound: YBound = None,
     z_bound: ZBound = None,
+    d: Dimension = None,
+    steps: Steps = None,
+    lr: Rate = None,
+    weight_decay: Decay = None,
+    sizes: Sizes = None,
+    activation: ActivationName = None,
+    output: OutputKind = None,
+    bias: Bias = None,
+    loss: LossName = None,
+    box: Box = None,
+    momentum: Momentum = None,
+    kernel: KernelName = None,
+    bandwidth: Bandwidth = None,
+    step_rule: StepRule = None,
+    step: Step = None,
+    lambda_max: LambdaMax = None,
+    condition: Condition = None,
+    covariate_step: CovariateStep = None,
+    ridge: Ridge = None,
+    noise: Noise = None,
+    form: Form = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the table as JSON to this file.")] = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Layers, heads, width, parameters, FLOPs and norm of a saved model or of given settings, beside the paper's."""
+    """Layers, heads, width, parameters, FLOPs and norm of a saved model or of given settings, beside the paper's.
+
+    The settings are those of `innergrad compile`. Layers that repeat are shown once; --json lists them all.
+    """
     from innergrad.cli import commands
     from innergrad.cli.settings import settings
 

@@ -9,18 +9,19 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from innergrad.algorithms import GradientDescent
-from innergrad.cli.data import read_inputs, read_table, write_csv
+from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
-from innergrad.cli.show import print_cost, print_report, print_run, working
+from innergrad.cli.show import print_cost, print_report, print_run, warning_lines, working
 from innergrad.errors import InputError
 from innergrad.storage import load, make_folder
-from innergrad.transformer import CompiledTransformer
+from innergrad.transformer import CompiledTransformer, Run
 
 
 def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet: bool) -> None:
-    with working("compiling", quiet or as_json):
+    with warning_lines(quiet), working("compiling", quiet or as_json):
         tf = compile_settings(chosen)
         tf.save(out)
     if as_json:
@@ -33,7 +34,8 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet:
 def cost_model(model: Path | None, chosen: Mapping[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
     if (model is None) == (not chosen):
         raise InputError("give either a saved model or settings", hint="innergrad cost out/model, or --sizes 3,8,8,1")
-    cost = (compile_settings(chosen) if model is None else load(model)).cost()
+    with warning_lines(quiet):
+        cost = (compile_settings(chosen) if model is None else load(model)).cost()
     if out is not None:
         _write_json(out, cost.to_json())
     if as_json:
@@ -81,6 +83,7 @@ def run_model(
     dtype: str,
     out: Path | None,
     *,
+    std: bool,
     seed: int,
     as_json: bool,
     quiet: bool,
@@ -94,22 +97,48 @@ def run_model(
     table = read_table(data, targets, tf)
     X_query = table.X_query if query is None else read_inputs(query, table.inputs)
     with working("learning inside the forward pass", quiet or as_json):
-        run = tf.run(table.X, table.y, X_query, executor=executor, dtype=dtypes[dtype], seed=seed)  # type: ignore[arg-type]
+        run = tf.run(
+            *(table.X, table.y, X_query),
+            executor=executor,  # type: ignore[arg-type]
+            dtype=dtypes[dtype],
+            seed=seed,
+            return_std=std,
+        )
     losses = None
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
     if out is not None:
-        make_folder(out)
-        write_csv(
-            out / "predictions.csv", [*table.inputs, *table.targets], torch.cat([X_query, run.predictions.double()], 1)
-        )
-        write_csv(out / "weights.csv", [f"w{i}" for i in range(run.weights.shape[-1])], run.weights)
+        _write_run(out, table, X_query, run)
     if as_json:
-        print(
-            json.dumps({"predictions": run.predictions.tolist(), "weights": run.weights[-1].tolist(), "loss": losses})
-        )
+        print(json.dumps(_run_json(run, losses)))
     elif not quiet:
-        print_run(table, run.predictions, losses)
+        print_run(table, run, losses)
+
+
+def _run_json(run: Run, losses: list[float] | None) -> dict[str, Any]:
+    """What the run gave; what an algorithm does not have, e.g. weights, has no entry."""
+    parts = {
+        "predictions": run.predictions,
+        "weights": run.weights[-1] if run.weights.shape[-1] else None,
+        "online": run.online,
+        "std": run.std,
+    }
+    found = {name: part.tolist() for name, part in parts.items() if part is not None}
+    return found if losses is None else {**found, "loss": losses}
+
+
+def _write_run(out: Path, table: Examples, X_query: Tensor, run: Run) -> None:
+    """predictions.csv; weights.csv if the algorithm has weights, online.csv if it learns from one row at a time."""
+    make_folder(out)
+    names = [*table.inputs, *table.targets]
+    std = {} if run.std is None else {"std": run.std.double().unsqueeze(-1)}
+    predictions = torch.cat([X_query, run.predictions.double(), *std.values()], dim=1)
+    write_csv(out / "predictions.csv", [*names, *std], predictions)
+    if run.weights.shape[-1]:
+        write_csv(out / "weights.csv", [f"w{i}" for i in range(run.weights.shape[-1])], run.weights)
+    if run.online is not None:
+        online = torch.cat([table.X, table.y, run.online.double().unsqueeze(-1)], dim=1)
+        write_csv(out / "online.csv", [*names, "prediction"], online)
 
 
 def _load(model: Path | None) -> CompiledTransformer:

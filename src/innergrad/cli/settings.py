@@ -1,37 +1,162 @@
-"""Settings of a model from flags and from a TOML file."""
+"""Settings of a model from flags and from a TOML file; which algorithm has which is the table ``ALGORITHMS``."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innergrad.algorithms import GradientDescent
+from innergrad.algorithms import FunctionalGradientDescent, GradientDescent, OnlineSGD, RecursiveLeastSquares
+from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import compile
 from innergrad.errors import InputError
+from innergrad.kernels import Kernel
 from innergrad.networks import Network
 from innergrad.transformer import CompiledTransformer
 
 NETWORK = ("sizes", "activation", "output", "bias")
-ALGORITHM = ("loss", "lr", "steps", "box", "momentum", "weight_decay")
-COMPILE = ("epsilon", "n_examples", "x_bound", "y_bound", "z_bound")
-SECTIONS = {"network": NETWORK, "algorithm": ALGORITHM, "compile": COMPILE}
+COMPILE = ("target", "variant", "epsilon", "n_examples", "x_bound", "y_bound", "z_bound")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An algorithm of the command line.
+
+    make: its settings, by keyword, -> the algorithm; a setting that was not given is left out.
+    settings: their names, which are those of the flags and of the keys in [algorithm].
+    network: further ones, below [network] in a file.
+    """
+
+    make: Callable[..., Algorithm]
+    settings: tuple[str, ...]
+    network: tuple[str, ...] = ()
+
+    @property
+    def sections(self) -> dict[str, tuple[str, ...]]:
+        """The sections of a settings file."""
+        network = {"network": self.network} if self.network else {}
+        return {**network, "algorithm": ("kind", *self.settings), "compile": COMPILE}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its settings."""
+        return (*self.network, *self.settings, *COMPILE)
+
+
+def _gradient_descent(**chosen: Any) -> GradientDescent:
+    if "sizes" not in chosen:
+        raise InputError("the network's sizes are missing", hint="give --sizes 3,8,8,1, or sizes in a --config file")
+    network = {name: chosen.pop(name) for name in NETWORK if name in chosen}
+    return GradientDescent(Network(**network), **chosen)
+
+
+def _functional(kernel: str = "exp", bandwidth: float = 1.0, **chosen: Any) -> FunctionalGradientDescent:
+    return FunctionalGradientDescent(Kernel(kernel, bandwidth), **chosen)
+
+
+DEFAULT = "gradient-descent"
+ALGORITHMS: dict[str, Choice] = {
+    "gradient-descent": Choice(
+        _gradient_descent, ("loss", "lr", "steps", "box", "momentum", "weight_decay"), network=NETWORK
+    ),
+    "functional": Choice(
+        _functional,
+        ("kernel", "bandwidth", "d", "steps", "step_rule", "step", "lambda_max", "condition", "covariate_step"),
+    ),
+    "sgd": Choice(OnlineSGD, ("d", "lr", "weight_decay")),
+    "rls": Choice(RecursiveLeastSquares, ("d", "ridge", "noise", "form")),
+}
+KNOWN = frozenset(name for choice in ALGORITHMS.values() for name in choice.names)
 
 
 def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings from a TOML file with sections [network], [algorithm], [compile]; flags that were given override it."""
-    chosen: dict[str, Any] = {} if config is None else _read_config(config)
-    known = (*NETWORK, *ALGORITHM, *COMPILE)
-    chosen |= {name: value for name, value in flags.items() if name in known and value is not None}
-    if isinstance(chosen.get("sizes"), str):
-        try:
-            chosen["sizes"] = [int(part) for part in chosen["sizes"].split(",")]
-        except ValueError:
-            raise InputError("sizes must be integers", got=repr(chosen["sizes"]), allowed="e.g. 3,8,8,1") from None
-    if isinstance(chosen.get("box"), str):
-        chosen["box"] = _box(chosen["box"])
+    """What was chosen: the settings of a TOML file, overridden by the flags that were given.
+
+    ``algorithm`` is the name of the algorithm, where one was given; every other setting is one that it takes.
+    """
+    file = {} if config is None else _read_config(config)
+    named = {} if flags.get("algorithm") is None else {"algorithm": flags["algorithm"]}
+    if not named and isinstance(file.get("algorithm"), dict) and "kind" in file["algorithm"]:
+        named = {"algorithm": file["algorithm"]["kind"]}
+    name = _name(named)
+    given = {key: value for key, value in flags.items() if key in KNOWN and value is not None}
+    _check_flags(name, given)
+    chosen = named | ({} if config is None else _of_config(config, file, name)) | given
+    for key, parse in PARSERS.items():
+        if isinstance(chosen.get(key), str):
+            chosen[key] = parse(chosen[key])
     return chosen
+
+
+def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
+    choice = ALGORITHMS[_name(chosen)]
+    own, common = (
+        {key: chosen[key] for key in keys if key in chosen} for keys in ((*choice.network, *choice.settings), COMPILE)
+    )
+    try:
+        return compile(choice.make(**own), **common)
+    except InputError:
+        raise
+    except (MemoryError, OverflowError, ValueError) as error:  # of numpy and torch, for sizes beyond theirs
+        what, got = "these settings cannot be compiled", f"{type(error).__name__}: {error}"
+        raise InputError(what, got=got, hint="make the model smaller") from error
+
+
+def _name(chosen: Mapping[str, Any]) -> str:
+    name = chosen.get("algorithm", DEFAULT)
+    if not isinstance(name, str) or name not in ALGORITHMS:
+        raise InputError("unknown algorithm", got=repr(name), allowed=", ".join(ALGORITHMS))
+    return name
+
+
+def _check_flags(name: str, given: Mapping[str, Any]) -> None:
+    wrong = [key for key in given if key not in ALGORITHMS[name].names]
+    if wrong:
+        owners = [other for other, choice in ALGORITHMS.items() if set(wrong) <= set(choice.names)]
+        raise InputError(
+            f"algorithm {name} does not take {'these flags' if len(wrong) > 1 else 'this flag'}",
+            got=", ".join(_flag(key, given[key]) for key in wrong),
+            allowed=", ".join(_flag(key) for key in ALGORITHMS[name].names),
+            hint=f"--algorithm {' or '.join(owners)} does" if owners else "",
+        )
+
+
+def _flag(key: str, value: object = None) -> str:
+    return ("--no-" if value is False else "--") + key.replace("_", "-")
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot read {path}", got=str(error), allowed="a TOML file") from error
+
+
+def _of_config(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The settings in a file, all of them settings of the algorithm, and in their section."""
+    chosen: dict[str, Any] = {}
+    sections = ALGORITHMS[name].sections
+    for section, values in content.items():
+        if section not in sections or not isinstance(values, dict):
+            *others, last = (f"[{known}]" for known in sections)
+            allowed = f"{', '.join(others)} and {last}, each with the settings of algorithm {name} below it"
+            raise InputError(f"unknown section in {path}", got=f"[{section}]", allowed=allowed)
+        for key, value in values.items():
+            if key not in sections[section]:
+                allowed = f"{', '.join(sections[section])} (algorithm {name})"
+                raise InputError(f"unknown setting in [{section}] of {path}", got=key, allowed=allowed)
+            chosen[key] = value
+    chosen.pop("kind", None)
+    return chosen
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError("sizes must be integers", got=repr(text), allowed="e.g. 3,8,8,1") from None
 
 
 def _box(text: str) -> float | None:
@@ -43,30 +168,4 @@ def _box(text: str) -> float | None:
         raise InputError("box must be a number or 'none'", got=repr(text)) from None
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot read {path}", got=str(error), allowed="a TOML file") from error
-    chosen: dict[str, Any] = {}
-    for section, values in content.items():
-        if section not in SECTIONS or not isinstance(values, dict):
-            allowed = "[network], [algorithm] and [compile], each with its settings below it"
-            raise InputError(f"unknown section in {path}", got=f"[{section}]", allowed=allowed)
-        for name, value in values.items():
-            if name not in SECTIONS[section]:
-                raise InputError(
-                    f"unknown setting in [{section}] of {path}", got=name, allowed=", ".join(SECTIONS[section])
-                )
-            chosen[name] = value
-    return chosen
-
-
-def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
-    if "sizes" not in chosen:
-        raise InputError("the network's sizes are missing", hint="give --sizes 3,8,8,1, or sizes in a --config file")
-
-    def part(names: Sequence[str]) -> dict[str, Any]:
-        return {name: chosen[name] for name in names if name in chosen}
-
-    return compile(GradientDescent(Network(**part(NETWORK)), **part(ALGORITHM)), **part(COMPILE))
+PARSERS: dict[str, Callable[[str], object]] = {"sizes": _sizes, "box": _box}

@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import torch
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from torch import Tensor
 
 from innergrad.cli.data import Examples
 from innergrad.interpret import cost as costs
-from innergrad.interpret.cost import Cost
+from innergrad.interpret.cost import Cost, LayerCost
 from innergrad.report import Report
+from innergrad.transformer import Run
+
+HEADER = ("layer", "kind", "times", "heads", "d_head", "nonzero", "norm")
 
 
 def print_cost(cost: Cost) -> None:
-    layers = Table(title="Architecture", title_justify="left", box=SIMPLE)
-    for column in ("layer", "kind", "times", "heads", "d_head", "nonzero", "norm"):
-        layers.add_column(column, justify="left" if column in ("layer", "kind") else "right", overflow="fold")
-    for row in cost.rows:
-        times = str(row.times) if row.times else "out"
-        counts = (f"{row.heads:,}", str(row.d_head or ""), f"{row.nonzeros:,}", f"{row.norm:.3g}")
-        layers.add_row(escape(row.name), row.kind, times, *counts)
+    console = Console()
+    console.print("Architecture", style="italic")
+    header, *lines = _layers(cost)
+    console.print(header, style="bold", highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print()
     totals = Table(title=f"Totals, for {cost.n_tokens} tokens", title_justify="left")
     for column in ("", "here", "the paper"):
         totals.add_column(column, justify="right" if column == "here" else "left", overflow="fold")
     for name, value in cost.totals().items():
         totals.add_row(name, costs.number(value), cost.paper.get(name, ""))
-    console = Console()
-    console.print(layers)
     console.print(totals)
 
 
+def _layers(cost: Cost) -> list[str]:
+    """The layers in columns; lines about layers that repeat run across them, which rich's tables cannot do."""
+    rows = [HEADER, *(row if isinstance(row, str) else _cells(row) for row in costs.condensed(cost.rows))]
+    widths = [max(map(len, column)) for column in zip(*(row for row in rows if isinstance(row, tuple)), strict=True)]
+
+    def line(row: tuple[str, ...]) -> str:
+        padded = (f"{cell:{'<' if i < 2 else '>'}{widths[i]}}" for i, cell in enumerate(row))
+        return "  " + "   ".join(padded)
+
+    return [f"    {row}" if isinstance(row, str) else line(row) for row in rows]
+
+
+def _cells(row: LayerCost) -> tuple[str, ...]:
+    times = str(row.times) if row.times else "out"
+    return row.name, row.kind, times, f"{row.heads:,}", str(row.d_head or ""), f"{row.nonzeros:,}", f"{row.norm:.3g}"
+
+
 def print_report(name: str, report: Report) -> None:
-    table = Table(title=f"Laws on {escape(name)}", title_justify="left")
+    status = "" if report.proven else " (measured, not proven: no certificate)"
+    table = Table(title=f"Laws on {escape(name)}{status}", title_justify="left")
     for column in ("law", "value", "limit", "result", "worst"):
         table.add_column(column, justify="right" if column in ("value", "limit") else "left", overflow="fold")
     for law in report.laws:
@@ -46,14 +68,19 @@ def print_report(name: str, report: Report) -> None:
     console.print(report.summary(), markup=False)
 
 
-def print_run(table: Examples, predictions: Tensor, losses: list[float] | None) -> None:
+def print_run(table: Examples, run: Run, losses: list[float] | None) -> None:
     console = Console()
     if losses is not None:
         console.print(
             f"loss on {len(table.X)} examples: {losses[0]:.6g} before, {losses[-1]:.6g} after {len(losses) - 1} steps"
         )
+    if run.online is not None:
+        error = float((run.online.double() - table.y[:, 0]).square().mean().sqrt())
+        console.print(f"root mean squared online error: {error:.6g} ({len(table.X)} examples)")
+    spread = [] if run.std is None else [run.std.unsqueeze(-1)]
+    predictions = torch.cat([run.predictions, *spread], dim=1)
     shown = Table(title=f"{len(predictions)} predictions", title_justify="left", box=SIMPLE)
-    for column in ("query", *table.targets):
+    for column in ("query", *table.targets, *(["std"] if spread else [])):
         shown.add_column(escape(column), justify="right", overflow="fold")
     for number, row in enumerate(predictions[:20].tolist(), start=1):
         shown.add_row(str(number), *(f"{value:.5g}" for value in row))
@@ -65,3 +92,13 @@ def print_run(table: Examples, predictions: Tensor, losses: list[float] | None) 
 def working(what: str, silent: bool) -> AbstractContextManager[object]:
     """A spinner on a terminal, nothing elsewhere."""
     return nullcontext() if silent else Console(stderr=True).status(f"{what} ...")
+
+
+@contextmanager
+def warning_lines(silent: bool) -> Iterator[None]:
+    """The library's warnings, one line each on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    if not silent:
+        for warning in caught:
+            print(f"innergrad: warning: {warning.message}", file=sys.stderr)

@@ -147,8 +147,8 @@ def square() -> Scales:
 
 
 def coarse_square() -> Scales:
-    """Four scales, 0.5 .. 4: 7e-8 in float64, 7e-7 in float32."""
-    return _scales(4, 0.5, 8.0)
+    """Six scales, 0.4 .. 3.2: 1e-10 in float64, 1e-6 in float32."""
+    return _scales(6, 0.4, 8.0)
 
 
 @cache

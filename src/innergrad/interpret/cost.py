@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +80,11 @@ class Cost:
     def __str__(self) -> str:
         lines = [f"{'layer':<24}{'kind':<11}{'times':>6}{'heads/units':>13}{'d_head':>8}{'nonzeros':>10}{'norm':>10}"]
         lines += [
-            f"{row.name:<24}{row.kind:<11}{row.times or 'out':>6}{row.heads:>13}{row.d_head:>8}{row.nonzeros:>10}"
+            f"  {row}"
+            if isinstance(row, str)
+            else f"{row.name:<24}{row.kind:<11}{row.times or 'out':>6}{row.heads:>13}{row.d_head:>8}{row.nonzeros:>10}"
             f"{row.norm:>10.3g}"
-            for row in self.rows
+            for row in condensed(self.rows)
         ]
         lines += [""] + [
             f"{name:<34}{number(value):>14}   {self.paper.get(name, '')}".rstrip()
@@ -96,6 +99,73 @@ def _json(row: LayerCost) -> dict[str, Any]:
 
 def number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) and value < 10**9 else f"{value:.4g}"
+
+
+FEWEST_HIDDEN = 4  # a shorter run is shown in full
+SAME_NORM = 1e-9
+
+
+def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
+    """The rows of a table for people: a run of layers that repeat is shown once, and a line says what was left out.
+
+    Layers repeat if they differ in nothing but their norm and the digits in their names; if the norms differ, the line
+    says so. Left-over layers of a run that is no whole number of repetitions come first, so that the run ends with it.
+    """
+    forms = [(_without_digits(r.name), r.kind, r.times, r.heads, r.d_head, r.nonzeros) for r in rows]
+    start = 0
+    while start < len(rows):
+        period, length = _longest_run(forms, start)
+        extra = length % period
+        if length - extra - period < FEWEST_HIDDEN:
+            yield rows[start]
+            start += 1
+        else:
+            yield from rows[start : start + extra]
+            yield from _shown_once(rows[start + extra : start + length], period)
+            start += length
+
+
+def _longest_run(forms: Sequence[object], start: int) -> tuple[int, int]:
+    """The period, and the length, of the periodic run from here whose repetitions are the most layers."""
+    rest, found, most = len(forms) - start, (1, 1), 0
+    for period in range(1, rest // 2 + 1):
+        if most >= rest - period:
+            break
+        end = start
+        while end + period < len(forms) and forms[end] == forms[end + period]:
+            end += 1
+        repeated = (end - start) // period * period
+        if repeated > most:
+            most, found = repeated, (period, end - start + period)
+    return found
+
+
+def _shown_once(run: Sequence[LayerCost], period: int) -> Iterator[LayerCost | str]:
+    """The first repetition of a run, and a line about the others; of one layer with other norms, also the last."""
+    if period == 1 and _spread(run):
+        hidden = run[1:-1]
+        yield from (run[0], f"... {len(hidden)} more, norm {_spread(hidden) or f'{hidden[0].norm:.3g}'}", run[-1])
+        return
+    yield from run[:period]
+    others = len(run) // period - 1
+    above = "layer" if period == 1 else f"{period} layers"
+    norms = [
+        f"of {_without_digits(run[i].name)} {spread}" for i in range(period) if (spread := _spread(run[i::period]))
+    ]
+    yield f"... the {above} above, {others} more times{'; norm ' if norms else ''}{', '.join(norms)}"
+
+
+def _spread(rows: Sequence[LayerCost]) -> str:
+    """Smallest and largest norm, with as many digits as tell them apart; empty if they are the same."""
+    low, high = min(row.norm for row in rows), max(row.norm for row in rows)
+    if high - low <= SAME_NORM * abs(high):
+        return ""
+    digits = next((digits for digits in (3, 6, 9) if f"{low:.{digits}g}" != f"{high:.{digits}g}"), 12)
+    return f"{low:.{digits}g} to {high:.{digits}g}"
+
+
+def _without_digits(name: str) -> str:
+    return " ".join(re.sub(r"\d+", "", name).split())
 
 
 def structured_flops(program: Program, instruction: Attend, tokens: int) -> int:

@@ -15,7 +15,7 @@ TARGETS: dict[str, Target] = {
         epsilon=1e-3,
         finest=1e-8,
         proven=True,
-        rounding=1e-12,
+        rounding=lambda options: 1e-12,
         prepare=lambda program, options: program,
         check=relu_lowering.check,
         approximants=approximants,
@@ -23,7 +23,7 @@ TARGETS: dict[str, Target] = {
         cost=lambda program, approximants, options, paper: relu_cost(
             program, approximants, options.n_examples + 1, paper
         ),
-        bounds=lambda program, options: {},
+        bounds=lambda program, layer, options: {},
         structural=(),
         probes=(0.5, 2.0, 8.0),
         modules={"attention": ReluAttention, "product": Product, "mlp": Mlp},
@@ -33,7 +33,7 @@ TARGETS: dict[str, Target] = {
         epsilon=1e-3,
         finest=1e-12,
         proven=True,
-        rounding=1e-12,
+        rounding=lambda options: 1e-12,
         prepare=lambda program, options: program,
         check=kernel.check,
         approximants=lambda program, options: {},
@@ -41,7 +41,7 @@ TARGETS: dict[str, Target] = {
         cost=lambda program, approximants, options, paper: cost_of(
             program, kernel.lower(program, approximants, options), options.n_examples + 1, paper
         ),
-        bounds=lambda program, options: {},
+        bounds=lambda program, layer, options: {},
         structural=("t",),
         probes=(0.25, 0.5, 1.0),
         modules={"attention": kernel.KernelAttention},
@@ -51,7 +51,7 @@ TARGETS: dict[str, Target] = {
         epsilon=1e-9,
         finest=1e-12,
         proven=False,
-        rounding=1e-9,
+        rounding=gpt_lowering.rounding,
         prepare=gpt_lowering.prepare,
         check=gpt_lowering.check,
         approximants=gpt_lowering.approximants,

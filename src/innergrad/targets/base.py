@@ -147,13 +147,13 @@ class Target:
     variants: the first is the default. epsilon: the default accuracy; finest: the finest.
     proven: errors of its approximants are proven; otherwise they are measured, and everything says so.
     rounding: how far a layer of the module may be from the plain interpreter in float64, relative to the largest
-        number in the stream.
+        number in the stream; it covers what is not exact beside approximants (products of GeLUs, divisions).
     prepare: the program as this target runs it: lanes of its own, a sink token, instructions rewritten.
     check: raises :class:`innergrad.errors.LoweringError`, with the reason, if it cannot realise a program.
     approximants: what stands for the program's functions; functions not named are computed as they are.
     lower: program and approximants -> transformer; each layer of the program becomes exactly one module.
     cost: program, approximants, options, what the paper says -> the cost.
-    bounds: lanes outside whose bounds the weights do not compute what they should (products of GeLUs).
+    bounds: lanes that a layer reads, outside whose bounds it does not compute what it should (products of GeLUs).
     structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
     probes: the sizes of the random streams it does make.
     modules: kind of layer -> its module, made from a name and one :class:`SparseStack` for each of its ``matrices``.
@@ -163,13 +163,13 @@ class Target:
     epsilon: float
     finest: float
     proven: bool
-    rounding: float
+    rounding: Callable[[Options], float]
     prepare: Callable[[Program, Options], Program]
     check: Callable[[Program], None]
     approximants: Callable[[Program, Options], dict[str, Approximant]]
     lower: Callable[[Program, Approximants, Options], LoopedTransformer]
     cost: Callable[[Program, Approximants, Options, dict[str, str]], Cost]
-    bounds: Callable[[Program, Options], dict[str, float]]
+    bounds: Callable[[Program, Layer, Options], dict[str, float]]
     structural: tuple[str, ...]
     probes: tuple[float, ...]
     modules: Mapping[str, type[Sublayer]]
@@ -190,6 +190,15 @@ def cost_of(program: Program, module: LoopedTransformer, tokens: int, paper: dic
     return Cost(tuple(rows), program.n_layers, len(program.readout), program.stream.d_model, tokens, paper)
 
 
+def _value_norm(W_V: SparseStack, W_O: SparseStack) -> float:
+    """sum over heads of ||W_O W_V||_1; an entry of the stream is written from one row of W_V."""
+    scale = W_O.value.new_zeros(W_O.shape[0], W_O.shape[2])
+    scale.index_put_((W_O.index[0], W_O.index[2]), W_O.value.abs(), accumulate=True)
+    sums = W_V.value.new_zeros(W_V.shape[0], W_V.shape[2])
+    sums.index_put_((W_V.index[0], W_V.index[2]), W_V.value.abs() * scale[W_V.index[0], W_V.index[1]], accumulate=True)
+    return float(sums.amax(-1).sum()) if len(sums) else 0.0
+
+
 def _layer_cost(program: Program, layer: Layer, built: Sublayer, tokens: int, times: int) -> LayerCost:
     stacks: dict[str, SparseStack] = {name: getattr(built, name) for name in built.matrices}
     D, nonzeros = program.stream.d_model, sum(int((s.value != 0).sum()) for s in stacks.values())
@@ -202,8 +211,7 @@ def _layer_cost(program: Program, layer: Layer, built: Sublayer, tokens: int, ti
         norm, dense, flops, d_head, heads = norms["W_1"] + norms["W_2"], entries, 4 * tokens * units * D, 0, units
     else:
         heads, d_head = stacks["W_V"].shape[0], stacks["W_Q"].shape[1]
-        value = float(stacks["W_V"].norms().sum()) if heads else 0.0
-        norm, dense = max(norms["W_Q"], norms["W_K"]) + value, 3 * heads * D * D
+        norm, dense = max(norms["W_Q"], norms["W_K"]) + _value_norm(stacks["W_V"], stacks["W_O"]), 3 * heads * D * D
         flops = heads * (6 * tokens * D * D + 4 * tokens * tokens * D)
     return LayerCost(
         layer.name, layer.kind, heads, d_head, nonzeros, entries, dense, norm, flops, structured, times, shapes

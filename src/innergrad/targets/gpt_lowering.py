@@ -268,18 +268,22 @@ def lane_bounds(program: Program, options: Options) -> dict[str, float]:
     }
 
 
-def bounds(program: Program, options: Options) -> dict[str, float]:
-    """Bounds of the lanes that are factors of a product or are divided by."""
-    everything, found = lane_bounds(program, options), set()
-    for layer in program.layers:
-        for instruction in layer.instructions if layer.kind == "mlp" else ():
-            for score in instruction.scores:
-                if score.f in (IDENTITY, RECIPROCAL):
-                    sides = [side for pair in score.pairs for side in pair]
-                    sides += [] if score.f == RECIPROCAL else [instruction.value]
-                    if len([side for side in sides if not _constant(side)]) > 1 or score.f == RECIPROCAL:
-                        found |= {view.lane for side in sides for view in side if view.lane != "one"}
+def bounds(program: Program, layer: Layer, options: Options) -> dict[str, float]:
+    """Bounds of the lanes that are factors of a product of this layer, or are divided by."""
+    everything, found = lane_bounds(program, options), set[str]()
+    for instruction in layer.instructions if layer.kind == "mlp" else ():
+        for score in instruction.scores:
+            if score.f in (IDENTITY, RECIPROCAL):
+                sides = [side for pair in score.pairs for side in pair]
+                sides += [] if score.f == RECIPROCAL else [instruction.value]
+                if len([side for side in sides if not _constant(side)]) > 1 or score.f == RECIPROCAL:
+                    found |= {view.lane for side in sides for view in side if view.lane != "one"}
     return {lane: everything[lane] for lane in sorted(found)}
+
+
+def rounding(options: Options) -> float:
+    """Products are exact to 1e-14, or, made for float32, to 1e-10, of the square of their range."""
+    return 1e-9 if options.epsilon < COARSE else 1e-7
 
 
 # ---------------------------------------------------------------------------------------------------------- lowering

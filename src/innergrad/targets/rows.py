@@ -121,6 +121,7 @@ def linear_form(pairs: list[tuple[Row, Row]], one: int) -> Row:
 
 def stack(shape: Shape, entries: Iterable[tuple[int, int, int, float]]) -> SparseStack:
     table = np.array([entry for entry in entries if entry[3] != 0.0], dtype=np.float64).reshape(-1, 4)
+    table = table[np.lexsort(table[:, 2::-1].T)]  # the order in which a dense matrix is read
     return SparseStack(
         shape, torch.from_numpy(table[:, :3].T.astype(np.int64).copy()), torch.from_numpy(table[:, 3].copy())
     )
