@@ -28,6 +28,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/gradient_error.py --outputs 3
 	$(BIN)/python benchmarks/gradient_error.py --outputs 8
 	$(BIN)/python benchmarks/claims.py
+	$(BIN)/python benchmarks/constructions.py
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and the figure docs/growth.png from results/*.json; ``--check`` only looks for drift.
+"""Writes the tables of README.md and docs/, and docs/growth.png, from results/*.json; ``--check`` looks for drift.
 
 A table stands between ``<!-- table: name -->`` and ``<!-- end -->``; its content is never edited by hand.
 """
@@ -89,14 +89,74 @@ def pieces() -> list[str]:
     return lines
 
 
+def constructions() -> list[str]:
+    """One row per construction and target."""
+    head = ["construction", "from", "block", "layers a step (+ read-out)", "heads", "width", "MLP units", "nonzeros"]
+    head += ["float64", "float32", "error of, against", "the paper", "ours"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for row in read("constructions")["constructions"]:
+        per_step = f"{row['layers_per_step']:g}" + (f" (+ {row['readout']})" if row["readout"] else "")
+        cells = [row["name"], row["paper"], row["block"], per_step, row["heads"], row["width"], row["units"] or "—"]
+        cells += [f"{row['parameters']:,}", f"{row['float64']:.0e}", f"{row['float32']:.0e}"]
+        cells += [f"{row['what']}, {row['against']}", row["says"], row["ours"]]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def stock() -> list[str]:
+    lines = [
+        "| | blocks | width | GPT2Model, float64 | GPT2Model, float32 | ONNX Runtime, float32 | ONNX Runtime − ours |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
+    for row in read("constructions")["stock"]:
+        onnx = [f"{row[key]:.0e}" if key in row else "—" for key in ("onnx", "onnx_ours")]
+        errors = [f"{row['float64']:.0e}", f"{row['float32']:.0e}", *onnx]
+        lines.append(f"| {row['name']} | {row['blocks']} | {row['width']} | {' | '.join(errors)} |")
+    return lines
+
+
+def depth() -> list[str]:
+    lines = ["| layers | constant, float64 | Chebyshev, float64 | constant, float32 | Chebyshev, float32 |"]
+    lines.append("|---|---|---|---|---|")
+    rows = read("constructions")["depth"]
+    for row in rows:
+        keys = ("constant_float64", "chebyshev_float64", "constant_float32", "chebyshev_float32")
+        lines.append(f"| {row['layers']} | " + " | ".join(f"{row[key]:.1e}" for key in keys) + " |")
+    lines += [
+        "",
+        f"The Bayes predictor itself has a mean squared error of {rows[0]['bayes_mse']:.3f} on these prompts.",
+    ]
+    return lines
+
+
+def targets() -> list[str]:
+    """The README's summary: the largest errors of the constructions, by algorithm and block."""
+    chosen = {
+        "gradient descent, N = 3, K = 4, 20 steps": "gradient descent on a 3-layer network, 20 steps",
+        "SGD, d = 8": "online SGD over 40 examples",
+        "ridge by RLS, d = 8": "ridge regression on each of 40 prefixes",
+        "functional GD, exp kernel, 64 layers": "functional gradient descent, exp kernel, 64 steps",
+    }
+    lines = ["| algorithm | block | layers a step | width | float64 | float32 |", "|---|---|---|---|---|---|"]
+    for row in read("constructions")["constructions"]:
+        if row["name"] in chosen:
+            cells = [chosen[row["name"]], row["block"], f"{row['layers_per_step']:g}", str(row["width"])]
+            lines.append("| " + " | ".join([*cells, f"{row['float64']:.0e}", f"{row['float32']:.0e}"]) + " |")
+    return lines
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "gradient_error": gradient_error,
     "outputs": outputs,
     "more_outputs": more_outputs,
     "ramps": ramps,
     "pieces": pieces,
+    "constructions": constructions,
+    "stock": stock,
+    "depth": depth,
+    "targets": targets,
 }
-PAGES = ("README.md", "docs/error.md")
+PAGES = ("README.md", "docs/error.md", "docs/constructions.md")
 
 
 def rendered(text: str) -> str:

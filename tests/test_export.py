@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -183,3 +185,36 @@ def test_an_onnx_model_is_a_file(tmp_path: Path) -> None:
     tf = ig.compile(ig.FunctionalGradientDescent("exp", steps=2), n_examples=2)
     with pytest.raises(ig.InputError, match=r"one file.*model\.onnx"):
         export_onnx(tf, tmp_path)
+
+
+# ------------------------------------------------------------------------------------------------ on the command line
+
+
+def innergrad(*arguments: str, code: int = 0) -> tuple[str, str]:
+    done = subprocess.run([sys.executable, "-m", "innergrad", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def test_export_on_the_command_line(tmp_path: Path) -> None:
+    """A saved model, exported and loaded by from_pretrained; wrong input is one line, exit code 2, and no file."""
+    model, folder = tmp_path / "model", tmp_path / "gpt2"
+    tf = ig.compile(ALGORITHMS["online SGD"], n_examples=4)
+    tf.save(model)
+    printed, _ = innergrad("export", str(model), "--out", str(folder), "--dtype", "float64", "--json")
+    assert json.loads(printed) == {"exported": str(folder), "format": "hf", "dtype": "float64"}
+    data = prompts(tf.algorithm, n=4)
+    assert error(run_gpt2(tf, GPT2Model.from_pretrained(folder), *data), ig.reference(tf.algorithm, *data)) < 1e-9
+    for arguments, complaint in (
+        (("--format", "tflite"), "unknown format; got 'tflite'; allowed: hf, onnx"),
+        (("--dtype", "float16"), "unknown dtype for hf; got 'float16'; allowed: float32, float64"),
+        (("--format", "onnx", "--dtype", "float64"), "allowed: float32"),
+        (("--format", "onnx", "--out", str(tmp_path)), "an ONNX model is one file"),
+    ):
+        before = sorted(tmp_path.rglob("*"))
+        _, said = innergrad("export", str(model), "--out", str(tmp_path / "x"), *arguments, code=2)
+        assert complaint in said
+        assert len(said.splitlines()) == 1
+        assert sorted(tmp_path.rglob("*")) == before
+    _, said = innergrad("export", str(model), code=2)
+    assert "the output is missing" in said

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Executor = Literal["plain", "dense"]
 _BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
-_LARGER = {lane: f"compile with a larger {lane}_bound (or z_bound), or scale the data" for lane in ("x", "y")}
 _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
@@ -222,7 +221,7 @@ class CompiledTransformer:
                         f"layer {layer.name}: lane {lane} left the range its products are made for",
                         got=f"{largest:g}",
                         allowed=f"at most {bound:g}",
-                        hint=_LARGER.get(lane, "compile with a larger z_bound, or scale the data"),
+                        hint="compile with a larger z_bound, x_bound or y_bound, or scale the data",
                     )
             state = after
             yield layer, after, step_ends

@@ -106,7 +106,7 @@ class GradientDescent(Algorithm):
                 allowed="target='relu'",
                 hint="its exp is cut off at 0, where a sum of GeLUs is not accurate",
             )
-        return mean_program(self)
+        return mean_program(self, options)
 
     # --------------------------------------------------------------------------------------------------------------
     # prompts and oracle

@@ -24,6 +24,7 @@ from innergrad.algorithms.literal import below, loss_layers, update_layer, weigh
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
 from innergrad.losses import ResidualLoss
 from innergrad.networks import Network
+from innergrad.options import Options
 from innergrad.program import Attend, Layer, Loop, Program, Score
 from innergrad.stream import Lane
 
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
     from innergrad.algorithms.gradient_descent import GradientDescent
 
 
-def mean_program(algorithm: GradientDescent) -> Program:
+GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is larger
+
+
+def mean_program(algorithm: GradientDescent, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
+    bound = max(GRADIENTS, options.z_bound or 0.0)
     weights = weight_lanes(net, math.inf if algorithm.box is None else algorithm.box)
     momentum = tuple(Lane(f"M{w.name}", w.shape, "state") for w in weights) if algorithm.momentum else ()
     out = f"p{N}" if net.activated(N) else f"z{N}"
-    loss_lanes, loss = _loss(algorithm, out)
-    backward_lanes, backward = _backward(net, "g" if loss else f"2.0*{out}[k] - 2.0*y[k]")
+    loss_lanes, loss = _loss(algorithm, out, bound)
+    backward_lanes, backward = _backward(net, "g[k]" if loss else f"2.0*{out}[k] - 2.0*y[k]", bound)
     scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
     project = () if algorithm.box is None else pointwise(clip_residual(algorithm.box), weights)
     step = (
@@ -74,27 +79,27 @@ def _forward(net: Network, place: str = "") -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def _loss(algorithm: GradientDescent, out: str) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+def _loss(algorithm: GradientDescent, out: str, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
     """g = u(out, y), unless u is linear: the next layer then reads out - y itself."""
     loss = algorithm.loss
     if isinstance(loss, ResidualLoss) and loss.u == IDENTITY and loss.scale == 2.0:
         return (), ()
     d_y = algorithm.network.sizes[-1]
     lanes, layers = loss_layers(loss, out, d_y)
-    return (*lanes, Lane("g", (d_y,))), layers
+    return (*lanes, Lane("g", (d_y,), bound=bound)), layers
 
 
-def _backward(net: Network, g: str) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-    N, g = net.depth, g if "[" in g else f"{g}[k]"
-    lanes, layers = [Lane(f"s{N}", (net.sizes[N],))], []
+def _backward(net: Network, g: str, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+    N = net.depth
+    lanes, layers = [Lane(f"s{N}", (net.sizes[N],), bound=bound)], []
     if net.activated(N):
-        lanes.append(Lane("og", (net.sizes[N],)))
+        lanes.append(Lane("og", (net.sizes[N],), bound=bound))
         layers.append(Layer("mlp", "weight", (Attend("og[k]", Score(IDENTITY, ("omega", g))),)))
         layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, ("og[k]", f"d{N}[k]"))),)))
     else:
         layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, ("omega", g))),)))
     for j in range(N - 1, 0, -1):
-        lanes += [Lane(f"q{j}", (net.sizes[j],)), Lane(f"s{j}", (net.sizes[j],))]
+        lanes += [Lane(f"{name}{j}", (net.sizes[j],), bound=bound) for name in "qs"]
         q = Attend(f"q{j}[k]", Score(IDENTITY, (f"V{j + 1}[c,k]", f"s{j + 1}[c]")))
         layers.append(Layer("mlp", f"transpose {j}", (q,)))
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"s{j}[k]", Score(IDENTITY, (f"d{j}[k]", f"q{j}[k]"))),)))

@@ -1,4 +1,4 @@
-"""``innergrad``: demo, compile, run, verify, cost. Exit codes: 0 done, 1 the job failed, 2 the input is wrong."""
+"""``innergrad``: demo, compile, run, verify, cost, export. Exit codes: 0 done, 1 a failed job, 2 wrong input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ Variant = Annotated[
     str | None,
     typer.Option(
         "--variant",
-        help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default) or raw, without layer norms",
+        help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, which "
+        "has no LayerNorm before attention",
         rich_help_panel=EVERY,
     ),
 ]
@@ -379,6 +380,28 @@ def cost(
     commands.cost_model(model, settings(config, locals()), out, as_json=json, quiet=quiet)
 
 
+@app.command()
+def export(
+    model: ModelFolder = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="hf: a folder for GPT2Model.from_pretrained; onnx: a file.")
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="hf (target gpt, variant pre-ln) or onnx")] = "hf",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or, for hf, float64")] = "float32",
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a saved model for other software: Hugging Face's GPT-2, which runs it unmodified, or ONNX Runtime.
+
+    Both take the residual stream, and give it; innergrad.json in the hf folder says what its entries are.
+    """
+    from innergrad.cli import commands
+
+    del seed
+    commands.export_model(model, out, format, dtype, as_json=json, quiet=quiet)
+
+
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 
 
@@ -390,6 +413,8 @@ def main() -> None:
         code = _complain(error.format_message() if hasattr(error, "format_message") else str(error), 2)
     except (JobError, OSError) as error:
         code = _complain(str(error), 1)
+    except (MemoryError, OverflowError) as error:
+        code = _complain(f"too large for this machine: {error}", 1)
     except typer.Abort:
         code = _complain("interrupted", 1)
     sys.exit(code if isinstance(code, int) else 0)

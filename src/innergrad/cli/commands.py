@@ -141,6 +141,31 @@ def _write_run(out: Path, table: Examples, X_query: Tensor, run: Run) -> None:
         write_csv(out / "online.csv", [*names, "prediction"], online)
 
 
+def export_model(model: Path | None, out: Path | None, format: str, dtype: str, *, as_json: bool, quiet: bool) -> None:
+    from innergrad.export import export_gpt2, export_onnx
+
+    formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
+    if format not in formats:
+        raise InputError("unknown format", got=repr(format), allowed=", ".join(formats))
+    if dtype not in dtypes or (format == "onnx" and dtype != "float32"):
+        raise InputError(
+            f"unknown dtype for {format}", got=repr(dtype), allowed="float32" + ", float64" * (format == "hf")
+        )
+    if out is None:
+        raise InputError("the output is missing", hint="give --out out/gpt2, or --out out/model.onnx for onnx")
+    tf = _load(model)
+    with working("exporting", quiet or as_json):
+        if format == "hf":
+            export_gpt2(tf, out, dtypes[dtype])
+        else:
+            export_onnx(tf, out)
+    if as_json:
+        print(json.dumps({"exported": str(out), "format": format, "dtype": dtype}))
+    elif not quiet:
+        use = "transformers.GPT2Model.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
+        Console().print(f"exported to {out}; next: {use}({str(out)!r})", markup=False, soft_wrap=True)
+
+
 def _load(model: Path | None) -> CompiledTransformer:
     if model is None:
         raise InputError("the model folder is missing", hint="write one with `innergrad compile --out out/model`")

@@ -95,13 +95,7 @@ def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
     own, common = (
         {key: chosen[key] for key in keys if key in chosen} for keys in ((*choice.network, *choice.settings), COMPILE)
     )
-    try:
-        return compile(choice.make(**own), **common)
-    except InputError:
-        raise
-    except (MemoryError, OverflowError, ValueError) as error:  # of numpy and torch, for sizes beyond theirs
-        what, got = "these settings cannot be compiled", f"{type(error).__name__}: {error}"
-        raise InputError(what, got=got, hint="make the model smaller") from error
+    return compile(choice.make(**own), **common)
 
 
 def _name(chosen: Mapping[str, Any]) -> str:

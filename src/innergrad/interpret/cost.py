@@ -102,6 +102,7 @@ def number(value: float) -> str:
 
 
 FEWEST_HIDDEN = 4  # a shorter run is shown in full
+LONGEST_PERIOD = 32  # layers that repeat together
 SAME_NORM = 1e-9
 
 
@@ -128,7 +129,7 @@ def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
 def _longest_run(forms: Sequence[object], start: int) -> tuple[int, int]:
     """The period, and the length, of the periodic run from here whose repetitions are the most layers."""
     rest, found, most = len(forms) - start, (1, 1), 0
-    for period in range(1, rest // 2 + 1):
+    for period in range(1, min(rest // 2, LONGEST_PERIOD) + 1):
         if most >= rest - period:
             break
         end = start

@@ -1,0 +1,335 @@
+"""Every construction on every target: its size, and its error in float64 and float32 against the algorithm itself.
+
+    python benchmarks/constructions.py       writes results/constructions.json (two minutes on one core)
+
+Errors are those of the *module* (real matrices), largest over the prompts, against the algorithm by other means: the
+recursion in function space, numpy and autograd loops, normal equations, scikit-learn; see each row's ``against``.
+float64 is compiled with epsilon = 1e-9, float32 with epsilon = 1e-5 (target gpt; relu says its own).
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import Ridge
+from torch import Tensor
+
+import innergrad as ig
+from _results import store
+from innergrad.export import export_onnx, gpt2_inputs, gpt2_stream, to_gpt2
+
+F32, F64 = torch.float32, torch.float64
+EPSILON = {F64: 1e-9, F32: 1e-5}
+Data = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    paper: str
+    algorithm: ig.Algorithm
+    target: str
+    variant: str | None
+    n: int
+    says: str
+    ours: str
+    what: str = "predictions"
+    against: str = "the recursion in function space"
+    options: tuple[tuple[str, float], ...] = ()
+
+
+KERNEL = "one layer a step, exact"
+FGD = ig.FunctionalGradientDescent
+BLOCKS = {"relu": "ReLU attention, MLP, products", "kernel": "kernel attention", "pre-ln": "GPT-2's (pre-LN)"}
+NETWORK = ig.Network([2, 4, 4, 2], "tanh")
+G = np.diag([1.0, 1.0, 0.5, 1.5, 1.0])
+
+
+def rows() -> list[Row]:
+    sgd = "O(1) layers a step, O(d) wide (Theorem 1); 9 in App. A"
+    rls = "O(1) layers a step, O(d²) wide (Theorem 2); 14 in App. B"
+    numpy_loop, ridge = "a numpy loop of (11)", "scikit-learn's Ridge, refitted on every prefix"
+    bounded = (("x_bound", 4.0),)
+    made = [
+        Row(f"functional GD, {name}, 64 layers", "003", FGD(kernel, steps=64), "kernel", None, 14, KERNEL, ours)
+        for name, kernel, ours in (
+            ("linear kernel", "linear", "Prop. 3.1 with the gradient instead of its direction"),
+            ("exp kernel", "exp", "the same"),
+            ("softmax", "softmax", "not a kernel; its own fixed point"),
+            (
+                "linear + exp(G·)·linear",
+                ig.Kernel("linear") + ig.Kernel("exp", G=G) * ig.Kernel("linear"),
+                "sums of heads (Prop. D.1), products of scores in one head",
+            ),
+        )
+    ]
+    for variant in ("pre-ln", "raw"):
+        made += [
+            Row(
+                "functional GD, exp kernel, 64 layers",
+                "003",
+                FGD("exp", steps=64),
+                "gpt",
+                variant,
+                14,
+                "not given",
+                "heavy sink: un-normalised exp on standard softmax",
+            ),
+            Row(
+                "functional GD, linear kernel, 32 layers",
+                "003",
+                FGD("linear", steps=32),
+                "gpt",
+                variant,
+                14,
+                "not given",
+                "linear attention from eight exp heads",
+            ),
+            Row(
+                "SGD, d = 8",
+                "004",
+                ig.OnlineSGD(d=8, lr=0.05),
+                "gpt",
+                variant,
+                40,
+                sgd,
+                "2 blocks an example, all prefixes",
+                "weights",
+                numpy_loop,
+                bounded,
+            ),
+            Row(
+                "ridge by RLS, d = 8",
+                "004",
+                ig.RecursiveLeastSquares(d=8, ridge=0.5),
+                "gpt",
+                variant,
+                40,
+                rls,
+                "3 blocks an example, all prefixes, predictive std",
+                "online predictions",
+                ridge,
+                bounded,
+            ),
+            Row(
+                "ridge, the paper's A⁻¹b, d = 8",
+                "004",
+                ig.RecursiveLeastSquares(d=8, ridge=0.5, form="sherman-morrison"),
+                "gpt",
+                variant,
+                40,
+                rls,
+                "as printed, corrected; b grows with n",
+                "online predictions",
+                ridge,
+                (*bounded, ("z_bound", 128.0)),
+            ),
+        ]
+    autograd = "torch autograd"
+    for steps in (1, 20):
+        for target, variant in (("gpt", "pre-ln"), ("gpt", "raw")):
+            made.append(
+                Row(
+                    f"gradient descent, N = 3, K = 4, {steps} step{'s' * (steps > 1)}",
+                    "001",
+                    ig.GradientDescent(NETWORK, steps=steps),
+                    target,
+                    variant,
+                    8,
+                    "existence only (App. F)",
+                    "4N blocks a step, explicit",
+                    "weights",
+                    autograd,
+                )
+            )
+    made.append(
+        Row(
+            "gradient descent, N = 3, K = 4, 1 step",
+            "001",
+            ig.GradientDescent(NETWORK, steps=1),
+            "relu",
+            None,
+            8,
+            "(2N+4) layers a step (Theorem 1)",
+            "the same, ε = 1e-3 proven",
+            "weights",
+            autograd,
+            (("epsilon", 1e-3),),
+        )
+    )
+    return made
+
+
+def prompts(algorithm: ig.Algorithm, n: int, batch: int) -> Data:
+    generator = torch.Generator().manual_seed(2024)
+    drawn = [algorithm.random_prompt(n, 2, generator) for _ in range(batch)]
+    X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))
+    return X, y, X_query
+
+
+def truth(row: Row, X: Tensor, y: Tensor, X_query: Tensor) -> Tensor:
+    """What the algorithm gives, by other means than the program."""
+    algorithm = row.algorithm
+    if isinstance(algorithm, ig.OnlineSGD):
+        return torch.from_numpy(np.stack([_sgd(algorithm, *pair) for pair in zip(X.numpy(), y.numpy(), strict=True)]))
+    if isinstance(algorithm, ig.RecursiveLeastSquares):
+        return torch.from_numpy(np.stack([_ridge(algorithm, *pair) for pair in zip(X.numpy(), y.numpy(), strict=True)]))
+    run = ig.reference(algorithm, X, y, X_query)
+    return run.weights if row.what == "weights" else run.predictions
+
+
+def _sgd(algorithm: ig.OnlineSGD, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    path = [np.zeros(algorithm.d)]
+    for x, target in zip(X, y[:, 0], strict=True):
+        w = path[-1]
+        path.append(w - algorithm.lr * (x * (w @ x - target) + 2 * algorithm.weight_decay * w))
+    return np.stack(path)
+
+
+def _ridge(algorithm: ig.RecursiveLeastSquares, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    found = [0.0]
+    for t in range(1, len(X)):
+        model = Ridge(alpha=algorithm.ridge, fit_intercept=False, solver="cholesky").fit(X[:t], y[:t, 0])
+        found.append(float(model.predict(X[t : t + 1])[0]))
+    return np.array(found)
+
+
+def measured(row: Row) -> dict[str, Any]:
+    options = dict(row.options)
+    data = prompts(row.algorithm, row.n, 20 if row.n < 40 else 10)
+    expected = truth(row, *data)
+    entry: dict[str, Any] = {"name": row.name, "paper": row.paper, "what": row.what, "against": row.against}
+    for dtype, key in ((F64, "float64"), (F32, "float32")):
+        epsilon = options.get("epsilon", EPSILON[dtype])
+        extra = {name: value for name, value in options.items() if name != "epsilon"}
+        tf = ig.compile(
+            row.algorithm,
+            target=row.target,
+            variant=row.variant,
+            epsilon=epsilon if row.target != "kernel" else None,
+            n_examples=row.n,
+            **extra,
+        )
+        run = tf.run(*data, executor="dense", dtype=dtype)
+        got = {"weights": run.weights, "predictions": run.predictions, "online predictions": run.online}[row.what]
+        assert got is not None
+        difference = got.double() - expected
+        entry |= {key: float(difference.abs().max()), f"{key}_rmse": float(difference.square().mean().sqrt())}
+        if dtype == F64:
+            cost = tf.cost()
+            attention = [layer.heads for layer in cost.rows if layer.kind == "attention"]
+            entry |= {
+                "target": tf.options.target,
+                "variant": tf.options.variant,
+                "block": BLOCKS.get(
+                    tf.options.variant, BLOCKS.get(tf.options.target, "004's (no LN before attention)")
+                ),
+                "steps": tf.program.steps,
+                "layers_per_step": cost.blocks / tf.program.steps,
+                "readout": tf.n_readout_layers,
+                "heads": max(attention, default=0),
+                "width": tf.d_model,
+                "units": max((layer.heads for layer in cost.rows if layer.kind == "mlp"), default=0),
+                "parameters": tf.n_parameters,
+                "says": row.says,
+                "ours": row.ours,
+            }
+    print(
+        f"{row.name:<45}{row.target:<8}{row.variant or '':<8}{entry['float64']:.1e}  {entry['float32']:.1e}", flush=True
+    )
+    return entry
+
+
+# ------------------------------------------------------------------------------------------------ stock software, depth
+
+
+def stock() -> list[dict[str, Any]]:
+    """The same weights in Hugging Face's GPT2Model, unmodified, and in ONNX Runtime."""
+    import onnxruntime
+
+    entries = []
+    for name, algorithm, n in (
+        ("gradient descent, N = 3, K = 4, 1 step", ig.GradientDescent(NETWORK, steps=1), 8),
+        ("gradient descent, N = 3, K = 4, 20 steps", ig.GradientDescent(NETWORK, steps=20), 8),
+        ("SGD, d = 8, n = 40", ig.OnlineSGD(d=8), 40),
+        ("ridge by RLS, d = 4, n = 20", ig.RecursiveLeastSquares(d=4), 20),
+        ("functional GD, exp kernel, 64 layers", FGD("exp", steps=64), 14),
+    ):
+        data = prompts(algorithm, n, 5)
+        expected = ig.reference(algorithm, *data)
+        entry: dict[str, Any] = {"name": name}
+        for dtype, key in ((F64, "float64"), (F32, "float32")):
+            tf = ig.compile(algorithm, target="gpt", epsilon=EPSILON[dtype], n_examples=n, x_bound=4.0)
+            model, inputs = to_gpt2(tf, dtype), gpt2_inputs(tf, tf.stream(*data), dtype)
+            with torch.no_grad():
+                stream = gpt2_stream(tf, model(**inputs).last_hidden_state).double()
+            entry |= {key: _error(tf, stream, data, expected), "blocks": len(model.h), "width": model.config.n_embd}
+        if "20 steps" not in name and "SGD" not in name:
+            with tempfile.TemporaryDirectory() as folder:
+                session = onnxruntime.InferenceSession(str(export_onnx(tf, folder + "/model.onnx")))
+            stream = tf.stream(*data).float()
+            theirs = torch.from_numpy(session.run(None, {"stream": stream.numpy()})[0]).double()
+            ours = tf.module_for(F32)(stream).double()
+            entry["onnx"] = _error(tf, theirs, data, expected)
+            entry["onnx_ours"] = _difference(tf, theirs, ours, data)
+        entries.append(entry)
+        print(entry, flush=True)
+    return entries
+
+
+def _outcome(tf: ig.CompiledTransformer, stream: Tensor, data: Data) -> Tensor:
+    prompt, state = tf.prompt(*data), tf.program.stream.unpack(stream)
+    return torch.cat([prompt.weights(tf.program, state), prompt.predictions(tf.program, state).flatten(1)], dim=1)
+
+
+def _error(tf: ig.CompiledTransformer, stream: Tensor, data: Data, expected: ig.Run) -> float:
+    target = torch.cat([expected.weights[:, -1], expected.predictions.flatten(1)], dim=1)
+    return float((_outcome(tf, stream, data) - target).abs().max())
+
+
+def _difference(tf: ig.CompiledTransformer, a: Tensor, b: Tensor, data: Data) -> float:
+    return float((_outcome(tf, a, data) - _outcome(tf, b, data)).abs().max())
+
+
+def depth() -> list[dict[str, Any]]:
+    """Proposition 3.4: mean squared distance to the Bayes predictor after L layers (exp kernel, n = 14, d = 5)."""
+    generator, batch, n = torch.Generator().manual_seed(34), 1000, 14
+    X = torch.nn.functional.normalize(torch.randn(batch, n + 1, 5, generator=generator, dtype=F64), dim=-1)
+    values, vectors = torch.linalg.eigh(ig.Kernel("exp")(X, X))
+    y = vectors @ (
+        values.clamp(min=0).sqrt().unsqueeze(-1) * torch.randn(batch, n + 1, 1, generator=generator, dtype=F64)
+    )
+    data = X[:, :n], y[:, :n], X[:, n:]
+    bayes = FGD("exp").limit(*data)
+    entries = []
+    for layers in (8, 16, 32, 64, 128):
+        entry: dict[str, Any] = {"layers": layers, "bayes_mse": float((bayes - y[:, n:]).square().mean())}
+        for rule in ("constant", "chebyshev"):
+            algorithm = FGD("exp", steps=layers, step_rule=rule, lambda_max=n * math.e)
+            tf = ig.compile(algorithm, n_examples=n)
+            for dtype, key in ((F64, "float64"), (F32, "float32")):
+                got = tf.run(*data, executor="dense", dtype=dtype).predictions.double()
+                entry[f"{rule}_{key}"] = float((got - bayes).square().mean())
+        entries.append(entry)
+        print(entry, flush=True)
+    return entries
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "constructions": lambda: [measured(row) for row in rows()],
+        "stock": stock,
+        "depth": depth,
+    }
+    store("constructions", "python benchmarks/constructions.py", {name: make() for name, make in parts.items()})
+
+
+if __name__ == "__main__":
+    main()
