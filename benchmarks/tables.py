@@ -138,8 +138,8 @@ def targets() -> list[str]:
         "functional GD, exp kernel, 64 layers": "functional gradient descent, exp kernel, 64 steps",
     }
     lines = ["| algorithm | block | layers a step | width | float64 | float32 |", "|---|---|---|---|---|---|"]
-    for row in read("constructions")["constructions"]:
-        if row["name"] in chosen:
+    for name in chosen:
+        for row in (row for row in read("constructions")["constructions"] if row["name"] == name):
             cells = [chosen[row["name"]], row["block"], f"{row['layers_per_step']:g}", str(row["width"])]
             lines.append("| " + " | ".join([*cells, f"{row['float64']:.0e}", f"{row['float32']:.0e}"]) + " |")
     return lines

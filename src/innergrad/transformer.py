@@ -62,10 +62,16 @@ class CompiledTransformer:
 
     def __repr__(self) -> str:
         options = self.options
+        error = f"epsilon = {options.epsilon:g} ({'proven' if self.proven else 'measured'})"
         return (
             f"<CompiledTransformer: {self.algorithm.kind} on target {options.target!r}, {self.n_layers} + "
-            f"{self.n_readout_layers} layers, d_model = {self.d_model}, epsilon = {options.epsilon:g}>"
+            f"{self.n_readout_layers} layers, d_model = {self.d_model}, {error if self.approximants else 'exact'}>"
         )
+
+    @property
+    def proven(self) -> bool:
+        """The errors of the approximants are proven. If not they are measured: then nothing here is a certificate."""
+        return self.target.proven
 
     # ---------------------------------------------------------------------------------------------------------- size
 

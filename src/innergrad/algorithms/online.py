@@ -14,6 +14,7 @@ b grows with the number of examples, and in float32 the last product loses what 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -30,12 +31,18 @@ from innergrad.stream import Lane
 
 Form = Literal["rls", "sherman-morrison"]
 OUT = Lane("out", (1,))
+RESIDUAL = 16.0
 
 
 def _read(t: int, *more: Attend) -> Layer:
     """X and Y of example t, for all tokens that come after its label."""
     X = Attend("X[c]", value="x[c]", scope=f"at({2 * t},{2 * t + 1})")
     return Layer("attention", f"read {t + 1}", (X, Attend("Y", value="y[0]", scope=f"at({2 * t + 1})"), *more))
+
+
+def _residual(options: Options) -> float:
+    """The range of Y - <w, X>."""
+    return max(RESIDUAL, options.z_bound or 0.0)
 
 
 def _clear(*lanes: str) -> tuple[Attend, ...]:
@@ -84,7 +91,8 @@ class OnlineSGD(_Online):
 
     def program(self, options: Options) -> Program:
         """Two blocks an example, and one that predicts."""
-        lanes = [Lane("w", (self.d,), "weight", shared=False), Lane("X", (self.d,)), Lane("Y"), Lane("e")]
+        X = Lane("X", (self.d,), bound=math.inf if options.x_bound is None else options.x_bound)
+        lanes = [Lane("w", (self.d,), "weight", shared=False), X, Lane("Y"), Lane("e", bound=_residual(options))]
         error = Layer("mlp", "error", (_product("e", "w[c]", "X[c]"), Attend("e", value="Y", scale=-1.0)))
         update = (_product("w[c]", "e", "X[c]", -self.lr), *_clear("X[c]", "Y", "e"))
         seen: tuple[Attend, ...] = ()
@@ -158,7 +166,7 @@ class RecursiveLeastSquares(_Online):
         if self.form == "rls":
             lanes += [
                 Lane("w", (self.d,), "weight", shared=False),
-                Lane("e"),
+                Lane("e", bound=_residual(options)),
                 Lane("q", (self.d,), "state", shared=False),
             ]
             error = (Attend("e", value="Y"), _product("e", "w[c]", "X[c]", -1.0))

@@ -47,8 +47,8 @@ Variant = Annotated[
     str | None,
     typer.Option(
         "--variant",
-        help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, which "
-        "has no LayerNorm before attention",
+        help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, "
+        "which has no LayerNorm before attention",
         rich_help_panel=EVERY,
     ),
 ]

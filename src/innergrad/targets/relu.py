@@ -10,9 +10,11 @@ There are no bias vectors: constants come from the lane ``one``. The weights are
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from innergrad.targets.base import Sublayer
 from innergrad.targets.sparse import SparseStack
@@ -27,10 +29,15 @@ class ReluAttention(Sublayer):
     """
 
     matrices = ("W_Q", "W_K", "W_V", "W_O")
+    hooks: ClassVar[tuple[str, ...]] = ("hook_q", "hook_k", "hook_v", "hook_pattern")
     W_Q: SparseStack
     W_K: SparseStack
     W_V: SparseStack
     W_O: SparseStack
+    hook_q: nn.Identity
+    hook_k: nn.Identity
+    hook_v: nn.Identity
+    hook_pattern: nn.Identity
 
     @property
     def n_heads(self) -> int:
@@ -40,8 +47,8 @@ class ReluAttention(Sublayer):
         """q, k (heads, batch, T, d_head) and v (heads, batch, T, d_v)."""
         flat = h.flatten(0, 1).T
         q, k, v = (
-            (W.tall() @ flat).view(W.shape[0], W.shape[1], *h.shape[:2]).permute(0, 2, 3, 1)
-            for W in (self.W_Q, self.W_K, self.W_V)
+            hook((W.tall() @ flat).view(W.shape[0], W.shape[1], *h.shape[:2]).permute(0, 2, 3, 1))
+            for W, hook in ((self.W_Q, self.hook_q), (self.W_K, self.hook_k), (self.W_V, self.hook_v))
         )
         return q, k, v
 
@@ -53,6 +60,8 @@ class ReluAttention(Sublayer):
             return h
         q, k, v = self._projections(h)
         tokens = h.shape[1]
+        if self.hook_pattern._forward_hooks:  # somebody looks: all heads at once
+            return self._write(h, self.hook_pattern(torch.relu(q @ k.mT) / tokens) @ v)
         chunk = max(1, _CHUNK // (h.shape[0] * tokens * tokens))
         parts = [slice(m, m + chunk) for m in range(0, self.n_heads, chunk)]
         return self._write(h, torch.cat([torch.relu(q[m] @ k[m].mT) @ v[m] / tokens for m in parts]))
@@ -60,6 +69,8 @@ class ReluAttention(Sublayer):
 
 class Product(ReluAttention):
     """Element-wise multiplication layer: h_i += sum_m <W_Q^m h_i, W_K^m h_i> W_O^m W_V^m h_i."""
+
+    hooks = ("hook_q", "hook_k", "hook_v")
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         if self.n_heads == 0:
@@ -72,8 +83,13 @@ class Mlp(Sublayer):
     """h_i += W_2 relu(W_1 h_i). Shapes: W_1 (1, units, D), W_2 (1, D, units)."""
 
     matrices = ("W_1", "W_2")
+    hooks = ("hook_pre", "hook_post")
     W_1: SparseStack
     W_2: SparseStack
+    hook_pre: nn.Identity
+    hook_post: nn.Identity
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
-        return h + (self.W_2.tall() @ torch.relu(self.W_1.tall() @ h.flatten(0, 1).T)).T.view_as(h)
+        units = self.hook_post(torch.relu(self.hook_pre(self.W_1.tall() @ h.flatten(0, 1).T)))
+        written: Tensor = self.W_2.tall() @ units
+        return h + written.T.view_as(h)
