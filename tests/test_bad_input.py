@@ -484,6 +484,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "wide": "two outputs",
     }.items():
         compiled(kind).save(folder / name)
+    for name, algorithm in {
+        "functional": ig.FunctionalGradientDescent(d=2, steps=2, lambda_max=4.0),
+        "sgd": ig.OnlineSGD(d=2),
+        "rls": ig.RecursiveLeastSquares(d=2),
+    }.items():
+        ig.compile(algorithm, n_examples=4).save(folder / name)
     (folder / "data.csv").write_text("a,b,t\n1,2,3\n0,1,1\n0.5,0.5,\n")
     (folder / "file").write_text("not a folder\n")
     assert call("run", folder / "model", "--data", folder / "data.csv", "--out", folder / "out").code == 0
@@ -551,6 +557,73 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "run into a file": (("run", "model", "--data", "data.csv", "--out", "file"), "file"),
     "run below a file": (("run", "model", "--data", "data.csv", "--out", "file/out"), "file"),
     "demo into a file": (("demo", "--out", "file"), "file"),
+    "std of gradient descent": (
+        ("run", "model", "--data", "data.csv", "--std", "--out", "out"),
+        "gradient_descent has no predictive standard deviation",
+    ),
+    "cost of a model and an algorithm": (("cost", "model", "--algorithm", "rls"), "either a saved model or settings"),
+}
+COMMON = "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound"
+ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go together; for compile and for cost
+    "unknown algorithm": (("--algorithm", "adam"), "got 'adam'; allowed: gradient-descent, functional, sgd, rls"),
+    "no algorithm": (("--algorithm", ""), "unknown algorithm; got ''"),
+    "the library's name": (("--algorithm", "online_sgd"), "unknown algorithm; got 'online_sgd'"),
+    "gradient descent without sizes": (("--algorithm", "gradient-descent", "--steps", "3"), "sizes are missing"),
+    "lr for rls": (
+        ("--algorithm", "rls", "--lr", "0.1"),
+        f"algorithm rls does not take this flag; got --lr; allowed: --d, --ridge, --noise, --form, {COMMON}; "
+        "--algorithm gradient-descent or sgd does",
+    ),
+    "flags of two others for rls": (
+        ("--algorithm", "rls", "--d", "2", "--lr", "0.1", "--kernel", "exp"),
+        f"does not take these flags; got --lr, --kernel; allowed: --d, --ridge, --noise, --form, {COMMON}\n",
+    ),
+    "sizes for sgd": (
+        ("--algorithm", "sgd", "--sizes", "2,1"),
+        f"algorithm sgd does not take this flag; got --sizes; allowed: --d, --lr, --weight-decay, {COMMON}",
+    ),
+    "no biases for functional": (
+        ("--algorithm", "functional", "--no-bias"),
+        "algorithm functional does not take this flag; got --no-bias; allowed: --kernel, --bandwidth, --d, --d-y, "
+        f"--steps, --step-rule, --step, --lambda-max, --condition, --covariate-step, {COMMON}; --algorithm "
+        "gradient-descent",
+    ),
+    "a kernel for gradient descent": (
+        ("--sizes", "2,1", "--kernel", "exp"),
+        "algorithm gradient-descent does not take this flag; got --kernel; allowed: --sizes, --activation, --output, "
+        f"--bias, --loss, --lr, --steps, --box, --momentum, --weight-decay, {COMMON}; --algorithm functional does",
+    ),
+    "d for gradient descent": (("--d", "2"), "got --d; allowed: --sizes"),
+    "unknown target": (("--algorithm", "rls", "--target", "bert"), "unknown target; got 'bert'; allowed: relu, kernel"),
+    "rls on relu": (("--algorithm", "rls", "--target", "relu"), "no program for target 'relu'; allowed: gpt"),
+    "sgd on kernel": (("--algorithm", "sgd", "--target", "kernel"), "no program for target 'kernel'; allowed: gpt"),
+    "functional on relu": (("--algorithm", "functional", "--target", "relu"), "allowed: kernel, gpt"),
+    "gradient descent on kernel": (("--sizes", "2,1", "--target", "kernel"), "allowed: relu, gpt"),
+    "softmax loss on gpt": (("--sizes", "2,2", "--loss", "softmax", "--target", "gpt"), "allowed: target='relu'"),
+    "variant of another target": (("--sizes", "2,1", "--variant", "raw"), "got 'raw'; allowed: literal"),
+    "unknown variant": (("--algorithm", "sgd", "--variant", "post-ln"), "got 'post-ln'; allowed: pre-ln, raw"),
+    "kernel": (("--algorithm", "functional", "--kernel", "rbf"), "got 'rbf'; allowed: linear, relu, exp, softmax"),
+    "bandwidth": (("--algorithm", "functional", "--bandwidth", "0"), "bandwidth must be a positive number"),
+    "step rule": (("--algorithm", "functional", "--step-rule", "newton"), "allowed: constant, chebyshev"),
+    "step": (("--algorithm", "functional", "--step", "-1"), "step must be a positive number"),
+    "a Chebyshev step": (
+        ("--algorithm", "functional", "--step-rule", "chebyshev", "--step", "1"),
+        "Chebyshev steps follow from lambda_max and condition; got step = 1.0",
+    ),
+    "Chebyshev for relu": (
+        ("--algorithm", "functional", "--step-rule", "chebyshev", "--kernel", "relu"),
+        "need a positive semi-definite kernel",
+    ),
+    "lambda-max": (("--algorithm", "functional", "--lambda-max", "nan"), "lambda_max must be a positive number"),
+    "condition": (("--algorithm", "functional", "--condition", "0.5"), "condition must be a finite number, at least 1"),
+    "covariate step": (("--algorithm", "functional", "--covariate-step", "inf"), "covariate_step must be a finite"),
+    "d 0": (("--algorithm", "rls", "--d", "0"), "d must be a positive integer; got 0"),
+    "ridge": (("--algorithm", "rls", "--ridge", "0"), "ridge must be a positive number"),
+    "noise": (("--algorithm", "rls", "--noise", "-1"), "noise must be a positive number"),
+    "form": (("--algorithm", "rls", "--form", "qr"), "unknown form; got 'qr'; allowed: rls, sherman-morrison"),
+    "learning rate": (("--algorithm", "sgd", "--lr", "nan"), "lr must be a finite number, at least 0"),
+    "weight decay of sgd": (("--algorithm", "sgd", "--weight-decay", "-1"), "weight_decay must be a finite number"),
+    "epsilon on gpt": (("--algorithm", "sgd", "--epsilon", "1"), "epsilon"),
 }
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {  # what the parser of the command line finds wrong
     "unknown command": (("train-me",), "train-me"),
@@ -574,6 +647,31 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {  # what the parser of the comm
 def test_arguments(workspace: Path, arguments: tuple[str, ...], fragment: str) -> None:
     before = snapshot(workspace)
     assert_refused(call(*arguments), fragment)
+    assert snapshot(workspace) == before
+
+
+@pytest.mark.parametrize(("arguments", "fragment"), [pytest.param(*case, id=name) for name, case in ALGORITHMS.items()])
+@pytest.mark.parametrize("command", [("compile", "--out", "model"), ("cost",)], ids=["compile", "cost"])
+def test_algorithms(workspace: Path, command: tuple[str, ...], arguments: tuple[str, ...], fragment: str) -> None:
+    before = snapshot(workspace)
+    assert_refused(call(*command, *arguments), fragment)
+    assert snapshot(workspace) == before
+
+
+FITS_NO_MACHINE: dict[str, tuple[tuple[str, ...], str, int]] = {
+    "steps": (("functional", "--steps", str(10**14)), "too large for this machine", 1),
+    "d": (("functional", "--d", str(10**20)), "d must be a positive integer; got 1000000000000000000", 2),
+    "d of sgd": (("sgd", "--d", str(10**7)), "allowed: 1 to 100000", 2),
+    "d of rls": (("rls", "--d", "20000"), "building the weights needs", 2),
+    "examples": (("sgd", "--n-examples", str(10**9)), "n_examples must be a positive integer", 2),
+}
+
+
+@pytest.mark.parametrize("name", FITS_NO_MACHINE)
+def test_models_that_fit_no_machine(workspace: Path, name: str) -> None:
+    arguments, fragment, code = FITS_NO_MACHINE[name]
+    before = snapshot(workspace)
+    assert_refused(call("compile", "--algorithm", *arguments, "--out", "model"), fragment, code=code)
     assert snapshot(workspace) == before
 
 
@@ -631,6 +729,11 @@ def test_csv(workspace: Path, command: str, content: str | bytes, fragment: str)
         (("verify", "model", "--data", "none.csv"), "cannot read none.csv"),
         (("run", "wide", "--data", "wide.csv"), "wide.csv has rows with some targets empty"),
         (("run", "tanh", "--data", "data.csv"), "targets must lie in its range"),
+        (("run", "functional", "--data", "data.csv"), "the steps are too large for this prompt: they diverge"),
+        (("verify", "functional", "--data", "data.csv"), "the steps are too large for this prompt"),
+        (("run", "rls", "--data", "far.csv", "--target", "b"), "far.csv does not fit the model"),
+        (("run", "rls", "--data", "steep.csv"), "lane X left the range its products are made for"),
+        (("run", "sgd", "--data", "small.csv", "--std"), "online_sgd has no predictive standard deviation"),
         (("run", "logistic", "--data", "data.csv"), "logistic targets must be 0 or 1"),
         (("run", "softmax", "--data", "softmax.csv"), "one-hot rows"),
         (("run", "bounded", "--data", "data.csv"), "y leaves the domain"),
@@ -646,6 +749,7 @@ def test_data_that_does_not_fit(workspace: Path, arguments: tuple[str, ...], fra
     Path("nan.csv").write_text("a,b\n1,nan\n")
     Path("header.csv").write_text("a,b\n")
     Path("far.csv").write_text("a,b\n9,9\n")
+    Path("steep.csv").write_text("a,b,t\n9,9,1\n1,1,\n")
     Path("small.csv").write_text("a,b,t\n0.5,0.5,0.5\n")
     Path("wide.csv").write_text("a,b,t,u\n1,2,3,4\n1,2,,4\n")
     Path("softmax.csv").write_text("a,b,t,u,v\n1,2,1,0,0\n1,2,1,1,0\n")
@@ -693,6 +797,26 @@ TOML: dict[str, tuple[str | bytes | None, str]] = {
     "epsilon text, one layer": ('[network]\nsizes = [2, 1]\n[compile]\nepsilon = "small"\n', "epsilon"),
     "n_examples text": (NETWORK + '[compile]\nn_examples = "4"\n', "n_examples must be a positive integer"),
     "x_bound text": (NETWORK + '[compile]\nx_bound = "4"\n', "x_bound"),
+    "target 3": (NETWORK + "[compile]\ntarget = 3\n", "unknown target; got 3"),
+    "variant a list": (NETWORK + '[compile]\nvariant = ["literal"]\n', "unknown variant of target 'relu'"),
+    "kind 3": (NETWORK + "[algorithm]\nkind = 3\n", "unknown algorithm; got 3; allowed: gradient-descent, functional"),
+    "kind a list": ('[algorithm]\nkind = ["rls"]\n', "unknown algorithm; got ['rls']"),
+    "kind in another section": ('[compile]\nkind = "rls"\n', "unknown setting in [compile] of bad.toml; got kind"),
+    "algorithm not a section": ('algorithm = "rls"\n', "unknown section in bad.toml; got [algorithm]"),
+    "a network for rls": (
+        '[algorithm]\nkind = "rls"\n' + NETWORK,
+        "unknown section in bad.toml; got [network]; allowed: [algorithm] and [compile], each with the settings of "
+        "algorithm rls below it",
+    ),
+    "lr for rls": (
+        '[algorithm]\nlr = 0.1\nkind = "rls"\n',
+        "unknown setting in [algorithm] of bad.toml; got lr; allowed: kind, d, ridge, noise, form (algorithm rls)",
+    ),
+    "d without a kind": ("[algorithm]\nd = 2\n", "got d; allowed: kind, loss, lr, steps, box"),
+    "d 2.5": ('[algorithm]\nkind = "sgd"\nd = 2.5\n', "d must be a positive integer; got 2.5"),
+    "kernel 3": ('[algorithm]\nkind = "functional"\nkernel = 3\n', "unknown kernel; got 3"),
+    "bandwidth text": ('[algorithm]\nkind = "functional"\nbandwidth = "1"\n', "bandwidth must be a positive number"),
+    "form a list": ('[algorithm]\nkind = "rls"\nform = ["rls"]\n', "unknown form; got ['rls']"),
 }
 
 

@@ -15,17 +15,21 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
+import typer
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
 from innergrad.cli import main
+from innergrad.cli.app import app
+from innergrad.cli.settings import ALGORITHMS, COMPILE
+from innergrad.interpret.cost import Cost, LayerCost, condensed
 
 COMMANDS = ("demo", "compile", "run", "verify", "cost")
 EXECUTABLE = Path(sys.executable).parent / "innergrad"
@@ -249,6 +253,279 @@ def test_compile_json(tmp_path: Path) -> None:
     assert printed["totals"] == tf.cost().totals()
 
 
+# --------------------------------------------------------------------------------------------------- every algorithm
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as settings of the command line, and the same in Python; no setting has its default value."""
+
+    kind: str
+    settings: dict[str, object]
+    algorithm: ig.Algorithm
+    compile: dict[str, object] = field(default_factory=lambda: {"n_examples": 5})
+    network: dict[str, object] = field(default_factory=dict)
+    std: bool = False
+
+    @property
+    def flags(self) -> list[object]:
+        given = {"algorithm": self.kind, **self.network, **self.settings, **self.compile}
+        return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", _text(value))]
+
+    @property
+    def toml(self) -> str:
+        sections = {"network": self.network, "algorithm": {"kind": self.kind, **self.settings}, "compile": self.compile}
+        return "".join(
+            f"[{section}]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+            for section, values in sections.items()
+            if values
+        )
+
+    def saved_by_python(self, folder: Path) -> Path:
+        return ig.compile(self.algorithm, **self.compile).save(folder)
+
+
+def _text(value: object) -> object:
+    return ",".join(map(str, value)) if isinstance(value, list) else value
+
+
+GPT = {"target": "gpt", "n_examples": 5}
+KERNEL = ig.Kernel("exp", bandwidth=1.5)
+MODELS = {
+    "gradient descent on gpt": Model(
+        "gradient-descent",
+        {"lr": 0.25, "steps": 2},
+        ig.GradientDescent(ig.Network([2, 3, 1], "sigmoid"), lr=0.25, steps=2),
+        {**GPT, "epsilon": 1e-6, "z_bound": 6.0},
+        {"sizes": [2, 3, 1], "activation": "sigmoid"},
+    ),
+    "functional": Model(
+        "functional",
+        {"kernel": "exp", "bandwidth": 1.5, "d": 2, "steps": 3, "step_rule": "constant", "step": 0.02},
+        ig.FunctionalGradientDescent(KERNEL, steps=3, d=2, step=0.02),
+        {"target": "kernel", "variant": "attention", "n_examples": 5, "epsilon": 0.01, "x_bound": 5.0, "y_bound": 6.0},
+        std=True,
+    ),
+    "functional, chebyshev": Model(
+        "functional",
+        {
+            "bandwidth": 1.5,
+            "d": 2,
+            "steps": 6,
+            "step_rule": "chebyshev",
+            "lambda_max": 60.0,
+            "condition": 9.0,
+        },
+        ig.FunctionalGradientDescent(KERNEL, steps=6, d=2, step_rule="chebyshev", lambda_max=60.0, condition=9.0),
+        std=True,
+    ),
+    "functional, with covariate steps": Model(
+        "functional",
+        {"kernel": "linear", "d": 2, "d_y": 1, "steps": 2, "covariate_step": -0.02},
+        ig.FunctionalGradientDescent("linear", steps=2, d=2, covariate_step=-0.02),
+    ),
+    "functional on gpt": Model(
+        "functional",
+        {"kernel": "softmax", "d": 2, "steps": 2},
+        ig.FunctionalGradientDescent("softmax", steps=2, d=2),
+        GPT,
+    ),
+    "sgd": Model(
+        "sgd",
+        {"d": 2, "lr": 0.25, "weight_decay": 0.125},
+        ig.OnlineSGD(d=2, lr=0.25, weight_decay=0.125),
+        {**GPT, "variant": "pre-ln"},
+    ),
+    "sgd, raw": Model("sgd", {"d": 2, "lr": 0.1}, ig.OnlineSGD(d=2, lr=0.1), {"variant": "raw", "n_examples": 5}),
+    "rls": Model(
+        "rls", {"d": 2, "ridge": 0.25, "noise": 0.5}, ig.RecursiveLeastSquares(d=2, ridge=0.25, noise=0.5), std=True
+    ),
+    "rls, sherman-morrison": Model(
+        "rls",
+        {"d": 2, "form": "sherman-morrison"},
+        ig.RecursiveLeastSquares(d=2, form="sherman-morrison"),
+        {"n_examples": 5, "x_bound": 5.0},
+        std=True,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, Path]:
+    """Every model of the table, compiled by the command line."""
+    chosen, folder = MODELS[request.param], tmp_path_factory.mktemp("each") / "model"
+    good("compile", *chosen.flags, "--out", folder, "--quiet")
+    return chosen, folder
+
+
+def test_every_algorithm_and_setting_is_in_the_table() -> None:
+    """A fifth algorithm, or a new setting, is not forgotten here."""
+    assert {model.kind for model in MODELS.values()} == set(ALGORITHMS)
+    for name, choice in ALGORITHMS.items():
+        if name != "gradient-descent":  # FLAGS has all of these
+            assert {key for model in MODELS.values() if model.kind == name for key in model.settings} == {
+                *choice.settings
+            }
+    assert {key for model in MODELS.values() for key in model.compile} == {*COMPILE}
+
+
+def test_every_algorithm_compiles(each: tuple[Model, Path], tmp_path: Path) -> None:
+    """Flags, a TOML file and the Python API give the same model."""
+    chosen, folder = each
+    (tmp_path / "settings.toml").write_text(chosen.toml)
+    good("compile", "--config", tmp_path / "settings.toml", "--out", tmp_path / "toml")
+    expected = chosen.saved_by_python(tmp_path / "python")
+    assert_same_model(folder, expected)
+    assert_same_model(tmp_path / "toml", expected)
+
+
+def test_every_algorithm_has_a_cost(each: tuple[Model, Path], tmp_path: Path) -> None:
+    chosen, folder = each
+    (tmp_path / "settings.toml").write_text(chosen.toml)
+    printed = [
+        good("cost", *given, "--json") for given in (chosen.flags, ("--config", tmp_path / "settings.toml"), (folder,))
+    ]
+    assert printed[0] == printed[1] == printed[2]
+    assert json.loads(printed[0]) == json.loads(json.dumps(ig.load(folder).cost().to_json()))
+
+
+def test_every_algorithm_verifies(each: tuple[Model, Path], data: Path) -> None:
+    _, folder = each
+    reports = json.loads(good("verify", folder, "--data", data, "--json"))
+    X, y, X_query = random_data(2, 1)
+    assert reports[str(data)] == ig.load(folder).verify(X, y, X_query).to_json()
+    assert all(report["passed"] for report in reports.values())
+    printed = good("verify", folder, "--data", data)
+    assert printed.count("Laws on") == 2
+    assert "FAILS" not in printed
+
+
+def test_every_algorithm_runs(each: tuple[Model, Path], data: Path, tmp_path: Path) -> None:
+    """The numbers, and the files, of the Python API; nothing about what an algorithm does not have."""
+    chosen, folder = each
+    X, y, X_query = random_data(2, 1)
+    tf, run = ig.load(folder), python_run(folder, X, y, X_query)
+    shown = json.loads(good("run", folder, "--data", data, "--json", "--out", tmp_path / "out"))
+    learns, online = tf.program.n_weights > 0, tf.program.causal
+    descends = isinstance(chosen.algorithm, ig.GradientDescent)
+    has = {"predictions": True, "weights": learns, "online": online, "loss": descends}
+    assert set(shown) == {key for key, there in has.items() if there}
+    assert shown["predictions"] == run.predictions.tolist()
+    assert not learns or shown["weights"] == run.weights[-1].tolist()
+    assert not online or shown["online"] == run.online.tolist()
+    assert {file.stem for file in (tmp_path / "out").iterdir()} == set(shown) - {"loss"}
+    assert read_rows(tmp_path / "out" / "predictions.csv") == (["a", "b", "t"], columns(X_query, run.predictions))
+    if learns:
+        assert read_rows(tmp_path / "out" / "weights.csv")[1] == run.weights.tolist()
+    printed = good("run", folder, "--data", data)
+    assert ("loss on 5 examples" in printed) == descends
+    assert ("online error" in printed) == online
+    assert "3 predictions" in printed
+
+
+@pytest.mark.parametrize("executor", ["plain", "dense"])
+@pytest.mark.parametrize("name", ["sgd", "rls"])
+def test_online_predictions(name: str, executor: str, data: Path, tmp_path: Path) -> None:
+    """online.csv: what was predicted for each example before its label was seen."""
+    good("compile", *MODELS[name].flags, "--out", tmp_path / "model", "--quiet")
+    run_it = ("run", tmp_path / "model", "--data", data, "--executor", executor, "--out", tmp_path / "out")
+    printed = good(*run_it)
+    X, y, X_query = random_data(2, 1)
+    online = python_run(tmp_path / "model", X, y, X_query, executor=executor).online
+    assert online is not None
+    header, rows = read_rows(tmp_path / "out" / "online.csv")
+    assert header == ["a", "b", "t", "prediction"]
+    assert rows == columns(X, y, online[:, None])
+    shorter = MODELS[name].algorithm.reference(
+        X[None, :3], y[None, :3], X[None, 3:4], X.new_zeros(1, 2), X.new_ones(1, 3)
+    )
+    assert shorter is not None
+    assert rows[3][3] == pytest.approx(float(shorter[1]), abs=1e-6)
+    error = float((online - y[:, 0]).square().mean().sqrt())
+    assert f"root mean squared online error: {error:.6g} (5 examples)" in printed
+
+
+@pytest.mark.parametrize("name", [name for name, chosen in MODELS.items() if chosen.std])
+def test_standard_deviations(name: str, data: Path, tmp_path: Path) -> None:
+    good("compile", *MODELS[name].flags, "--out", tmp_path / "model", "--quiet")
+    run_it = ("run", tmp_path / "model", "--data", data)
+    X, y, X_query = random_data(2, 1)
+    run = python_run(tmp_path / "model", X, y, X_query, return_std=True)
+    assert run.std is not None
+    assert float(run.std.min()) > 0
+    shown = json.loads(good(*run_it, "--std", "--json", "--out", tmp_path / "out"))
+    assert shown["std"] == run.std.tolist()
+    assert shown["predictions"] == run.predictions.tolist()
+    header, rows = read_rows(tmp_path / "out" / "predictions.csv")
+    assert (header, rows) == (["a", "b", "t", "std"], columns(X_query, run.predictions, run.std[:, None]))
+    lines = [line.split() for line in good(*run_it, "--std").splitlines()]
+    assert ["query", "t", "std"] in lines
+    for number, (value, spread) in enumerate(zip(run.predictions[:, 0].tolist(), run.std.tolist(), strict=True), 1):
+        assert [str(number), f"{value:.5g}", f"{spread:.5g}"] in lines
+    assert "std" not in json.loads(good(*run_it, "--json"))
+    assert "std" not in good(*run_it)
+
+
+def test_no_queries_have_no_standard_deviations(tmp_path: Path) -> None:
+    good("compile", *MODELS["rls"].flags, "--out", tmp_path / "model", "--quiet")
+    X, y, _ = random_data(2, 1)
+    table = write_rows(tmp_path / "data.csv", ["a", "b", "t"], columns(X, y))
+    shown = json.loads(good("run", tmp_path / "model", "--data", table, "--std", "--json", "--out", tmp_path / "out"))
+    assert (shown["predictions"], shown["std"], len(shown["online"])) == ([], [], 5)
+    assert (tmp_path / "out" / "predictions.csv").read_text().split() == ["a,b,t,std"]
+
+
+@pytest.mark.parametrize("name", [name for name, chosen in MODELS.items() if not chosen.std])
+def test_algorithms_without_standard_deviations(name: str, data: Path, tmp_path: Path) -> None:
+    good("compile", *MODELS[name].flags, "--out", tmp_path / "model", "--quiet")
+    result = call("run", tmp_path / "model", "--data", data, "--std", "--out", tmp_path / "out")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("innergrad: ")
+    assert "has no predictive standard deviation" in result.err
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_flag_chooses_the_algorithm_of_a_file(tmp_path: Path) -> None:
+    """--algorithm overrides kind; what is left in the file must then be settings of that algorithm."""
+    (tmp_path / "settings.toml").write_text('[algorithm]\nkind = "sgd"\nd = 2\n[compile]\nn_examples = 5\n')
+    given = ("--config", tmp_path / "settings.toml", "--algorithm", "rls", "--ridge", "0.25", "--noise", "0.5")
+    good("compile", *given, "--out", tmp_path / "model")
+    assert_same_model(tmp_path / "model", MODELS["rls"].saved_by_python(tmp_path / "python"))
+
+
+def test_gradient_descent_by_name_is_the_default(tmp_path: Path) -> None:
+    good("compile", *SMALL, "--algorithm", "gradient-descent", "--target", "relu", "--out", tmp_path / "named")
+    good("compile", *SMALL, "--out", tmp_path / "default")
+    assert_same_model(tmp_path / "named", tmp_path / "default")
+
+
+def test_a_kernel_without_guarantees_is_a_warning(tmp_path: Path) -> None:
+    """One line on stderr, also with --json; none with --quiet."""
+    settings = ("--algorithm", "functional", "--kernel", "relu", "--d", "2", "--steps", "2")
+    for command in (("compile", "--out", tmp_path / "model"), ("cost",)):
+        for option in ((), ("--json",)):
+            result = call(*command, *settings, *option)
+            assert result.code == 0
+            assert result.out
+            assert result.err.startswith("innergrad: warning: the kernel is not positive semi-definite")
+            assert result.err.count("\n") == 1
+        assert call(*command, *settings, "--quiet") == Result(0, "", "")
+    good("verify", tmp_path / "model")
+
+
+def test_every_setting_is_a_flag_of_compile_and_cost() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for command in ("compile", "cost"):
+        flags = {option for parameter in commands[command].params for option in parameter.opts}
+        printed = good(command, "--help")
+        for choice in ALGORITHMS.values():
+            for name in ("algorithm", *choice.names):
+                assert f"--{name.replace('_', '-')}" in flags
+                assert f"--{name.replace('_', '-')} " in printed
+        assert all(name in printed for name in ALGORITHMS)
+
+
 # --------------------------------------------------------------------------------------------------------------- cost
 
 
@@ -273,6 +550,99 @@ def test_cost_prints_the_numbers_of_the_python_api(model: Path) -> None:
     for layer in tf.cost().rows:
         (row,) = (row for row in layers if row[:3] == [layer.name, layer.kind, str(layer.times or "out")])
         assert f"{layer.nonzeros:,}" in row
+
+
+def row(name: str, norm: float = 1.0, kind: str = "mlp", times: int = 1, nonzeros: int = 7) -> LayerCost:
+    return LayerCost(name, kind, 2, 0, nonzeros, 10, 20, norm, 30, 40, times, {})
+
+
+def shown(rows: Sequence[LayerCost]) -> list[str]:
+    return [item if isinstance(item, str) else item.name for item in condensed(rows)]
+
+
+def test_layers_that_repeat_are_shown_once() -> None:
+    steps = [row(f"{name} {i}", kind=kind) for i in range(40) for name, kind in (("read", "attention"), ("add", "mlp"))]
+    out = row("predict", times=0)
+    assert shown([*steps, out]) == ["read 0", "add 0", "... the 2 layers above, 39 more times", "predict"]
+    assert shown(steps[:60:2]) == ["read 0", "... the layer above, 29 more times"]
+    assert shown(steps[:4]) == ["read 0", "add 0", "read 1", "add 1"], "too few to be left out"
+    first = replace(steps[0], heads=3)
+    assert shown([first, *steps[1:]]) == ["read 0", "add 0", "read 1", "add 1", "... the 2 layers above, 38 more times"]
+    assert shown([out, *steps, out, *steps])[1:4] == ["read 0", "add 0", "... the 2 layers above, 39 more times"]
+
+
+@pytest.mark.parametrize("change", [{"kind": "product"}, {"heads": 3}, {"d_head": 1}, {"nonzeros": 8}, {"times": 2}])
+def test_layers_that_differ_do_not_repeat(change: dict[str, object]) -> None:
+    rows = [row(f"step {i}") for i in range(10)]
+    rows[5] = replace(rows[5], **change)
+    assert shown(rows) == [
+        "step 0",
+        "... the layer above, 4 more times",
+        "step 5",
+        *(f"step {i}" for i in range(6, 10)),
+    ]
+    rows[5] = replace(row("other 5"), norm=1.0)
+    assert shown(rows)[2] == "other 5"
+
+
+def test_norms_that_differ_are_told() -> None:
+    norms = [1.0, 38.0, 1.04, 5.0, 2.0, 3.0]
+    assert shown([row(f"step {i}", norm) for i, norm in enumerate(norms)]) == [
+        "step 0",
+        "... 4 more, norm 1.04 to 38",
+        "step 5",
+    ]
+    assert shown([row("step", 1.0 + i * 1e-11) for i in range(9)]) == ["step", "... the layer above, 8 more times"]
+    assert shown([row("step", 1.0 + i * 1e-7) for i in range(9)])[1] == "... 7 more, norm 1.0000001 to 1.0000007"
+    assert shown([row("step", norm) for norm in (1.0, 2.0, 2.0, 2.0, 3.0)])[1] == "... 3 more, norm 2"
+    pairs = [part for i in range(10) for part in (row(f"read {i}", 1.0 + i), row("add"))]
+    assert shown(pairs) == ["read 0", "add", "... the 2 layers above, 9 more times; norm of read 1 to 10"]
+
+
+def test_every_layer_is_shown_or_counted() -> None:
+    """On random tables of few letters: what is shown, and what the lines say is left out, is all of it, in order."""
+    generator = torch.Generator().manual_seed(0)
+    for length in range(1, 60):
+        letters = torch.randint(2, (length,), generator=generator).tolist()
+        rows = [row(f"{'ab'[letter]} {i}", norm=float(i % 3)) for i, letter in enumerate(letters)]
+        position = 0
+        for item in condensed(rows):
+            if isinstance(item, LayerCost):
+                assert item is rows[position]
+                position += 1
+            elif found := re.match(r"\.\.\. the (?:(\d+) layers|layer) above, (\d+) more times", item):
+                position += int(found[1] or 1) * int(found[2])
+            else:
+                found = re.match(r"\.\.\. (\d+) more, norm", item)
+                assert found
+                position += int(found[1])
+        assert position == length
+
+
+def test_the_cost_of_many_layers_is_short() -> None:
+    """40 examples of recursive least squares, 128 Chebyshev steps: a page to read, and everything in the JSON."""
+    rls = ("--algorithm", "rls", "--d", "2", "--n-examples", "40")
+    chebyshev = ("--algorithm", "functional", "--d", "2", "--steps", "128", "--step-rule", "chebyshev")
+    for settings, algorithm, n, line in (
+        (rls, ig.RecursiveLeastSquares(d=2), 40, r"\.\.\. the \d layers above, 39 more times"),
+        (
+            chebyshev,
+            ig.FunctionalGradientDescent(steps=128, step_rule="chebyshev", d=2),
+            16,
+            r"\.\.\. 126 more, norm 1\.\d+ to \d+",
+        ),
+    ):
+        cost: Cost = ig.compile(algorithm, n_examples=n).cost()
+        assert len(cost.rows) >= 128
+        for text in (good("cost", *settings), str(cost)):
+            (found,) = (text_line for text_line in text.splitlines() if re.search(line, text_line))
+            assert found.startswith("  ")
+            assert len(text.splitlines()) < 40
+        layers = json.loads(good("cost", *settings, "--json"))["layers"]
+        assert [layer["name"] for layer in layers] == [one.name for one in cost.rows]
+    table = good("cost", *chebyshev)
+    assert "step 1 " in table
+    assert "step 128 " in table
 
 
 def test_cost_writes_its_table(model: Path, tmp_path: Path) -> None:
@@ -465,6 +835,22 @@ def test_verify_a_good_model(model: Path, data: Path, tmp_path: Path) -> None:
         assert all(law["holds"] and law["value"] <= law["limit"] for law in report["laws"])
     X, y, X_query = random_data(2, 1)
     assert result[str(data)] == ig.load(model).verify(X, y, X_query).to_json()
+
+
+def test_verify_says_what_is_proven(model: Path, tmp_path: Path) -> None:
+    """On target gpt the law is called ``fit``, and nothing is a certificate; the table and the summary say so."""
+
+    def laws(printed: str) -> list[str]:
+        return [line.split("│")[1].strip() for line in printed.splitlines() if line.startswith("│")]
+
+    printed = good("verify", model)
+    assert laws(printed) == LAWS
+    assert "no certificate" not in printed
+    good("compile", *MODELS["sgd"].flags, "--out", tmp_path / "sgd", "--quiet")
+    printed = good("verify", tmp_path / "sgd")
+    assert laws(printed) == ["fit" if law == "proof" else law for law in LAWS]
+    assert "Laws on random prompts (measured, not proven: no certificate)" in printed
+    assert squeezed("no certificate: errors of approximants on this target are measured") in squeezed(printed)
 
 
 def test_verify_takes_the_seed_and_the_number_of_prompts(model: Path) -> None:

@@ -41,12 +41,14 @@ class NotPositive(UserWarning):
     """The kernel has negative eigenvalues: the recursion it defines does not converge."""
 
 
-def integer(name: str, value: object, low: int = 1) -> int:
-    """A Python integer, at least ``low``; numpy's integers are integers, True is not."""
-    if isinstance(value, SupportsIndex) and not isinstance(value, bool) and (number := value.__index__()) >= low:
-        return number
+def integer(name: str, value: object, low: int = 1, high: float = math.inf) -> int:
+    """A Python integer from ``low`` to ``high``; numpy's integers are integers, True is not."""
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        number = value.__index__()
+        if low <= number <= high:
+            return number
     kind = "a positive integer" if low == 1 else f"an integer, at least {low}"
-    raise InputError(f"{name} must be {kind}", got=repr(value))
+    raise InputError(f"{name} must be {kind}", got=repr(value), allowed="" if high == math.inf else f"{low} to {high}")
 
 
 def real(name: str, value: object, *, low: float = -math.inf, above: float = -math.inf, hint: str = "") -> float:

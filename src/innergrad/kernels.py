@@ -51,7 +51,9 @@ class Factor:
         """sup h(|G x|^2 / bandwidth^2) for |x| <= radius."""
         norm = 1.0 if self.G is None else float(np.linalg.norm(np.array(self.G), 2))
         argument = (radius * norm / self.bandwidth) ** 2
-        return math.exp(argument) if self.h in ("exp", "softmax") else argument
+        if self.h in ("linear", "relu"):
+            return argument
+        return math.exp(argument) if argument < 700.0 else math.inf
 
     def score(self, d: int) -> Score:
         """As the score of an instruction on the lane x."""
@@ -158,6 +160,7 @@ def _factor(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _matrix(name: str, values: Any) -> np.ndarray:
     try:
+        values = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
         matrix = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is not a matrix of numbers", got=type(values).__name__) from error

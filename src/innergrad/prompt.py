@@ -139,7 +139,9 @@ def make_prompt(
         hint = "compile with a larger n_examples" if n else ""
         raise InputError("the number of examples is out of range", got=n, allowed=allowed, hint=hint)
     targets = _array("y", y, dtype)
-    if d_y == 1 and targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1:
+    if d_y == 1 and (
+        targets.shape == inputs.shape[:-1] or (targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1)
+    ):
         targets = targets.unsqueeze(-1)
     queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype)
     weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype)

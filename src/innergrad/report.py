@@ -50,6 +50,7 @@ class Report:
     ramp_hits: list[int]
     epsilon: float
     proven: bool = True
+    learned: str = "weights"
 
     @property
     def passed(self) -> bool:
@@ -76,14 +77,13 @@ class Report:
         return "\n".join([*lines, "", self.summary()])
 
     def summary(self) -> str:
-        errors = sorted(self.step_error)
-        return (
-            f"error of the gradient per step: median {errors[len(errors) // 2]:.2f}, max {errors[-1]:.2f} times "
-            f"epsilon = {self.epsilon:g}; ||w - w_oracle|| after the last step: {self.distance[-1]:.2e}; "
-            f"ramp hits: {sum(self.ramp_hits)}"
-            + (
-                ""
-                if self.proven
-                else "; no certificate: errors of approximants on this target are measured, not proven"
-            )
-        )
+        errors, last = sorted(self.step_error), f"{self.distance[-1]:.2e}"
+        sizes = f"median {errors[len(errors) // 2]:.2f}, max {errors[-1]:.2f} times epsilon = {self.epsilon:g}"
+        if self.learned == "weights":
+            text = f"error of the gradient per step: {sizes}; ||w - w_oracle|| after the last step: {last}"
+        else:
+            text = f"error of the predictions per step: {sizes}; distance to the exact ones after the last step: {last}"
+        text += f"; ramp hits: {sum(self.ramp_hits)}"
+        if not self.proven:
+            text += "; no certificate: errors of approximants on this target are measured, not proven"
+        return text

@@ -216,17 +216,17 @@ class CompiledTransformer:
         self, state: State, steps: Iterator[tuple[Layer, State, bool]]
     ) -> Iterator[tuple[Layer, State, bool]]:
         """Stop where a lane leaves the range in which the weights compute what they should."""
-        known: dict[int, dict[str, float]] = {}
+        known: dict[int, dict[str, tuple[float, float]]] = {}
         for layer, after, step_ends in steps:
             if id(layer) not in known:
                 known[id(layer)] = self.target.bounds(self.program, layer, self.options)
-            for lane, bound in known[id(layer)].items():
-                largest = float(state[lane].abs().max())
-                if largest > bound * (1 + 1e-4):  # rounding of float32
+            for lane, (low, high) in known[id(layer)].items():
+                found, slack = (float(state[lane].min()), float(state[lane].max())), 1e-4 * high  # rounding of float32
+                if found[0] < low - slack or found[1] > high + slack:
                     raise DomainError(
                         f"layer {layer.name}: lane {lane} left the range its products are made for",
-                        got=f"{largest:g}",
-                        allowed=f"at most {bound:g}",
+                        got=f"{found[0] if found[0] < low - slack else found[1]:g}",
+                        allowed=f"[{low:g}, {high:g}]",
                         hint="compile with a larger z_bound, x_bound or y_bound, or scale the data",
                     )
             state = after

@@ -123,7 +123,8 @@ class _Verification:
         oracle = self._oracle()
         distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
         laws = tuple(worst.law for worst in self.laws.values())
-        return Report(laws, distance, step_error, hits, self.tf.options.epsilon, self.tf.target.proven)
+        learned = "weights" if self.tf.program.weights else "predictions"
+        return Report(laws, distance, step_error, hits, self.tf.options.epsilon, self.tf.target.proven, learned)
 
     def _oracle(self) -> Tensor:
         """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd."""
@@ -291,7 +292,7 @@ class _Verification:
         tokens = state["x"].shape[1]
         limits: dict[str, float] = {}
         for layer in tf.program.layers:
-            limits |= tf.target.bounds(tf.program, layer, tf.options)
+            limits |= {lane: high for lane, (_, high) in tf.target.bounds(tf.program, layer, tf.options).items()}
         kept = tf.target.structural
         bound = max(
             (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
@@ -308,18 +309,36 @@ class _Verification:
                     values = torch.cat([state[lane.name][:1, :1].expand(4, 1, *lane.shape), values[:, 1:]], dim=1)
                 probe[lane.name] = values
             probe["one"] = torch.ones(4, 1, dtype=torch.float64)
-            h = stream.pack(probe)
+            if tf.program.tokens == "interleaved":  # a label's token has no x, an input's no y
+                label = state["t"][:1].unsqueeze(-1)
+                probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
             functions = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
             for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                if any(score.f == RECIPROCAL for i in layer.instructions for score in i.scores):
-                    continue
-                self._compare(
-                    "probe",
-                    layer,
-                    stream.unpack(h),
-                    stream.unpack(module(h)),
-                    plain.apply_layer(tf.program, layer, probe, functions),
-                )
+                given = self._divisible(layer, probe, generator)
+                h = stream.pack(given)
+                after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, functions)
+                self._compare("probe", layer, stream.unpack(h), after, expected)
+        for value, limit, where in tf.target.inspect(tf.program, tf.module, stream.pack(state), tf.options):
+            self.laws["probe"].see(value, limit, where)
+
+    def _divisible(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
+        """A random stream on which a layer can divide: divisors within their bounds, pads scaled by them."""
+        ranges = self.tf.target.bounds(self.tf.program, layer, self.tf.options)
+        divisors = {
+            view.lane
+            for i in layer.instructions
+            for score in i.scores
+            if score.f == RECIPROCAL
+            for view in score.pairs[0][0]
+        }
+        given = dict(probe)
+        for lane in divisors:
+            low, high = ranges.get(lane, (1.0, 8.0))
+            spread = torch.rand(probe[lane].shape, generator=generator, dtype=torch.float64)
+            given[lane] = low * (high / low) ** spread
+            for pad in (pad for pad in self.tf.program.stream.lanes if pad.fill and pad.role == "state"):
+                given[pad.name] = pad.fill * given[lane]
+        return given
 
     def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
         scale = self._scale(before, after)

@@ -21,6 +21,8 @@ from innergrad.options import Options
 from innergrad.program import Attend, Program, Score
 from innergrad.stream import Lane, Stream
 
+MAX_D, MAX_EXAMPLES = 100_000, 10_000  # of inputs; of examples, where each has layers of its own
+
 
 class Algorithm(ABC):
     """A learning algorithm that can be written on a residual stream.

@@ -22,6 +22,7 @@ covariate_step: Theorem 4.6's algorithm, x_j += a sum_i k(x_j, x_i) x_i in every
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.algorithms.base import Algorithm, example_stream
+from innergrad.algorithms.base import MAX_D, Algorithm, example_stream
 from innergrad.errors import InputError, NotPositive, integer, real
 from innergrad.kernels import Kernel
 from innergrad.options import Options
@@ -86,10 +87,10 @@ class FunctionalGradientDescent(Algorithm):
             "kernel": kernel,
             "steps": steps,
             "step_rule": step_rule,
-            "d": integer("d", d),
-            "d_y": integer("d_y", d_y),
+            "d": integer("d", d, high=MAX_D),
+            "d_y": integer("d_y", d_y, high=MAX_D),
             "step": None if step is None else real("step", step, above=0.0),
-            "lambda_max": real("lambda_max", bound if lambda_max is None else lambda_max, above=0.0),
+            "lambda_max": _lambda_max(bound if lambda_max is None else lambda_max),
             "condition": real("condition", max((steps / 4) ** 2, 2.0) if condition is None else condition, low=1.0),
             "covariate_step": real("covariate_step", covariate_step),
         }
@@ -167,11 +168,16 @@ class FunctionalGradientDescent(Algorithm):
         top = float(torch.linalg.eigvalsh(self.kernel(X, X).double()).max())
         limit = 2.0 / float(self.rates().max()) if self.step_rule == "constant" else self.lambda_max * (1 + 1e-9)
         if top > limit:
+            hint = (
+                f"give lambda_max={math.ceil(100 * top) / 100:g} or more"
+                if self.step is None
+                else "give a smaller step"
+            )
             raise InputError(
                 "the steps are too large for this prompt: they diverge",
                 got=f"largest eigenvalue {top:.4g} of its kernel matrix",
                 allowed=f"at most {limit:.4g}",
-                hint=f"give lambda_max={top:.2g} or more, or scale the inputs",
+                hint=f"{hint}, or scale the inputs",
             )
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -246,6 +252,15 @@ class FunctionalGradientDescent(Algorithm):
             if isinstance(error, InputError):
                 raise
             raise InputError(f"the saved settings of {cls.kind!r} do not fit this version", got=dict(config)) from error
+
+
+def _lambda_max(value: object) -> float:
+    if value == math.inf:
+        raise InputError(
+            "k(x, x) overflows, so there is no default for lambda_max",
+            hint="give lambda_max, or a larger bandwidth",
+        )
+    return real("lambda_max", value, above=0.0)
 
 
 def chebyshev_steps(steps: int, low: float, high: float) -> Float[np.ndarray, " steps"]:

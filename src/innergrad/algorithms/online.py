@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from innergrad.algorithms.base import Algorithm, example_stream
+from innergrad.algorithms.base import MAX_D, MAX_EXAMPLES, Algorithm, example_stream
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
 from innergrad.options import Options
@@ -61,6 +61,7 @@ class _Online(Algorithm):
     def _program(
         self, lanes: tuple[Lane, ...], steps: Sequence[tuple[Layer, ...]], readout: tuple[Layer, ...]
     ) -> Program:
+        integer("n_examples", len(steps), high=MAX_EXAMPLES)
         stream = example_stream(self.d, 1, *lanes, OUT)
         variance = "variance" if "variance" in stream.by_name else None
         body = tuple(Loop(1, layers) for layers in steps)
@@ -85,7 +86,7 @@ class OnlineSGD(_Online):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", integer("d", self.d))
+        object.__setattr__(self, "d", integer("d", self.d, high=MAX_D))
         for name in ("lr", "weight_decay"):
             object.__setattr__(self, name, real(name, getattr(self, name), low=0.0))
 
@@ -100,7 +101,7 @@ class OnlineSGD(_Online):
             lanes.append(Lane("seen", bound=1.0))
             update += (_product("w[c]", "seen", "w[c]", -2 * self.lr * self.weight_decay), *_clear("seen"))
         steps = []
-        for t in range(options.n_examples):
+        for t in range(min(options.n_examples, MAX_EXAMPLES + 1)):
             if self.weight_decay:
                 seen = (Attend("seen", value="t", scope=f"at({2 * t + 1})"),)
             steps.append((_read(t, *seen), error, Layer("mlp", "update", update)))
@@ -140,7 +141,7 @@ class RecursiveLeastSquares(_Online):
     form: Form = "rls"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", integer("d", self.d))
+        object.__setattr__(self, "d", integer("d", self.d, high=MAX_D))
         for name in ("ridge", "noise"):
             object.__setattr__(self, name, real(name, getattr(self, name), above=0.0))
         if self.form not in get_args(Form):
@@ -180,7 +181,7 @@ class RecursiveLeastSquares(_Online):
             third = (shrink,)
         steps = [
             (_read(t), first, Layer("mlp", "growth", second), Layer("mlp", "divide", third))
-            for t in range(options.n_examples)
+            for t in range(min(options.n_examples, MAX_EXAMPLES + 1))
         ]
         return self._program(tuple(lanes), steps, self._readout())
 

@@ -164,6 +164,9 @@ Condition = Annotated[
         rich_help_panel=FUNCTIONAL,
     ),
 ]
+Outputs = Annotated[
+    int | None, typer.Option("--d-y", help="Labels of an example (default 1).", rich_help_panel=FUNCTIONAL)
+]
 CovariateStep = Annotated[
     float | None,
     typer.Option(
@@ -254,6 +257,7 @@ def compile_(
     bandwidth: Bandwidth = None,
     step_rule: StepRule = None,
     step: Step = None,
+    d_y: Outputs = None,
     lambda_max: LambdaMax = None,
     condition: Condition = None,
     covariate_step: CovariateStep = None,
@@ -359,6 +363,7 @@ def cost(
     bandwidth: Bandwidth = None,
     step_rule: StepRule = None,
     step: Step = None,
+    d_y: Outputs = None,
     lambda_max: LambdaMax = None,
     condition: Condition = None,
     covariate_step: CovariateStep = None,

@@ -63,7 +63,7 @@ ALGORITHMS: dict[str, Choice] = {
     ),
     "functional": Choice(
         _functional,
-        ("kernel", "bandwidth", "d", "steps", "step_rule", "step", "lambda_max", "condition", "covariate_step"),
+        ("kernel", "bandwidth", "d", "d_y", "steps", "step_rule", "step", "lambda_max", "condition", "covariate_step"),
     ),
     "sgd": Choice(OnlineSGD, ("d", "lr", "weight_decay")),
     "rls": Choice(RecursiveLeastSquares, ("d", "ridge", "noise", "form")),

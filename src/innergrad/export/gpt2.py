@@ -25,7 +25,7 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.storage import make_folder
 from innergrad.targets.gpt import LN_EPS, GeluMlp, GptAttention
-from innergrad.targets.gpt_lowering import PAD
+from innergrad.targets.gpt_prepare import PAD
 from innergrad.targets.sparse import require_memory
 from innergrad.transformer import CompiledTransformer
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError
+from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.stream import State
@@ -106,7 +107,7 @@ def _contribution(
         if observer is not None:
             observer(layer, instruction, score, argument.tensor)
         f = functions[score.f.name]
-        if isinstance(f, PiecewiseLinear):
+        if isinstance(f, PiecewiseLinear | FeatureSum):
             _check_domain(f, score, layer, argument.tensor)
         if instruction.reduce == "softmax":
             factors.append(_softmax(argument, f, mask, tokens))
@@ -201,7 +202,7 @@ def _softmax(argument: Labelled, f: ScalarFunction, mask: Labelled | None, token
     return Labelled(torch.nan_to_num(weights), labels)  # a token with an empty scope receives nothing
 
 
-def _check_domain(f: PiecewiseLinear, score: Score, layer: Layer, argument: Tensor) -> None:
+def _check_domain(f: Approximant, score: Score, layer: Layer, argument: Tensor) -> None:
     outside = f.outside(argument)
     if outside is not None:
         raise DomainError(

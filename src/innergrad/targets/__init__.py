@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from innergrad.targets import gpt_lowering, kernel, relu_lowering
+from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
 from innergrad.targets.gpt import GeluMlp, GptAttention
 from innergrad.targets.relu import Mlp, Product, ReluAttention
@@ -26,6 +26,7 @@ TARGETS: dict[str, Target] = {
         bounds=lambda program, layer, options: {},
         structural=(),
         probes=(0.5, 2.0, 8.0),
+        inspect=lambda program, module, h, options: iter(()),
         modules={"attention": ReluAttention, "product": Product, "mlp": Mlp},
     ),
     "kernel": Target(
@@ -44,6 +45,7 @@ TARGETS: dict[str, Target] = {
         bounds=lambda program, layer, options: {},
         structural=("t",),
         probes=(0.25, 0.5, 1.0),
+        inspect=lambda program, module, h, options: iter(()),
         modules={"attention": kernel.KernelAttention},
     ),
     "gpt": Target(
@@ -51,17 +53,18 @@ TARGETS: dict[str, Target] = {
         epsilon=1e-9,
         finest=1e-12,
         proven=False,
-        rounding=gpt_lowering.rounding,
-        prepare=gpt_lowering.prepare,
-        check=gpt_lowering.check,
-        approximants=gpt_lowering.approximants,
+        rounding=gpt_functions.rounding,
+        prepare=gpt_prepare.prepare,
+        check=gpt_functions.check,
+        approximants=gpt_functions.approximants,
         lower=gpt_lowering.lower,
         cost=lambda program, approximants, options, paper: cost_of(
             program, gpt_lowering.lower(program, approximants, options), tokens_of(program, options), paper
         ),
-        bounds=gpt_lowering.bounds,
+        bounds=gpt_functions.bounds,
         structural=("t", "query", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
         probes=(0.25, 0.5, 1.0),
+        inspect=gpt_functions.inspect,
         modules={"attention": GptAttention, "mlp": GeluMlp},
     ),
 }

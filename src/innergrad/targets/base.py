@@ -156,6 +156,7 @@ class Target:
     bounds: lanes that a layer reads, outside whose bounds it does not compute what it should (products of GeLUs).
     structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
     probes: the sizes of the random streams it does make.
+    inspect: further checks of the modules, on a stream: (value, limit, where).
     modules: kind of layer -> its module, made from a name and one :class:`SparseStack` for each of its ``matrices``.
     """
 
@@ -169,9 +170,10 @@ class Target:
     approximants: Callable[[Program, Options], dict[str, Approximant]]
     lower: Callable[[Program, Approximants, Options], LoopedTransformer]
     cost: Callable[[Program, Approximants, Options, dict[str, str]], Cost]
-    bounds: Callable[[Program, Layer, Options], dict[str, float]]
+    bounds: Callable[[Program, Layer, Options], dict[str, tuple[float, float]]]
     structural: tuple[str, ...]
     probes: tuple[float, ...]
+    inspect: Callable[[Program, LoopedTransformer, Tensor, Options], Iterator[tuple[float, float, str]]]
     modules: Mapping[str, type[Sublayer]]
 
 

@@ -7,6 +7,7 @@ Nothing has to keep sums at zero. (The pads of 004's Lemma 6, [N, -N - sum x], e
 
 Reading tokens (mov). Lanes pos, pos2 and ns are zero on a *sink* token at the front, so its score is zero. Token p gets
 -256 (j - p)^2 + 64 or more, all others -64 or less; where p must not be seen the sink is attended to: it adds nothing.
+(Beyond the end of a short prompt, where p is a query, its neighbour may win: a label's token, whose x is zero.)
 
 Products (mul). u v = ((u + v)^2 - (u - v)^2) / 4 by GeLUs of several scales (:mod:`innergrad.functions.dictionaries`).
 Their error is relative to the square of the range that lanes are declared to stay in; leaving it is an error.
@@ -27,28 +28,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from innergrad.errors import LoweringError
-from innergrad.functions.dictionaries import (
-    Approximant,
-    FeatureSum,
-    coarse_square,
-    exponential_sum,
-    gelu_sum,
-    reciprocal_sum,
-    square,
-)
-from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL, Function
-from innergrad.kernels import EXP
+from innergrad.functions.dictionaries import FeatureSum, coarse_square, reciprocal_sum, square
+from innergrad.functions.scalar import NEGATION, RECIPROCAL
 from innergrad.options import Options
-from innergrad.program import Attend, Expr, Layer, Program, Score, View
+from innergrad.program import Attend, Layer, Program
 from innergrad.prompt import POSITION
-from innergrad.stream import Lane, Stream
 from innergrad.targets.base import Approximants, LoopedTransformer, Sublayer, looped, renamed
 from innergrad.targets.gpt import GeluMlp, GptAttention
+from innergrad.targets.gpt_functions import COARSE, check, lane_bounds, shared
+from innergrad.targets.gpt_prepare import PAD, PADS, divisor_of
 from innergrad.targets.rows import (
     Head,
     Row,
@@ -58,240 +50,22 @@ from innergrad.targets.rows import (
     head_stacks,
     linear_form,
     merge,
+    require_room,
     scaled,
     score_rows,
     stack,
     writes,
 )
 
-PAD = 2.0**24
 MARGIN, BETA, QUERY = 64.0, 256.0, 2.0**20  # of the scores that select a token by its position
 SINK, NEVER = 40.0, 1024.0  # score of a heavy sink; exp(-NEVER) is zero, exactly: what a sink held would grow e^40-fold
-DEFAULT_BOUND = 8.0
-LINEAR_BOUND = 2.0  # of linear attention's scores
 FINEST = 1e-11  # relative error of a reciprocal
-COARSE = 1e-7  # from this epsilon on, products are made for float32
-
-LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
-PADS = {"pad_up": 1.0, "pad_down": -1.0}
-
-
-# ------------------------------------------------------------------------------------------------------ preparation
-
-
-def prepare(program: Program, options: Options) -> Program:
-    """The program as these blocks run it: pads, positions, a sink; linear scores as sums of exponentials; pads scaled
-    and set back around divisions.
-    """
-    layers = {id(layer): _rewritten(layer) for layer in program.layers}
-    divides = any(_divisor(layer) for layer in program.layers)
-    positions = divides or any(
-        i.at is not None or i.scope == "previous" or _exponential(layer, i)
-        for layer in layers.values()
-        for i in layer.instructions
-        if layer.kind == "attention"
-    )
-    body, carry = [], False  # carry: pads are still scaled
-    for loop in program.body:
-        made, carry = _around_divisions([layers[id(layer)] for layer in loop.layers], options, carry)
-        if carry and loop.count > 1:
-            made, carry = [*made, Layer("attention", "restore", _set_back())], False
-        body.append(replace(loop, layers=tuple(made)))
-    readout, carry = _around_divisions([layers[id(layer)] for layer in program.readout], options, carry)
-    if carry:
-        readout.append(Layer("attention", "restore", _set_back()))
-    own = [Lane("zero")]
-    own += [Lane(pad, (), "state" if divides else "input", not divides, fill=s * PAD) for pad, s in PADS.items()]
-    if positions:
-        own += [Lane("pos", (), "input"), Lane("pos2", (), "input"), Lane("ns", (), "input")]
-    stream = Stream((*program.stream.lanes, *own))
-    return replace(program, stream=stream, body=tuple(body), readout=tuple(readout), sink=positions)
-
-
-def _rewritten(layer: Layer) -> Layer:
-    """Products are mlps here; linear scores over the examples become a function that heads can sum up."""
-    if layer.kind == "product":
-        return replace(layer, kind="mlp")
-    if layer.kind != "attention":
-        return layer
-    return replace(layer, instructions=tuple(_linear_scores(layer, i) for i in layer.instructions))
-
-
-def _linear_scores(layer: Layer, i: Attend) -> Attend:
-    if not _exponential(layer, i):
-        return i
-    scores = (Score(LINEAR, *score.pairs) if score.f == IDENTITY else score for score in i.scores)
-    return Attend((i.dst,), *scores, value=i.value, scope=i.scope, reduce=i.reduce, scale=i.scale, where=i.where)
-
-
-def _exponential(layer: Layer, instruction: Attend) -> bool:
-    """A sum over the examples of a function of scores: heads with a heavy sink."""
-    over_examples = instruction.scope == "demos" and instruction.reduce == "sum"
-    return layer.kind == "attention" and over_examples and bool(instruction.scores)
-
-
-def _divisor(layer: Layer) -> str | None:
-    """The lane that an mlp layer divides by."""
-    found = {
-        score.pairs[0][0][0].lane
-        for instruction in layer.instructions
-        for score in instruction.scores
-        if score.f == RECIPROCAL
-    }
-    if len(found) > 1:
-        raise LoweringError(f"layer {layer.name}: one divisor a layer", got=sorted(found))
-    return found.pop() if found else None
-
-
-def _around_divisions(layers: list[Layer], options: Options, carry: bool) -> tuple[list[Layer], bool]:
-    """The layers with pads scaled before each division and set back after it; whether they still are to be set back."""
-    made: list[Layer] = []
-    for layer in layers:
-        c = _divisor(layer)
-        if carry and layer.kind == "attention":
-            layer = replace(layer, instructions=(*layer.instructions, *_set_back()))
-        elif carry:
-            made.append(Layer("attention", f"{layer.name}: restore", _set_back()))
-        carry = False
-        if c is not None:
-            made.append(Layer("attention", f"{layer.name}: scale", _pads(f"{c} - one")))
-            if options.variant == "raw":
-                carry = True
-            else:
-                layer = replace(layer, instructions=(*layer.instructions, *_pads(f"one - {c}")))
-        made.append(layer)
-    return made, carry
-
-
-def _pads(change: str) -> tuple[Attend, ...]:
-    """pads += +-N change."""
-    return tuple(Attend(pad, value=change, scale=sign * PAD) for pad, sign in PADS.items())
-
-
-def _set_back() -> tuple[Attend, ...]:
-    """pads = +-N."""
-    return tuple(Attend(p, value=(View("one", (), sign * PAD), View(p, (), -1.0))) for p, sign in PADS.items())
-
-
-# ------------------------------------------------------------------------------------------------------------ checks
-
-
-def check(program: Program) -> None:
-    """Fail with the reason, before anything is built, if some instruction cannot be realised."""
-    for layer in program.layers:
-        for instruction in layer.instructions:
-            name = f"layer {layer.name}, {instruction.dst.lane}"
-            if instruction.where != "all":
-                raise LoweringError(
-                    f"{name}: this target writes all tokens",
-                    got=f"where={instruction.where!r}",
-                    hint="multiply by the lane t, query or omega in an mlp",
-                )
-            (_check_mlp if layer.kind == "mlp" else _check_attention)(program, instruction, name)
-
-
-def _check_mlp(program: Program, instruction: Attend, name: str) -> None:
-    if instruction.scope != "self":
-        raise LoweringError(f"{name}: an mlp reads its own token", got=f"scope={instruction.scope!r}")
-    if len(instruction.scores) > 1:
-        raise LoweringError(f"{name}: an mlp multiplies two factors", got=f"{len(instruction.scores)} scores")
-    if instruction.scores:
-        (score,) = instruction.scores
-        linear = all(_constant(query) or _constant(key) for query, key in score.pairs)
-        if score.f == RECIPROCAL and len(score.pairs[0][0]) == len(score.pairs) == 1 and linear:
-            return
-        product = score.f == IDENTITY and (linear or _constant(instruction.value))
-        if not product and not (linear and _constant(instruction.value)):
-            raise LoweringError(
-                f"{name}: an mlp applies a function to a linear form, or multiplies two linear forms",
-                got=f"{score.f.name} of a product, or times a lane",
-                hint="split it into two layers",
-            )
-
-
-def _check_attention(program: Program, instruction: Attend, name: str) -> None:
-    scope, reduce = instruction.scope, instruction.reduce
-    if scope == "demos" and not program.causal and instruction.scores:
-        wrong = [score.f.name for score in instruction.scores if score.f not in (EXP, LINEAR, IDENTITY)]
-        if wrong or reduce == "mean" or (reduce == "softmax" and instruction.scores[0].f != IDENTITY):
-            raise LoweringError(
-                f"{name}: softmax heads add up exponentials of scores, and linear scores as sums of those",
-                got=wrong or reduce,
-                allowed="scores exp and linear with reduce='sum', or a softmax",
-            )
-        return
-    if instruction.scores:
-        raise LoweringError(f"{name}: scores are for scope='demos' in a program that is not causal", got=scope)
-    known = scope in ("self", "previous") or instruction.at is not None
-    if not known and not (scope == "all" and reduce == "mean" and not program.causal):
-        raise LoweringError(
-            f"{name}: no head for this",
-            got=f"scope={scope!r}, reduce={reduce!r}",
-            allowed="self, previous, at(t), at(t,u), or the mean over all",
-        )
-    if scope == "self" and "pos" not in program.stream.by_name and not _shared(program, instruction):
-        raise LoweringError(f"{name}: a token reads its own lanes in an mlp", hint="make it an mlp layer")
-
-
-def _constant(expression: Expr) -> bool:
-    return {view.lane for view in expression} == {"one"}
-
-
-def _shared(program: Program, instruction: Attend) -> bool:
-    return not program.causal and all(program.stream[view.lane].shared for view in instruction.value)
-
-
-# --------------------------------------------------------------------------------------------------------- functions
-
-
-def approximants(program: Program, options: Options) -> dict[str, Approximant]:
-    """GeLU sums for the functions of mlps, exponential sums for linear scores; exp, division, identity need none."""
-    made: dict[str, Approximant] = {}
-    radius = options.z_bound or DEFAULT_BOUND
-    for layer in program.layers:
-        for instruction in layer.instructions:
-            for score in instruction.scores:
-                if score.f == LINEAR:
-                    made[score.f.name] = exponential_sum(options.z_bound or LINEAR_BOUND, options.epsilon)
-                elif layer.kind == "mlp" and score.f not in (IDENTITY, NEGATION, RECIPROCAL):
-                    made[score.f.name] = gelu_sum(score.f, options.epsilon, (-radius, radius))
-    return made
-
-
-def lane_bounds(program: Program, options: Options) -> dict[str, float]:
-    """The range that each lane is taken to stay in, from what it declares, x_bound, y_bound and z_bound."""
-    default = options.z_bound or DEFAULT_BOUND
-    given = {"x": options.x_bound, "y": options.y_bound, "zero": 0.0}
-    return {
-        lane.name: given.get(lane.name) or (lane.bound if math.isfinite(lane.bound) else default)
-        for lane in program.stream.lanes
-    }
-
-
-def bounds(program: Program, layer: Layer, options: Options) -> dict[str, float]:
-    """Bounds of the lanes that are factors of a product of this layer, or are divided by."""
-    everything, found = lane_bounds(program, options), set[str]()
-    for instruction in layer.instructions if layer.kind == "mlp" else ():
-        for score in instruction.scores:
-            if score.f in (IDENTITY, RECIPROCAL):
-                sides = [side for pair in score.pairs for side in pair]
-                sides += [] if score.f == RECIPROCAL else [instruction.value]
-                if len([side for side in sides if not _constant(side)]) > 1 or score.f == RECIPROCAL:
-                    found |= {view.lane for side in sides for view in side if view.lane != "one"}
-    return {lane: everything[lane] for lane in sorted(found)}
-
-
-def rounding(options: Options) -> float:
-    """Products are exact to 1e-14, or, made for float32, to 1e-10, of the square of their range."""
-    return 1e-9 if options.epsilon < COARSE else 1e-7
-
-
-# ---------------------------------------------------------------------------------------------------------- lowering
 
 
 def lower(program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
     """Each layer of the program becomes exactly one attention layer or mlp. Equal layers share their matrices."""
     check(program)
+    require_room(program, heads=4 * len(square()))
     built: dict[object, Sublayer] = {}
 
     def build(layer: Layer) -> Sublayer:
@@ -330,7 +104,8 @@ class _Lowering:
         heads = merge(head for i in layer.instructions for head in self._heads(layer, i))
         scales = [[max(map(abs, row.values()), default=0.0) or 1.0 for row in head.writes.values()] for head in heads]
         for head, sizes in zip(heads, scales, strict=True):  # sizes go into W_O: what W_V reads of a sink is 0 exactly
-            head.writes = {e: scaled(row, 1 / size) for (e, row), size in zip(head.writes.items(), sizes, strict=True)}
+            rows = zip(head.writes.items(), sizes, strict=True)
+            head.writes = {e: {c: w / size for c, w in row.items()} for (e, row), size in rows}  # w / w is 1, exactly
             if gain is not None:
                 head.query, head.key = ([self.read(row) for row in rows] for rows in (head.query, head.key))
                 head.writes = {entry: self.read(row) for entry, row in head.writes.items()}
@@ -342,8 +117,11 @@ class _Lowering:
             yield from self._example_heads(layer, instruction)
             return
         scope, pairs = instruction.scope, []
-        if scope != "all" and not (scope == "self" and _shared(self.program, instruction)):
+        if scope != "all" and not (scope == "self" and shared(self.program, instruction)):
             pairs = self._position(instruction)
+        if scope not in ("all", "self") and not self.program.causal:  # a sink, which comes first, reads nothing
+            one, ns = self.one, self.entry("ns")
+            pairs = [*pairs, ({one: -NEVER, ns: NEVER}, {ns: 1.0})]
         yield Head([q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, {}, 1.0))
 
     def _position(self, instruction: Attend) -> list[tuple[Row, Row]]:
@@ -403,7 +181,7 @@ class _Lowering:
     # ------------------------------------------------------------------------------------------------------------ mlp
 
     def _mlp(self, layer: Layer) -> GeluMlp:
-        divisor = _divisor(layer)
+        divisor = divisor_of(layer)
         for instruction in layer.instructions:
             if divisor is not None and instruction.dst.lane in PADS:
                 self._restore(instruction, divisor)

@@ -17,7 +17,7 @@ from innergrad.errors import LoweringError
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program
 from innergrad.targets.base import Approximants, LoopedTransformer, Sublayer, looped
-from innergrad.targets.rows import Row, destinations, entries, family, scaled, score_rows, stack
+from innergrad.targets.rows import Row, destinations, entries, family, require_room, scaled, score_rows, stack
 from innergrad.targets.sparse import SparseStack
 
 H = {"identity": lambda z: z, "relu": torch.relu, "exp": torch.exp}
@@ -92,6 +92,7 @@ def lower(program: Program, approximants: Approximants, options: Options) -> Loo
     """Each layer becomes one attention layer; instructions with the same scores share a head."""
     del approximants, options
     check(program)
+    require_room(program, heads=1)
     return looped(program, lambda layer: _build(program, layer))
 
 

@@ -6,6 +6,7 @@ A row maps entries of the residual stream to weights; a head is made of rows of 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -14,11 +15,12 @@ import torch
 
 from innergrad.program import Attend, Expr, Program, Score
 from innergrad.stream import Stream
-from innergrad.targets.sparse import SparseStack
+from innergrad.targets.sparse import SparseStack, require_memory
 
 Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weight
 Index = Mapping[str, int]
 Shape = tuple[int, int, int]
+_BYTES = 200  # of a nonzero weight while the matrices are being put together
 
 
 @dataclass
@@ -117,6 +119,16 @@ def linear_form(pairs: list[tuple[Row, Row]], one: int) -> Row:
         linear, constant = (query, key) if set(key) == {one} else (key, query)
         add(form, linear, constant[one])
     return form
+
+
+def require_room(program: Program, heads: int) -> None:
+    """Refuse what would take too much memory to put together; ``heads``: rows that one term of an instruction takes."""
+    terms = {
+        (layer.kind, layer.instructions): sum(math.prod(program.label_sizes(i).values()) for i in layer.instructions)
+        for layer in program.layers
+    }
+    what, hint = "building the weights", "use fewer inputs, or smaller networks"
+    require_memory(_BYTES * 4 * heads * sum(terms.values()), what, hint)
 
 
 def stack(shape: Shape, entries: Iterable[tuple[int, int, int, float]]) -> SparseStack:
