@@ -89,6 +89,14 @@ def pieces() -> list[str]:
     return lines
 
 
+BLOCKS = {
+    "literal": "ReLU attention, MLP, products",
+    "attention": "kernel attention",
+    "pre-ln": "GPT-2 (pre-LN)",
+    "raw": "the same without LN before attention",
+}
+
+
 def constructions() -> list[str]:
     """One row per construction and target."""
     head = ["construction", "from", "block", "layers a step (+ read-out)", "heads", "width", "MLP units", "nonzeros"]
@@ -96,7 +104,15 @@ def constructions() -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for row in read("constructions")["constructions"]:
         per_step = f"{row['layers_per_step']:g}" + (f" (+ {row['readout']})" if row["readout"] else "")
-        cells = [row["name"], row["paper"], row["block"], per_step, row["heads"], row["width"], row["units"] or "—"]
+        cells = [
+            row["name"],
+            row["paper"],
+            BLOCKS[row["variant"]],
+            per_step,
+            row["heads"],
+            row["width"],
+            row["units"] or "—",
+        ]
         cells += [f"{row['parameters']:,}", f"{row['float64']:.0e}", f"{row['float32']:.0e}"]
         cells += [f"{row['what']}, {row['against']}", row["says"], row["ours"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
@@ -140,7 +156,7 @@ def targets() -> list[str]:
     lines = ["| algorithm | block | layers a step | width | float64 | float32 |", "|---|---|---|---|---|---|"]
     for name in chosen:
         for row in (row for row in read("constructions")["constructions"] if row["name"] == name):
-            cells = [chosen[row["name"]], row["block"], f"{row['layers_per_step']:g}", str(row["width"])]
+            cells = [chosen[row["name"]], BLOCKS[row["variant"]], f"{row['layers_per_step']:g}", str(row["width"])]
             lines.append("| " + " | ".join([*cells, f"{row['float64']:.0e}", f"{row['float32']:.0e}"]) + " |")
     return lines
 

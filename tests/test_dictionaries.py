@@ -270,6 +270,19 @@ def test_reciprocals_have_a_relative_error_of_epsilon(low: float, epsilon: float
     assert fitted.domain == (low, 1.0)
 
 
+@pytest.mark.parametrize("low", [0.5, 0.1, 0.01])
+def test_an_accuracy_just_missed_takes_more_units(low: float) -> None:
+    """Epsilon is the largest error, not a typical one: asked for a little less than it, a fit is not given again."""
+    t, epsilon = np.exp(math.log(low) * uniform(0.0, 1.0)), 1e-2
+    for _ in range(5):
+        fitted = reciprocal_sum(low, epsilon)
+        error = np.abs(by_scipy(fitted, t) * t - 1).max()
+        assert error <= epsilon
+        better = reciprocal_sum(low, 0.95 * error)
+        assert len(better.a) > len(fitted.a)
+        epsilon = 0.95 * error
+
+
 # ------------------------------------------------------------------------------------------ what cannot be reached
 
 
@@ -289,14 +302,13 @@ def test_an_epsilon_that_cannot_be_reached_is_refused_with_what_can(make: Callab
     assert "allowed: at least " in str(caught.value)
 
 
-@pytest.mark.parametrize("radius", [8.0, 16.0])
-def test_what_the_refusal_names_can_be_reached(radius: float) -> None:
+def test_what_the_refusal_names_can_be_reached() -> None:
     """The accuracy that an error message offers is one that works."""
-    tanh = ig.ACTIVATIONS["tanh"].r
+    tanh, domain = ig.ACTIVATIONS["tanh"].r, (-8.0, 8.0)
     with pytest.raises(ig.InputError) as caught:
-        gelu_sum(tanh, 1e-16, (-radius, radius))
+        gelu_sum(tanh, 1e-16, domain)
     offered = float(str(caught.value).split("at least ")[1].split(";")[0])
-    assert gelu_sum(tanh, 1.1 * offered, (-radius, radius)).error <= 1.1 * offered
+    assert gelu_sum(tanh, 1.1 * offered, domain).error <= 1.1 * offered
 
 
 # ----------------------------------------------------------------------------------------------------------- domains

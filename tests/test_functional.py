@@ -170,7 +170,7 @@ def gaussian_process(given: Prompt) -> tuple[np.ndarray, np.ndarray]:
     return mean, std
 
 
-STEPS = {"constant": (4000, {}), "chebyshev": (96, {"condition": 60.0})}
+STEPS = {"constant": (1500, {}), "chebyshev": (96, {"condition": 60.0})}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
