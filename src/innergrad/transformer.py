@@ -206,6 +206,14 @@ class CompiledTransformer:
 
     def _execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
         state = prompt.state(self.program)
+        tokens, longest = state["x"].shape[1], self.target.longest(self.program, self.options, prompt.X.dtype)
+        if executor == "dense" and tokens > longest:
+            raise InputError(
+                f"the prompt is too long for {prompt.X.dtype}: its positions are rounded",
+                got=f"{tokens} tokens",
+                allowed=f"at most {longest:g}",
+                hint="use float64, or variant='raw'",
+            )
         if executor == "plain":
             return self._within_bounds(state, plain.run(self.program, state, self.functions))
         if executor == "dense":

@@ -17,8 +17,8 @@ Errors are *measured*, on a grid finer than the one that was fitted; they are no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -92,6 +92,7 @@ def gelu_sum(f: Function, epsilon: float, domain: tuple[float, float]) -> Featur
     )
 
 
+@lru_cache(maxsize=512)
 def _fit(f: Function, units: int, domain: tuple[float, float]) -> FeatureSum:
     centre, radius = (domain[0] + domain[1]) / 2, (domain[1] - domain[0]) / 2
     knots = centre + np.linspace(-1.1 * radius, 1.1 * radius, units)
@@ -117,7 +118,7 @@ def _fit(f: Function, units: int, domain: tuple[float, float]) -> FeatureSum:
 def _with_error(fitted: FeatureSum, f: Function) -> FeatureSum:
     """Measured on a grid of 20,001 points, which has no point in common with the fitted ones but the middle."""
     t = torch.linspace(*fitted.domain, 20_001, dtype=torch.float64)
-    return FeatureSum(**{**vars(fitted), "error": float((fitted(t) - f(t)).abs().max())})
+    return replace(fitted, error=float((fitted(t) - f(t)).abs().max()))
 
 
 def _from_hinges(f: PiecewiseLinear, epsilon: float) -> FeatureSum:
@@ -180,7 +181,7 @@ def reciprocal_sum(low: float, epsilon: float) -> FeatureSum:
         grid = torch.from_numpy(np.exp(math.log(low) * np.linspace(0, 1, 20_001)))
         error = float((fitted(grid) * grid - 1).abs().max())
         if error <= epsilon:
-            return _with_error(fitted, f)
+            return replace(fitted, error=float((fitted(grid) - f(grid)).abs().max()))
         best = min(best, error)
     raise InputError(
         f"1 / t on [{low:g}, 1] is not a sum of {UNITS[-1]} GeLUs to within epsilon",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
 from innergrad.targets.gpt import GeluMlp, GptAttention
@@ -27,6 +29,7 @@ TARGETS: dict[str, Target] = {
         structural=(),
         probes=(0.5, 2.0, 8.0),
         inspect=lambda program, module, h, options: iter(()),
+        longest=lambda program, options, dtype: math.inf,
         modules={"attention": ReluAttention, "product": Product, "mlp": Mlp},
     ),
     "kernel": Target(
@@ -46,6 +49,7 @@ TARGETS: dict[str, Target] = {
         structural=("t",),
         probes=(0.25, 0.5, 1.0),
         inspect=lambda program, module, h, options: iter(()),
+        longest=lambda program, options, dtype: math.inf,
         modules={"attention": kernel.KernelAttention},
     ),
     "gpt": Target(
@@ -65,6 +69,7 @@ TARGETS: dict[str, Target] = {
         structural=("t", "query", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
         probes=(0.25, 0.5, 1.0),
         inspect=gpt_functions.inspect,
+        longest=gpt_functions.longest,
         modules={"attention": GptAttention, "mlp": GeluMlp},
     ),
 }

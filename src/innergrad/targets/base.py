@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -157,6 +158,7 @@ class Target:
     structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
     probes: the sizes of the random streams it does make.
     inspect: further checks of the modules, on a stream: (value, limit, where).
+    longest: how many tokens the modules tell apart in a dtype.
     modules: kind of layer -> its module, made from a name and one :class:`SparseStack` for each of its ``matrices``.
     """
 
@@ -174,6 +176,7 @@ class Target:
     structural: tuple[str, ...]
     probes: tuple[float, ...]
     inspect: Callable[[Program, LoopedTransformer, Tensor, Options], Iterator[tuple[float, float, str]]]
+    longest: Callable[[Program, Options, torch.dtype], float]
     modules: Mapping[str, type[Sublayer]]
 
 
@@ -193,12 +196,8 @@ def cost_of(program: Program, module: LoopedTransformer, tokens: int, paper: dic
 
 
 def _value_norm(W_V: SparseStack, W_O: SparseStack) -> float:
-    """sum over heads of ||W_O W_V||_1; an entry of the stream is written from one row of W_V."""
-    scale = W_O.value.new_zeros(W_O.shape[0], W_O.shape[2])
-    scale.index_put_((W_O.index[0], W_O.index[2]), W_O.value.abs(), accumulate=True)
-    sums = W_V.value.new_zeros(W_V.shape[0], W_V.shape[2])
-    sums.index_put_((W_V.index[0], W_V.index[2]), W_V.value.abs() * scale[W_V.index[0], W_V.index[1]], accumulate=True)
-    return float(sums.amax(-1).sum()) if len(sums) else 0.0
+    """sum over heads of ||W_O W_V||_1."""
+    return float((W_O.dense() @ W_V.dense()).abs().sum(1).amax(-1).sum()) if W_V.shape[0] else 0.0
 
 
 def _layer_cost(program: Program, layer: Layer, built: Sublayer, tokens: int, times: int) -> LayerCost:

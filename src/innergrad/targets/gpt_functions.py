@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from innergrad.errors import LoweringError
@@ -76,6 +77,12 @@ def inspect(
                 yield error, 1e-7, f"layer {layer.name}, lane {pad}"
 
 
+def longest(program: Program, options: Options, dtype: torch.dtype) -> float:
+    """Scores by position grow with the square of the number of tokens; behind a LayerNorm they are rounded."""
+    by_position = "pos" in program.stream.by_name
+    return 512 if by_position and options.variant == "pre-ln" and dtype == torch.float32 else math.inf
+
+
 def rounding(options: Options) -> float:
     """Products are exact to 1e-14, or, made for float32, to 1e-10, of the square of their range."""
     return 1e-9 if options.epsilon < COARSE else 1e-7
@@ -120,6 +127,7 @@ def _check_mlp(program: Program, instruction: Attend, name: str) -> None:
 def _check_attention(program: Program, instruction: Attend, name: str) -> None:
     scope, reduce = instruction.scope, instruction.reduce
     if scope == "demos" and not program.causal and instruction.scores:
+        _check_read(program, instruction, name)
         wrong = [score.f.name for score in instruction.scores if score.f not in (EXP, LINEAR, IDENTITY)]
         if wrong or reduce == "mean" or (reduce == "softmax" and instruction.scores[0].f != IDENTITY):
             raise LoweringError(
@@ -130,6 +138,7 @@ def _check_attention(program: Program, instruction: Attend, name: str) -> None:
         return
     if instruction.scores:
         raise LoweringError(f"{name}: scores are for scope='demos' in a program that is not causal", got=scope)
+    _check_read(program, instruction, name)
     known = scope in ("self", "previous") or instruction.at is not None
     if not known and not (scope == "all" and reduce == "mean" and not program.causal):
         raise LoweringError(
@@ -139,6 +148,16 @@ def _check_attention(program: Program, instruction: Attend, name: str) -> None:
         )
     if scope == "self" and "pos" not in program.stream.by_name and not shared(program, instruction):
         raise LoweringError(f"{name}: a token reads its own lanes in an mlp", hint="make it an mlp layer")
+
+
+def _check_read(program: Program, instruction: Attend, name: str) -> None:
+    constants = [v.lane for v in instruction.value if program.stream[v.lane].shared and v.lane != "one"]
+    if program.sink and instruction.scope not in ("all", "self") and constants:
+        raise LoweringError(
+            f"{name}: where there is nothing to read, shared lanes would be read off the sink",
+            got=", ".join(constants),
+            hint="read lanes that are per token, and add the shared ones in an mlp",
+        )
 
 
 def constant(expression: Expr) -> bool:

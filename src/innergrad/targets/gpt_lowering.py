@@ -43,11 +43,12 @@ from innergrad.targets.gpt_functions import COARSE, check, lane_bounds, shared
 from innergrad.targets.gpt_prepare import PAD, PADS, divisor_of
 from innergrad.targets.rows import (
     Head,
+    Index,
     Row,
     add,
     destinations,
+    entries,
     family,
-    head_stacks,
     linear_form,
     merge,
     require_room,
@@ -100,17 +101,29 @@ class _Lowering:
     # ------------------------------------------------------------------------------------------------------ attention
 
     def _attention(self, layer: Layer) -> GptAttention:
-        gain = None if self.options.variant == "raw" else self.gain
+        """W_V reads entries as they are, W_O combines them: what a sink's empty lanes show is then zero, exactly."""
+        gain, D = (None if self.options.variant == "raw" else self.gain), self.stream.d_model
         heads = merge(head for i in layer.instructions for head in self._heads(layer, i))
-        scales = [[max(map(abs, row.values()), default=0.0) or 1.0 for row in head.writes.values()] for head in heads]
-        for head, sizes in zip(heads, scales, strict=True):  # sizes go into W_O: what W_V reads of a sink is 0 exactly
-            rows = zip(head.writes.items(), sizes, strict=True)
-            head.writes = {e: {c: w / size for c, w in row.items()} for (e, row), size in rows}  # w / w is 1, exactly
-            if gain is not None:
-                head.query, head.key = ([self.read(row) for row in rows] for rows in (head.query, head.key))
-                head.writes = {entry: self.read(row) for entry, row in head.writes.items()}
-        stacks = head_stacks(heads, self.stream.d_model, scales)
-        return GptAttention(layer.name, *stacks, gain=gain, causal=self.program.causal)
+        known = self.read if gain is not None else dict
+        queries = [[known(row) for row in head.query] for head in heads]
+        keys = [[known(row) for row in head.key] for head in heads]
+        read = [sorted({entry for row in head.writes.values() for entry in row}) for head in heads]
+        d_head, d_v = max(1, *map(len, queries)), max(1, *map(len, read))
+        outputs = (
+            (m, entry, read[m].index(source), weight)
+            for m, head in enumerate(heads)
+            for entry, row in head.writes.items()
+            for source, weight in row.items()
+        )
+        return GptAttention(
+            layer.name,
+            stack((len(heads), d_head, D), entries(queries)),
+            stack((len(heads), d_head, D), entries(keys)),
+            stack((len(heads), d_v, D), entries([[known({source: 1.0}) for source in sources] for sources in read])),
+            stack((len(heads), D, d_v), outputs),
+            gain=gain,
+            causal=self.program.causal,
+        )
 
     def _heads(self, layer: Layer, instruction: Attend) -> Iterator[Head]:
         if instruction.scope == "demos":
@@ -122,7 +135,15 @@ class _Lowering:
         if scope not in ("all", "self") and not self.program.causal:  # a sink, which comes first, reads nothing
             one, ns = self.one, self.entry("ns")
             pairs = [*pairs, ({one: -NEVER, ns: NEVER}, {ns: 1.0})]
-        yield Head([q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, {}, 1.0))
+        yield Head([q for q, _ in pairs], [k for _, k in pairs], self._writes(instruction, {}, 1.0))
+
+    def _writes(self, instruction: Attend, index: Index, weight: float) -> dict[int, Row]:
+        """What a head adds; where a sink may be read, the constant is the lane that is zero on it."""
+        made = writes(self.program, instruction, index, weight)
+        if not self.program.sink or instruction.scope in ("all", "self"):
+            return made
+        ns = self.entry("ns")
+        return {e: {ns if c == self.one else c: w for c, w in row.items()} for e, row in made.items()}
 
     def _position(self, instruction: Attend) -> list[tuple[Row, Row]]:
         """-BETA (j - p)^2 + MARGIN or more at the token p to be read, -MARGIN or less at all others, 0 at the sink."""
@@ -153,7 +174,7 @@ class _Lowering:
             scores = [score_rows(self.program, instruction, score, index) for score in instruction.scores]
             if instruction.reduce == "softmax":
                 pairs = [*scores[0], ({one: 1.0}, {t: NEVER, one: -NEVER})]  # 0 on examples, exactly
-                yield Head([q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, index, 1.0))
+                yield Head([q for q, _ in pairs], [k for _, k in pairs], self._writes(instruction, index, 1.0))
                 continue
             ns = self.entry("ns")
             levels = [  # 0 on examples, exactly; -NEVER on queries; SINK on the sink, which itself reads nothing
@@ -165,9 +186,7 @@ class _Lowering:
                 pairs = [(scaled(q, a), k) for a, rows in zip(rates, scores, strict=True) for q, k in rows]
                 pairs += levels
                 weight *= math.exp(SINK)
-                yield Head(
-                    [q for q, _ in pairs], [k for _, k in pairs], writes(self.program, instruction, index, weight)
-                )
+                yield Head([q for q, _ in pairs], [k for _, k in pairs], self._writes(instruction, index, weight))
 
     def _exponentials(self, instruction: Attend) -> Iterator[tuple[tuple[float, ...], float]]:
         """The product of the scores' functions as a sum of weight * exp(sum of rate * score)."""

@@ -147,10 +147,8 @@ def entries(matrices: list[list[Row]]) -> Iterator[tuple[int, int, int, float]]:
                 yield m, r, column, weight
 
 
-def head_stacks(
-    heads: list[Head], d_model: int, scales: list[list[float]] | None = None
-) -> tuple[SparseStack, SparseStack, SparseStack, SparseStack]:
-    """W_Q, W_K (heads, d_head, D), W_V (heads, d_v, D), W_O (heads, D, d_v); scales: W_O's entries, 1 by default."""
+def head_stacks(heads: list[Head], d_model: int) -> tuple[SparseStack, SparseStack, SparseStack, SparseStack]:
+    """W_Q, W_K (heads, d_head, D), W_V (heads, d_v, D), W_O (heads, D, d_v)."""
     d_head = max((len(head.query) for head in heads), default=1)
     d_v = max((len(head.writes) for head in heads), default=1)
     return (
@@ -159,10 +157,6 @@ def head_stacks(
         stack((len(heads), d_v, d_model), entries([list(head.writes.values()) for head in heads])),
         stack(
             (len(heads), d_model, d_v),
-            (
-                (m, entry, r, 1.0 if scales is None else scales[m][r])
-                for m, head in enumerate(heads)
-                for r, entry in enumerate(head.writes)
-            ),
+            ((m, entry, r, 1.0) for m, head in enumerate(heads) for r, entry in enumerate(head.writes)),
         ),
     )
