@@ -118,6 +118,19 @@ def rows() -> list[Row]:
                 bounded,
             ),
             Row(
+                "ridge by RLS, d = 8, penalty 0.01",
+                "004",
+                ig.RecursiveLeastSquares(d=8, ridge=0.01),
+                "gpt",
+                variant,
+                40,
+                rls,
+                "the same; the smaller the penalty, the worse the condition",
+                "online predictions",
+                ridge,
+                bounded,
+            ),
+            Row(
                 "ridge, the paper's A⁻¹b, d = 8",
                 "004",
                 ig.RecursiveLeastSquares(d=8, ridge=0.5, form="sherman-morrison"),
@@ -216,7 +229,11 @@ def measured(row: Row) -> dict[str, Any]:
             n_examples=row.n,
             **extra,
         )
-        run = tf.run(*data, executor="dense", dtype=dtype)
+        try:
+            run = tf.run(*data, executor="dense", dtype=dtype)
+        except ig.DomainError:
+            entry |= {key: None, f"{key}_rmse": None}  # rounding drives a lane out of its range: no result
+            continue
         got = {"weights": run.weights, "predictions": run.predictions, "online predictions": run.online}[row.what]
         assert got is not None
         difference = got.double() - expected
@@ -240,9 +257,7 @@ def measured(row: Row) -> dict[str, Any]:
                 "says": row.says,
                 "ours": row.ours,
             }
-    print(
-        f"{row.name:<45}{row.target:<8}{row.variant or '':<8}{entry['float64']:.1e}  {entry['float32']:.1e}", flush=True
-    )
+    print(f"{row.name:<45}{row.target:<8}{row.variant or '':<8}{entry['float64']}  {entry['float32']}", flush=True)
     return entry
 
 

@@ -97,6 +97,10 @@ BLOCKS = {
 }
 
 
+def _size(error: float | None) -> str:
+    return "out of range" if error is None else f"{error:.0e}"
+
+
 def constructions() -> list[str]:
     """One row per construction and target."""
     head = ["construction", "from", "block", "layers a step (+ read-out)", "heads", "width", "MLP units", "nonzeros"]
@@ -113,7 +117,7 @@ def constructions() -> list[str]:
             row["width"],
             row["units"] or "—",
         ]
-        cells += [f"{row['parameters']:,}", f"{row['float64']:.0e}", f"{row['float32']:.0e}"]
+        cells += [f"{row['parameters']:,}", *(_size(row[key]) for key in ("float64", "float32"))]
         cells += [f"{row['what']}, {row['against']}", row["says"], row["ours"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines

@@ -95,9 +95,9 @@ def test_the_comparison_can_fail(tmp_path: Path) -> None:
     weight.view(-1)[weight.abs().argmax()] *= 1.01
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     assert error(run_gpt2(tf, GPT2Model.from_pretrained(tmp_path), *data), reference) > 1e-5
-    inputs = gpt2_inputs(tf, tf.stream(*data))
+    inputs = gpt2_inputs(tf, tf.stream(*data), torch.float64)
     with torch.no_grad():
-        hidden = to_gpt2(tf)(inputs_embeds=inputs["inputs_embeds"]).last_hidden_state
+        hidden = to_gpt2(tf, torch.float64)(inputs_embeds=inputs["inputs_embeds"]).last_hidden_state
     assert error(outcome(tf, gpt2_stream(tf, hidden), *data), reference) > 1e-3
 
 
@@ -108,20 +108,29 @@ def test_the_folder_says_how_to_use_it_without_innergrad(tmp_path: Path) -> None
     note = json.loads((tmp_path / "innergrad.json").read_text())
     X, y, X_query = (part[0].numpy() for part in prompts(tf.algorithm, 1, 5))
     model = GPT2Model.from_pretrained(tmp_path)
-    tokens = int(note["sink_first"]) + len(X) + len(X_query)
+    assert (
+        note["tokens"]
+        == "a sink, with nothing but what holds on every token; then (x_1; y_1), (x_2; y_2), ...; then the queries"
+    )
+    tokens = 1 + len(X) + len(X_query)
     example, query = np.arange(1, 1 + len(X)), np.arange(1 + len(X), tokens)
     embeds = np.zeros((1, tokens, model.config.n_embd))
     lanes = {
         lane["name"]: slice(lane["offset"], lane["offset"] + int(np.prod(lane["shape"]))) for lane in note["layout"]
     }
     for lane in note["layout"]:
-        embeds[..., lanes[lane["name"]]] = lane["fill"]
+        if lane["holds"].endswith(" on every token"):
+            embeds[..., lanes[lane["name"]]] = float(lane["holds"].split()[0])
     embeds[0, example, lanes["x"]], embeds[0, query, lanes["x"]] = X, X_query
     embeds[0, example, lanes["y"]] = y
-    embeds[..., lanes["one"]] = 1
     embeds[0, example, lanes["t"]] = 1
     embeds[0, query, lanes["query"]] = 1
     embeds[0, 1:, lanes["ns"]] = 1
+    assert {lane["name"]: lane["holds"] for lane in note["layout"] if lane["name"] in ("t", "query", "ns")} == {
+        "t": "1 on examples (interleaved: on their y tokens)",
+        "query": "1 on queries",
+        "ns": "1 on every token but the sink",
+    }
     mask = torch.zeros(1, 1, tokens, tokens, dtype=torch.float64)
     with torch.no_grad():
         hidden = model(inputs_embeds=torch.from_numpy(embeds), attention_mask=mask).last_hidden_state.numpy()
@@ -170,6 +179,8 @@ def test_onnx_runtime_computes_what_the_module_computes(name: str, tmp_path: Pat
     tf = ig.compile(algorithm, target=target, epsilon=1e-3 if target == "relu" else 1e-5, n_examples=4)
     path = export_onnx(tf, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(str(path))
+    note = json.loads(session.get_modelmeta().custom_metadata_map["innergrad"])
+    assert note["read"]["prediction"]["sign"] == tf.program.sign
     for batch, n in ((3, 4), (1, 2)):
         data = prompts(algorithm, batch, n)
         stream = tf.stream(*data).float()

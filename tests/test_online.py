@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -372,11 +373,15 @@ FACTORS: dict[str, dict[str, float]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", FACTORS)
 def test_a_corrupted_weight_of_a_value_output_or_mlp_matrix_is_noticed(name: str, variant: str) -> None:
-    """The last weight of every matrix of the first step and of the read-out, times 1.5 or times 0."""
+    """The first or the last weight of every matrix of the first step and of the read-out, times 1.5 or times 0.
+
+    A linear map is a pair of units, gelu(z) - gelu(-z), one of which is silent where z has one sign.
+    """
     tf = small(name, variant)
     for layer in (*tf.module.stored_blocks()[0], *tf.module.stored_readout()):
         for matrix in set(FACTORS[name]) & set(layer.matrices):
-            broken = corrupted(tf, getattr(layer, matrix), -1, FACTORS[name][matrix])
+            stack, factor = getattr(layer, matrix), FACTORS[name][matrix]
+            broken = corrupted(tf, stack, -1, factor) or corrupted(tf, stack, 0, factor)
             assert broken & {"weights", "probe"}, (layer.name, matrix)
     assert tf.verify(prompts=1).passed
 
@@ -403,3 +408,52 @@ def test_queries_or_keys_set_to_zero_are_noticed(name: str, variant: str, matrix
     for layer in tf.module.stored_blocks()[0]:
         if matrix in layer.matrices:
             assert corrupted(tf, getattr(layer, matrix), slice(None), 0.0) & {"weights", "probe"}, layer.name
+
+
+# ------------------------------------------------------------------------------ predictions at prefixes are checked
+
+
+class SeesItsOwnInput(OnlineSGD):
+    """The token of x_t learns from (x_t, 0): the last weights are right, the predictions at prefixes are not."""
+
+    kind = "sees its own input"
+
+    def program(self, options: ig.Options) -> ig.Program:
+        program = super().program(options)
+        body = []
+        for t, loop in enumerate(program.body):
+            read = ig.Layer("attention", loop.layers[0].name, (
+                ig.Attend("X[c]", value="x[c]", scope=f"at({2 * t})"), *loop.layers[0].instructions[1:],
+            ))  # fmt: skip
+            body.append(ig.Loop(1, (read, *loop.layers[1:])))
+        return dataclasses.replace(program, body=tuple(body))
+
+
+class KnowsNoVariance(RecursiveLeastSquares):
+    """A variance that is 1 everywhere."""
+
+    kind = "knows no variance"
+
+    def program(self, options: ig.Options) -> ig.Program:
+        program = super().program(options)
+        constant = ig.Layer("mlp", "variance", (ig.Attend("variance", value="one"),))
+        return dataclasses.replace(program, readout=(program.readout[0], constant))
+
+
+@pytest.mark.parametrize(("kind", "where"), [(SeesItsOwnInput, "online predictions"), (KnowsNoVariance, "std")])
+def test_verify_compares_prefixes_and_standard_deviations_with_the_oracle(kind: Any, where: str) -> None:
+    report = ig.compile(kind(d=2), n_examples=5).verify()
+    (law,) = (law for law in report.laws if not law.holds)
+    assert (law.name, law.where) == ("oracle", where)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("ridge", [1.0, 0.1, 0.01])
+def test_small_penalties_do_not_ruin_the_accuracy(ridge: float, variant: str) -> None:
+    """No lane of RLS grows as the penalty becomes small; what is left is the condition of the problem."""
+    algorithm = RecursiveLeastSquares(d=8, ridge=ridge)
+    X, y, X_query = algorithm.random_prompt(24, 2, torch.Generator().manual_seed(3))
+    run = ig.compile(algorithm, variant=variant, n_examples=24).run(X, y, X_query, executor="dense", return_std=True)
+    reference = ig.reference(algorithm, X, y, X_query)
+    assert float((run.online - reference.online).abs().max()) < 1e-7
+    assert float((run.std - reference.std).abs().max()) < 1e-6

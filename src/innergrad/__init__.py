@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError, NotPositive
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
-    from innergrad.functions.scalar import IDENTITY, NEGATION
+    from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
     from innergrad.kernels import Kernel
     from innergrad.losses import LOSSES, Loss, ResidualLoss
     from innergrad.networks import Network
@@ -32,7 +32,7 @@ _NAMES = {
     "compiler": "compile",
     "errors": "DegenerateStart DomainError InputError LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
-    "functions.scalar": "IDENTITY NEGATION",
+    "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
     "kernels": "Kernel",
     "losses": "LOSSES Loss ResidualLoss",
     "networks": "Network",
@@ -48,6 +48,7 @@ __all__ = [
     "IDENTITY",
     "LOSSES",
     "NEGATION",
+    "RECIPROCAL",
     "Activation",
     "Algorithm",
     "Asymptote",

@@ -35,6 +35,7 @@ class Lane:
     shared: all tokens of a prompt hold the same value; so for weights and state unless they say otherwise.
     bound: a bound on the absolute value, ``inf`` if none is declared.
     fill: what the lane holds at the start where the prompt gives nothing.
+    least: a lower bound of a lane that is divided by.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Lane:
     shared: bool | None = None
     bound: float = math.inf
     fill: float = 0.0
+    least: float = 1.0
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):

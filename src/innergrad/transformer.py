@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Executor = Literal["plain", "dense"]
 _BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
+_BOUNDS = dict.fromkeys("xXucB", "x_bound") | {"y": "y_bound"}  # lanes whose range follows from another option
 _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
@@ -62,10 +63,11 @@ class CompiledTransformer:
 
     def __repr__(self) -> str:
         options = self.options
-        error = f"epsilon = {options.epsilon:g} ({'proven' if self.proven else 'measured'})"
+        error = f"epsilon = {options.epsilon:g}, {'proven' if self.proven else 'measured'}"
+        exact = self.proven and not self.approximants
         return (
             f"<CompiledTransformer: {self.algorithm.kind} on target {options.target!r}, {self.n_layers} + "
-            f"{self.n_readout_layers} layers, d_model = {self.d_model}, {error if self.approximants else 'exact'}>"
+            f"{self.n_readout_layers} layers, d_model = {self.d_model}, {'exact' if exact else error}>"
         )
 
     @property
@@ -140,6 +142,10 @@ class CompiledTransformer:
         return_std: bool = False,
     ) -> Run:
         """One forward pass on a prompt or a batch of prompts.
+
+        executor: ``dense`` runs the matrices of ``tf.module``; ``plain`` interprets the program with the same
+        approximants, which is the same function up to rounding on targets relu and kernel, and up to the measured
+        errors of products and divisions on target gpt.
 
         X (n, d_x) or (batch, n, d_x); y (n, d_y) or (n,); w0 (D_w,) or (batch, D_w), default
         ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
@@ -235,7 +241,7 @@ class CompiledTransformer:
                         f"layer {layer.name}: lane {lane} left the range its products are made for",
                         got=f"{found[0] if found[0] < low - slack else found[1]:g}",
                         allowed=f"[{low:g}, {high:g}]",
-                        hint="compile with a larger z_bound, x_bound or y_bound, or scale the data",
+                        hint=f"compile with a larger {_BOUNDS.get(lane, 'z_bound')}, or scale the data",
                     )
             state = after
             yield layer, after, step_ends
@@ -360,8 +366,13 @@ def reference(
     run = _as_run(program, prompt, weights, state, None)
     if oracle is None:
         return run
-    weights, predictions = oracle if prompt.batched else (part[0] for part in oracle)
-    return replace(run, weights=weights, predictions=predictions)
+    online = algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
+    online = None if online is None else online[..., 0]
+    std = algorithm.reference_std(prompt.X, prompt.X_query)
+    if prompt.batched:
+        return Run(*oracle, online, std)
+    weights, predictions = (part[0] for part in oracle)
+    return Run(weights, predictions, None if online is None else online[0], None if std is None else std[0])
 
 
 def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, State]:

@@ -75,6 +75,21 @@ class Algorithm(ABC):
         """
         return variance.clamp(min=0.0).sqrt()
 
+    def reference_std(self, X: Tensor, X_query: Tensor) -> Tensor | None:
+        """The predictive standard deviation at the queries, (batch, n_query), by other means; None if there is none."""
+        del X, X_query
+        return None
+
+    def reference_online(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> Tensor | None:
+        """What :meth:`reference` predicts for every y_t from the examples before it, (batch, n, d_y)."""
+        found = []
+        for t in range(X.shape[1]):
+            prefix = self.reference(X[:, :t], y[:, :t], X[:, t : t + 1], w0, omega[:, :t])
+            if prefix is None:
+                return None
+            found.append(prefix[1])
+        return torch.cat(found, dim=1)
+
     def variance_prompt(self, X: Tensor, X_query: Tensor) -> tuple[Tensor, Tensor] | None:
         """For algorithms whose own predictions give their variance: targets (batch, n_query, n, 1) to learn, and prior
         variances (batch, n_query) from which what is then predicted at each query is subtracted.

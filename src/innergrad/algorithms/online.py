@@ -6,10 +6,11 @@ nothing) into the others. So after the last step the token x_t holds the weights
 and its prediction <w, x_t> is the online prediction: all prefixes come out of one pass.
 
     OnlineSGD                w -= lr (X (<w, X> - Y) + 2 weight_decay w)                                 equation (11)
-    RecursiveLeastSquares    u = A X,  c = 1 + <X, u>,  A -= u u^T / c,  w += (Y - <w, X>) u / c         A_0 = I / ridge
+    RecursiveLeastSquares    u = A X,  c = ridge + <X, u>,  A -= u u^T / c,  w += (Y - <w, X>) u / c             A_0 = I
 
 The paper's form of Theorem 2 keeps A and b = sum X Y, and multiplies w = A b at the end (``form="sherman-morrison"``);
-b grows with the number of examples, and in float32 the last product loses what RLS keeps. The lane B holds A - A_0.
+b grows with the number of examples, and in float32 the last product loses what RLS keeps. A here is ridge times the
+inverse (X^T X + ridge I)^-1, so that no lane grows as ridge becomes small; the lane B holds A - I.
 """
 
 from __future__ import annotations
@@ -61,7 +62,6 @@ class _Online(Algorithm):
     def _program(
         self, lanes: tuple[Lane, ...], steps: Sequence[tuple[Layer, ...]], readout: tuple[Layer, ...]
     ) -> Program:
-        integer("n_examples", len(steps), high=MAX_EXAMPLES)
         stream = example_stream(self.d, 1, *lanes, OUT)
         variance = "variance" if "variance" in stream.by_name else None
         body = tuple(Loop(1, layers) for layers in steps)
@@ -77,7 +77,10 @@ class _Online(Algorithm):
 
 @dataclass(frozen=True)
 class OnlineSGD(_Online):
-    """One pass of SGD over the prompt: w -= lr (x (<w, x> - y) + 2 weight_decay w) for each example in turn."""
+    """One pass of SGD over the prompt: w -= lr (x (<w, x> - y) + 2 weight_decay w) for each example in turn.
+
+    weight_decay is the paper's lambda: torch's ``weight_decay`` is twice that.
+    """
 
     kind: ClassVar[str] = "online_sgd"
 
@@ -101,7 +104,7 @@ class OnlineSGD(_Online):
             lanes.append(Lane("seen", bound=1.0))
             update += (_product("w[c]", "seen", "w[c]", -2 * self.lr * self.weight_decay), *_clear("seen"))
         steps = []
-        for t in range(min(options.n_examples, MAX_EXAMPLES + 1)):
+        for t in range(integer("n_examples", options.n_examples, high=MAX_EXAMPLES)):
             if self.weight_decay:
                 seen = (Attend("seen", value="t", scope=f"at({2 * t + 1})"),)
             steps.append((_read(t, *seen), error, Layer("mlp", "update", update)))
@@ -150,19 +153,22 @@ class RecursiveLeastSquares(_Online):
     def program(self, options: Options) -> Program:
         """Three blocks an example, and the read-out."""
         x_bound = 4.0 if options.x_bound is None else options.x_bound
-        norm2 = min(self.d, 2.0 + 2.0 * self.d**0.5) * x_bound**2
-        u_bound = (norm2**0.5) / self.ridge
+        norm2 = self.d * x_bound**2
         lanes = [
-            Lane("B", (self.d, self.d), "state", shared=False, bound=1.0 / self.ridge),
+            Lane("B", (self.d, self.d), "state", shared=False, bound=1.25),  # 1, and room for rounding
             Lane("X", (self.d,), bound=x_bound),
             Lane("Y"),
-            Lane("u", (self.d,), bound=u_bound),
-            Lane("c", (), "state", shared=False, bound=1.0 + norm2 / self.ridge),
+            Lane("u", (self.d,), bound=norm2**0.5),
+            Lane("c", (), "state", shared=False, bound=self.ridge + norm2, least=self.ridge),
             Lane("P", (self.d, self.d), "state", shared=False),
             Lane("variance"),
         ]
-        gain = (_product("u[k]", "B[k,c]", "X[c]"), Attend("u[k]", value="X[k]", scale=1.0 / self.ridge))
-        growth = (Attend("c", value="one"), _product("c", "X[c]", "u[c]"), _product("P[k,c]", "u[k]", "u[c]"))
+        gain = (_product("u[k]", "B[k,c]", "X[c]"), Attend("u[k]", value="X[k]"))
+        growth = (
+            Attend("c", value="one", scale=self.ridge),
+            _product("c", "X[c]", "u[c]"),
+            _product("P[k,c]", "u[k]", "u[c]"),
+        )
         shrink = Attend("B[k,c]", Score(RECIPROCAL, ("c", "one")), value="P[k,c]", scale=-1.0)
         if self.form == "rls":
             lanes += [
@@ -181,18 +187,21 @@ class RecursiveLeastSquares(_Online):
             third = (shrink,)
         steps = [
             (_read(t), first, Layer("mlp", "growth", second), Layer("mlp", "divide", third))
-            for t in range(min(options.n_examples, MAX_EXAMPLES + 1))
+            for t in range(integer("n_examples", options.n_examples, high=MAX_EXAMPLES))
         ]
         return self._program(tuple(lanes), steps, self._readout())
 
     def _readout(self) -> tuple[Layer, ...]:
         """<w, x>, and the variance 1 + <x, A x>; w = A b first in the paper's form."""
-        spread = (_product("u[k]", "B[k,c]", "x[c]"), Attend("u[k]", value="x[k]", scale=1.0 / self.ridge))
-        variance = (Attend("variance", value="one"), _product("variance", "x[c]", "u[c]"))
+        spread = (_product("u[k]", "B[k,c]", "x[c]"), Attend("u[k]", value="x[k]"))
+        variance = (Attend("variance", value="one"), _product("variance", "x[c]", "u[c]", 1.0 / self.ridge))
         predict = _product("out[0]", "w[c]", "x[c]")
         if self.form == "rls":
             return Layer("mlp", "predict", (predict, *spread)), Layer("mlp", "variance", variance)
-        solve = (_product("w[k]", "B[k,c]", "b[c]"), Attend("w[k]", value="b[k]", scale=1.0 / self.ridge))
+        solve = (
+            _product("w[k]", "B[k,c]", "b[c]", 1.0 / self.ridge),
+            Attend("w[k]", value="b[k]", scale=1.0 / self.ridge),
+        )
         return Layer("mlp", "solve", (*solve, *spread)), Layer("mlp", "predict", (predict, *variance))
 
     def std(self, variance: Tensor) -> Tensor:
@@ -209,6 +218,12 @@ class RecursiveLeastSquares(_Online):
             w = torch.linalg.solve(gram, b + start)
             path.append(w if self.form == "rls" else b + start)
         return torch.cat(path, dim=-1).mT, X_query @ w
+
+    def reference_std(self, X: Tensor, X_query: Tensor) -> Tensor:
+        """noise sqrt(1 + x^T (X^T X + ridge I)^-1 x), by solving."""
+        gram = X.mT @ X + self.ridge * torch.eye(self.d, dtype=X.dtype)
+        spread: Tensor = (X_query * torch.linalg.solve(gram, X_query.mT).mT).sum(-1)
+        return self.noise * (1 + spread).sqrt()
 
     def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
         del epsilon

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.export.note import note
 from innergrad.storage import make_folder
 from innergrad.targets.gpt import LN_EPS, GeluMlp, GptAttention
 from innergrad.targets.gpt_prepare import PAD
@@ -158,7 +159,7 @@ def _mlp(layer: GeluMlp | None, sizes: GPT2Export) -> dict[str, Tensor]:
     return {"c_fc.weight": c_fc, "c_fc.bias": bias, "c_proj.weight": c_proj, "c_proj.bias": c_fc.new_zeros(D)}
 
 
-def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float64) -> GPT2Model:
+def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float32) -> GPT2Model:
     """A ``transformers.GPT2Model`` with the compiled weights; equal blocks share their memory."""
     from transformers import GPT2Config, GPT2Model
 
@@ -184,36 +185,20 @@ def export_gpt2(tf: CompiledTransformer, path: str | Path, dtype: torch.dtype = 
     tensors = {key: value.clone().contiguous() for key, value in state_of(tf, dtype).items()}
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     (path / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    (path / NOTE).write_text(json.dumps(_note(tf, sizes), indent=1) + "\n")
+    (path / NOTE).write_text(json.dumps(_note(tf, sizes.n_embd), indent=1) + "\n")
     return path
 
 
-def _note(tf: CompiledTransformer, sizes: GPT2Export) -> dict[str, Any]:
-    program = tf.program
-    return {
-        "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
-        "inputs_embeds": f"(batch, tokens, {sizes.n_embd}): the residual stream; entries not listed are zero",
-        "layout": [
-            {
-                "name": lane.name,
-                "shape": list(lane.shape),
-                "offset": program.stream.offsets[lane.name],
-                "fill": lane.fill,
-            }
-            for lane in program.stream.lanes
-        ],
-        "tokens": program.tokens,
-        "sink_first": program.sink,
-        "attention_mask": None if program.causal else "zeros (batch, 1, tokens, tokens), in the dtype of the model",
-        "read": {
-            "stream": "last_hidden_state - last_hidden_state[..., zero]",
-            "zero": program.stream.entry("zero"),
-            "prediction": {"lane": program.prediction, "sign": program.sign, "tokens": "the queries, last"},
-        },
-    }
+def _note(tf: CompiledTransformer, width: int) -> dict[str, Any]:
+    mask = None if tf.program.causal else "zeros (batch, 1, tokens, tokens), in the dtype of the model"
+    zero = tf.program.stream.entry("zero")
+    stream = {"stream": "last_hidden_state - last_hidden_state[..., zero]", "zero": zero}
+    made = note(tf)
+    inputs = f"(batch, tokens, {width}): the residual stream; entries not listed are zero"
+    return {"inputs_embeds": inputs, "attention_mask": mask, **made, "read": {**stream, **made["read"]}}
 
 
-def gpt2_inputs(tf: CompiledTransformer, stream: Tensor, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+def gpt2_inputs(tf: CompiledTransformer, stream: Tensor, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """What a GPT2Model is called with, from ``tf.stream(X, y, X_query)``."""
     batch, tokens, width = stream.shape
     padded = torch.cat([stream, stream.new_zeros(batch, tokens, sizes_of(tf).n_embd - width)], dim=-1).to(dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import json
 import logging
 import warnings
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from innergrad.errors import InputError
+from innergrad.export.note import note
 from innergrad.storage import make_folder
 from innergrad.targets.sparse import SparseStack
 from innergrad.transformer import CompiledTransformer
@@ -74,7 +76,10 @@ def _require(*packages: str) -> None:
 
 
 def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
-    """Write ``path`` (a file): input ``stream``, output ``learned``, both (batch, tokens, d_model) float32."""
+    """Write ``path`` (a file): input ``stream``, output ``learned``, both (batch, tokens, d_model) float32.
+
+    Its metadata ``innergrad`` says what the entries are. Every layer is written out: hundreds take minutes.
+    """
     path = Path(path)
     if path.is_dir():
         raise InputError("an ONNX model is one file", got=f"{path}, a folder", hint=f"give {path / 'model.onnx'}")
@@ -98,5 +103,6 @@ def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
             verbose=False,
         )
     assert program is not None
+    program.model.metadata_props["innergrad"] = json.dumps(note(tf))
     program.save(str(path))
     return path

@@ -86,6 +86,7 @@ class LoopedTransformer(nn.Module):
         names: which to keep; all by default.
         """
         self._check(h)
+        names = [names] if isinstance(names, str) else names
         chosen = names if callable(names) or names is None else set(names)
         cache: dict[str, Tensor] = {}
 

@@ -47,7 +47,7 @@ def lane_bounds(program: Program, options: Options) -> dict[str, float]:
 
 
 def bounds(program: Program, layer: Layer, options: Options) -> dict[str, tuple[float, float]]:
-    """Ranges of the lanes that are factors of a product of this layer, or are divided by (then 1 or more)."""
+    """Ranges of the lanes that are factors of a product of this layer, or are divided by."""
     everything, found = lane_bounds(program, options), set[str]()
     for instruction in layer.instructions if layer.kind == "mlp" else ():
         for score in instruction.scores:
@@ -57,7 +57,8 @@ def bounds(program: Program, layer: Layer, options: Options) -> dict[str, tuple[
                 if len([side for side in sides if not constant(side)]) > 1 or score.f == RECIPROCAL:
                     found |= {view.lane for side in sides for view in side if view.lane != "one"}
     divisor = divisor_of(layer)
-    return {lane: (1.0 if lane == divisor else -everything[lane], everything[lane]) for lane in sorted(found)}
+    lows = {lane: program.stream[lane].least if lane == divisor else -everything[lane] for lane in found}
+    return {lane: (lows[lane], everything[lane]) for lane in sorted(found)}
 
 
 def inspect(
@@ -103,6 +104,12 @@ def check(program: Program) -> None:
                     hint="multiply by the lane t, query or omega in an mlp",
                 )
             (_check_mlp if layer.kind == "mlp" else _check_attention)(program, instruction, name)
+            divides = any(score.f == RECIPROCAL for score in instruction.scores)
+            if divisor_of(layer) is not None and not divides and instruction.dst.lane not in PADS:
+                raise LoweringError(
+                    f"{name}: everything a layer that divides reads is divided",
+                    hint="put other instructions into another layer",
+                )
 
 
 def _check_mlp(program: Program, instruction: Attend, name: str) -> None:

@@ -31,9 +31,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from innergrad.errors import LoweringError
 from innergrad.functions.dictionaries import FeatureSum, coarse_square, reciprocal_sum, square
-from innergrad.functions.scalar import NEGATION, RECIPROCAL
+from innergrad.functions.scalar import NEGATION
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program
 from innergrad.prompt import POSITION
@@ -205,7 +204,7 @@ class _Lowering:
             if divisor is not None and instruction.dst.lane in PADS:
                 self._restore(instruction, divisor)
             elif divisor is not None:
-                self._divide(layer, instruction)
+                self._divide(instruction)
             else:
                 self._compute(instruction)
         if divisor is None and self.options.variant == "pre-ln" and self.stream["pad_up"].role == "state":
@@ -280,22 +279,17 @@ class _Lowering:
             for sign in (1.0, -1.0):
                 self._unit(scaled(z, sign / (s * R)), 0.0, entry, scale * c * R**2)
 
-    def _divide(self, layer: Layer, instruction: Attend) -> None:
+    def _divide(self, instruction: Attend) -> None:
         """dst += scale value / c: LN divides by c, the pads being +-N c."""
-        if not instruction.scores or instruction.scores[0].f != RECIPROCAL:
-            raise LoweringError(
-                f"layer {layer.name}, {instruction.dst.lane}: everything a layer that divides reads is divided",
-                hint="put other instructions into another layer",
-            )
         for entry, value in destinations(self.program, instruction, {}):
             self._add(entry, value, instruction.scale)
 
     def _restore(self, instruction: Attend, divisor: str) -> None:
         """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
         c, entry = self.entry(divisor), self.entry(instruction.dst.lane)
-        low = 1.0 / float(self.bound[c])
-        fit = reciprocal_sum(low, max(self.options.epsilon * low, FINEST))  # relative to c
-        self._function(fit, {self.one: 1.0}, c, entry, -instruction.scale)
+        largest, least = float(self.bound[c]), self.stream[divisor].least
+        fit = reciprocal_sum(least / largest, max(self.options.epsilon / largest, FINEST))  # relative to c
+        self._function(fit, {self.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
         self._add(entry, {c: 1.0}, instruction.scale)
 
     def _repair(self) -> None:
