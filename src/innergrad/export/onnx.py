@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.storage import make_folder
-from innergrad.targets.sparse import SparseStack
+from innergrad.targets.sparse import SparseStack, Stack
 from innergrad.transformer import CompiledTransformer
 
 OPSET = 20
 
 
-class DenseStack(nn.Module):
+class DenseStack(Stack):
     """The matrices of a :class:`SparseStack`, dense, with the same methods: ONNX has no sparse products."""
 
     def __init__(self, stack: SparseStack) -> None:

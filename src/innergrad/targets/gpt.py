@@ -53,18 +53,14 @@ class GptAttention(Sublayer):
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         if self.W_V.shape[0] == 0:
             return h
-        flat = self.hook_normalized(normalised(h, self.gain)).flatten(0, 1).T
-        q, k, v = (
-            hook((W.tall() @ flat).view(W.shape[0], W.shape[1], *h.shape[:2]).permute(0, 2, 3, 1))
-            for W, hook in ((self.W_Q, self.hook_q), (self.W_K, self.hook_k), (self.W_V, self.hook_v))
-        )
+        g = self.hook_normalized(normalised(h, self.gain))
+        q, k, v = self.hook_q(self.W_Q.project(g)), self.hook_k(self.W_K.project(g)), self.hook_v(self.W_V.project(g))
         scores = q @ k.mT
         if self.causal:
             later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=h.device).triu(1)
             scores = scores.masked_fill(later, -torch.inf)
         z = self.hook_z(self.hook_pattern(torch.softmax(scores, dim=-1)) @ v)
-        written: Tensor = self.W_O.wide() @ z.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)
-        return h + written.T.view_as(h)
+        return h + self.W_O.write(z)
 
 
 class GeluMlp(Sublayer):

@@ -47,10 +47,7 @@ class KernelAttention(Sublayer):
         self.heads, self.t = heads, t
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
-        q, k, v = (
-            hook((W.tall() @ h.flatten(0, 1).T).view(W.shape[0], W.shape[1], *h.shape[:2]).permute(0, 2, 3, 1))
-            for W, hook in ((self.W_Q, self.hook_q), (self.W_K, self.hook_k), (self.W_V, self.hook_v))
-        )
+        q, k, v = self.hook_q(self.W_Q.project(h)), self.hook_k(self.W_K.project(h)), self.hook_v(self.W_V.project(h))
         shown = (h[..., self.t] == 1).unsqueeze(-2)  # the mask M
         patterns, scores = [], iter(q @ k.mT)
         for head in self.heads:
@@ -62,8 +59,7 @@ class KernelAttention(Sublayer):
                     product = product * H[name](next(scores))
                 patterns.append(product * shown)
         attended = self.hook_pattern(torch.stack(patterns)) @ v
-        written: Tensor = self.W_O.wide() @ attended.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)
-        return h + written.T.view_as(h)
+        return h + self.W_O.write(attended)
 
 
 def check(program: Program) -> None:

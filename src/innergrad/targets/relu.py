@@ -45,15 +45,10 @@ class ReluAttention(Sublayer):
 
     def _projections(self, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k (heads, batch, T, d_head) and v (heads, batch, T, d_v)."""
-        flat = h.flatten(0, 1).T
-        q, k, v = (
-            hook((W.tall() @ flat).view(W.shape[0], W.shape[1], *h.shape[:2]).permute(0, 2, 3, 1))
-            for W, hook in ((self.W_Q, self.hook_q), (self.W_K, self.hook_k), (self.W_V, self.hook_v))
-        )
-        return q, k, v
+        return self.hook_q(self.W_Q.project(h)), self.hook_k(self.W_K.project(h)), self.hook_v(self.W_V.project(h))
 
     def _write(self, h: Tensor, heads: Float[Tensor, "heads batch tokens d_v"]) -> Tensor:
-        return h + (self.W_O.wide() @ heads.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)).T.view_as(h)
+        return h + self.W_O.write(heads)
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         if self.n_heads == 0:

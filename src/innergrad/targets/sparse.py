@@ -30,7 +30,30 @@ def require_memory(n_bytes: int, what: str, hint: str) -> None:
         )
 
 
-class SparseStack(nn.Module):
+class Stack(nn.Module):
+    """A stack of matrices that projects tokens to heads, and writes what heads computed to tokens."""
+
+    shape: tuple[int, int, int]
+
+    def tall(self) -> Tensor:
+        """The matrices below one another, (matrices * rows, columns)."""
+        raise NotImplementedError
+
+    def wide(self) -> Tensor:
+        """The matrices side by side, (rows, matrices * columns)."""
+        raise NotImplementedError
+
+    def project(self, h: Float[Tensor, "batch tokens columns"]) -> Float[Tensor, "matrices batch tokens rows"]:
+        flat: Tensor = self.tall() @ h.flatten(0, 1).T
+        return flat.view(self.shape[0], self.shape[1], *h.shape[:2]).permute(0, 2, 3, 1)
+
+    def write(self, z: Float[Tensor, "matrices batch tokens columns"]) -> Float[Tensor, "batch tokens rows"]:
+        """The sum over the matrices."""
+        flat: Tensor = self.wide() @ z.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)
+        return flat.T.view(*z.shape[1:3], self.shape[1])
+
+
+class SparseStack(Stack):
     """``matrices`` real matrices of shape (rows, columns), stored as entries (matrix, row, column) -> value.
 
     ``state_dict`` materialises them as one dense tensor, ``W_Q.weight``; ``load_state_dict`` takes such a tensor.
