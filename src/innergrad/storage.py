@@ -155,7 +155,7 @@ def _check_structure(tf: CompiledTransformer, config: dict[str, Any]) -> None:
     readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
     if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
         raise ValueError("the layers are not those of the algorithm")
-    if set(tf.approximants) != set(tf.target.approximants(program, tf.options)):
+    if set(tf.approximants) != tf.target.approximated(program):
         raise ValueError(f"the approximants are those of {sorted(tf.approximants)}")
     for row, module in zip(tf.cost().rows, tf.module.stored_layers(), strict=True):
         if {name: getattr(module, name).shape for name in module.matrices} != row.shapes:

@@ -24,13 +24,12 @@ from innergrad.program import Layer, Program
 from innergrad.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.stream import State
 from innergrad.targets import TARGETS, LoopedTransformer, Target
-from innergrad.targets.sparse import require_memory
+from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
 
 if TYPE_CHECKING:
     from innergrad.report import Report
 
 Executor = Literal["plain", "dense"]
-_BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
 _BOUNDS = dict.fromkeys("xXucB", "x_bound") | {"y": "y_bound"}  # lanes whose range follows from another option
 _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
@@ -118,7 +117,7 @@ class CompiledTransformer:
         """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
         if self.stored_module is not None:
             return self.stored_module
-        require_memory(_BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", _SMALLER)
+        require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", _SMALLER)
         return self.target.lower(self.program, self.approximants, self.options)
 
     @property

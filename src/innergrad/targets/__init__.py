@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
 from innergrad.targets.gpt import GeluMlp, GptAttention
@@ -18,18 +16,15 @@ TARGETS: dict[str, Target] = {
         finest=1e-8,
         proven=True,
         rounding=lambda options: 1e-12,
-        prepare=lambda program, options: program,
         check=relu_lowering.check,
+        approximated=lambda program: set(program.functions()),
         approximants=approximants,
         lower=lambda program, approximants, options: relu_lowering.lower(program, approximants),
         cost=lambda program, approximants, options, paper: relu_cost(
             program, approximants, options.n_examples + 1, paper
         ),
-        bounds=lambda program, layer, options: {},
         structural=(),
         probes=(0.5, 2.0, 8.0),
-        inspect=lambda program, module, h, options: iter(()),
-        longest=lambda program, options, dtype: math.inf,
         modules={"attention": ReluAttention, "product": Product, "mlp": Mlp},
     ),
     "kernel": Target(
@@ -38,18 +33,15 @@ TARGETS: dict[str, Target] = {
         finest=1e-12,
         proven=True,
         rounding=lambda options: 1e-12,
-        prepare=lambda program, options: program,
         check=kernel.check,
+        approximated=lambda program: set(),
         approximants=lambda program, options: {},
         lower=kernel.lower,
         cost=lambda program, approximants, options, paper: cost_of(
             program, kernel.lower(program, approximants, options), options.n_examples + 1, paper
         ),
-        bounds=lambda program, layer, options: {},
         structural=("t",),
         probes=(0.25, 0.5, 1.0),
-        inspect=lambda program, module, h, options: iter(()),
-        longest=lambda program, options, dtype: math.inf,
         modules={"attention": kernel.KernelAttention},
     ),
     "gpt": Target(
@@ -60,6 +52,7 @@ TARGETS: dict[str, Target] = {
         rounding=gpt_functions.rounding,
         prepare=gpt_prepare.prepare,
         check=gpt_functions.check,
+        approximated=gpt_functions.approximated,
         approximants=gpt_functions.approximants,
         lower=gpt_lowering.lower,
         cost=lambda program, approximants, options, paper: cost_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -153,6 +154,7 @@ class Target:
     prepare: the program as this target runs it: lanes of its own, a sink token, instructions rewritten.
     check: raises :class:`innergrad.errors.LoweringError`, with the reason, if it cannot realise a program.
     approximants: what stands for the program's functions; functions not named are computed as they are.
+    approximated: the names of those functions, without making what stands for them.
     lower: program and approximants -> transformer; each layer of the program becomes exactly one module.
     cost: program, approximants, options, what the paper says -> the cost.
     bounds: lanes that a layer reads, outside whose bounds it does not compute what it should (products of GeLUs).
@@ -168,17 +170,20 @@ class Target:
     finest: float
     proven: bool
     rounding: Callable[[Options], float]
-    prepare: Callable[[Program, Options], Program]
     check: Callable[[Program], None]
+    approximated: Callable[[Program], set[str]]
     approximants: Callable[[Program, Options], dict[str, Approximant]]
     lower: Callable[[Program, Approximants, Options], LoopedTransformer]
     cost: Callable[[Program, Approximants, Options, dict[str, str]], Cost]
-    bounds: Callable[[Program, Layer, Options], dict[str, tuple[float, float]]]
+    modules: Mapping[str, type[Sublayer]]
     structural: tuple[str, ...]
     probes: tuple[float, ...]
-    inspect: Callable[[Program, LoopedTransformer, Tensor, Options], Iterator[tuple[float, float, str]]]
-    longest: Callable[[Program, Options, torch.dtype], float]
-    modules: Mapping[str, type[Sublayer]]
+    prepare: Callable[[Program, Options], Program] = lambda program, options: program
+    bounds: Callable[[Program, Layer, Options], dict[str, tuple[float, float]]] = lambda program, layer, options: {}
+    inspect: Callable[[Program, LoopedTransformer, Tensor, Options], Iterator[tuple[float, float, str]]] = (
+        lambda program, module, h, options: iter(())
+    )
+    longest: Callable[[Program, Options, torch.dtype], float] = lambda program, options, dtype: math.inf
 
 
 def tokens_of(program: Program, options: Options) -> int:

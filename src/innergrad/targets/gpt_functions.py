@@ -22,17 +22,25 @@ LINEAR_BOUND = 2.0  # of linear attention's scores
 COARSE = 1e-7  # from this epsilon on, products are made for float32
 
 
+def approximated(program: Program) -> set[str]:
+    """Functions of mlps, and linear scores; exp, division and identity are what the blocks compute."""
+    return {
+        score.f.name
+        for layer in program.layers
+        for instruction in layer.instructions
+        for score in instruction.scores
+        if score.f == LINEAR or (layer.kind == "mlp" and score.f not in (IDENTITY, NEGATION, RECIPROCAL))
+    }
+
+
 def approximants(program: Program, options: Options) -> dict[str, Approximant]:
-    """GeLU sums for the functions of mlps, exponential sums for linear scores; exp, division, identity need none."""
-    made: dict[str, Approximant] = {}
-    radius = options.z_bound or DEFAULT_BOUND
-    for layer in program.layers:
-        for instruction in layer.instructions:
-            for score in instruction.scores:
-                if score.f == LINEAR:
-                    made[score.f.name] = exponential_sum(options.z_bound or LINEAR_BOUND, options.epsilon)
-                elif layer.kind == "mlp" and score.f not in (IDENTITY, NEGATION, RECIPROCAL):
-                    made[score.f.name] = gelu_sum(score.f, options.epsilon, (-radius, radius))
+    """Exponential sums for linear scores, GeLU sums for functions of mlps."""
+    radius, functions, made = options.z_bound or DEFAULT_BOUND, program.functions(), dict[str, Approximant]()
+    for name in sorted(approximated(program)):
+        if functions[name] == LINEAR:
+            made[name] = exponential_sum(options.z_bound or LINEAR_BOUND, options.epsilon)
+        else:
+            made[name] = gelu_sum(functions[name], options.epsilon, (-radius, radius))
     return made
 
 

@@ -15,12 +15,11 @@ import torch
 
 from innergrad.program import Attend, Expr, Program, Score
 from innergrad.stream import Stream
-from innergrad.targets.sparse import SparseStack, require_memory
+from innergrad.targets.sparse import BYTES_PER_ENTRY, SparseStack, require_memory
 
 Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weight
 Index = Mapping[str, int]
 Shape = tuple[int, int, int]
-_BYTES = 200  # of a nonzero weight while the matrices are being put together
 
 
 @dataclass
@@ -128,7 +127,7 @@ def require_room(program: Program, heads: int) -> None:
         for layer in program.layers
     }
     what, hint = "building the weights", "use fewer inputs, or smaller networks"
-    require_memory(_BYTES * 4 * heads * sum(terms.values()), what, hint)
+    require_memory(BYTES_PER_ENTRY * 4 * heads * sum(terms.values()), what, hint)
 
 
 def stack(shape: Shape, entries: Iterable[tuple[int, int, int, float]]) -> SparseStack:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innergrad.errors import InputError
+
+BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
 
 
 def available_memory() -> int:
@@ -30,18 +33,18 @@ def require_memory(n_bytes: int, what: str, hint: str) -> None:
         )
 
 
-class Stack(nn.Module):
+class Stack(nn.Module, ABC):
     """A stack of matrices that projects tokens to heads, and writes what heads computed to tokens."""
 
     shape: tuple[int, int, int]
 
+    @abstractmethod
     def tall(self) -> Tensor:
         """The matrices below one another, (matrices * rows, columns)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wide(self) -> Tensor:
         """The matrices side by side, (rows, matrices * columns)."""
-        raise NotImplementedError
 
     def project(self, h: Float[Tensor, "batch tokens columns"]) -> Float[Tensor, "matrices batch tokens rows"]:
         flat: Tensor = self.tall() @ h.flatten(0, 1).T
