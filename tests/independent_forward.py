@@ -7,8 +7,16 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file
-from scipy.special import erf, softmax
+from scipy.special import erf, expit, softmax
 
+SIGMA = {
+    "gelu": lambda z: z * (1 + erf(z / np.sqrt(2))) / 2,
+    "tanh": np.tanh,
+    "sigmoid": expit,
+    "softplus": lambda z: np.logaddexp(0, z),
+    "silu": lambda z: z * expit(z),
+    "cos": np.cos,
+}
 H = {"identity": lambda z: z, "relu": lambda z: np.maximum(z, 0), "exp": np.exp}
 
 
@@ -36,7 +44,7 @@ def gpt(h: np.ndarray, layer: dict, W: dict[str, np.ndarray]) -> np.ndarray:
     g = layer_norm(h, layer["settings"]["gain"])
     if layer["kind"] == "mlp":
         z = g @ W["W_1"][0].T + W["b_1"][0].T
-        return h + (z * (1 + erf(z / np.sqrt(2))) / 2) @ W["W_2"][0].T
+        return h + SIGMA["gelu"](z) @ W["W_2"][0].T
     later = np.triu(np.ones((len(h), len(h)), dtype=bool), 1) & layer["settings"]["causal"]
     out = h.copy()
     for W_Q, W_K, W_V, W_O in zip(W["W_Q"], W["W_K"], W["W_V"], W["W_O"], strict=True):
@@ -66,15 +74,16 @@ def forward(folder: Path, lanes: dict[str, np.ndarray]) -> np.ndarray:
     def apply(h: np.ndarray, layer: dict, W: dict[str, np.ndarray]) -> np.ndarray:
         if config["options"]["target"] == "kernel":
             return kernel_attention(h, W, layer["settings"])
-        if config["options"]["target"] == "gpt":
+        if config["options"]["target"] in ("gpt", "softmax"):
             return gpt(h, layer, W)
+        phi = SIGMA[layer["settings"]["sigma"]] if config["options"]["target"] == "sigma" else H["relu"]
         if layer["kind"] == "mlp":
-            return h + np.maximum(h @ W["W_1"][0].T, 0) @ W["W_2"][0].T
+            return h + phi(h @ W["W_1"][0].T) @ W["W_2"][0].T
         out = h.copy()
         for W_Q, W_K, W_V, W_O in zip(W["W_Q"], W["W_K"], W["W_V"], W["W_O"], strict=True):
             q, k, v = h @ W_Q.T, h @ W_K.T, h @ W_V.T @ W_O.T
             out += (
-                np.maximum(q @ k.T, 0) @ v / tokens
+                phi(q @ k.T) @ v / tokens
                 if layer["kind"] == "attention"
                 else (q * k).sum(1, keepdims=True) * v
             )

@@ -30,6 +30,7 @@ from innergrad.cli import main
 from innergrad.cli.app import app
 from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.interpret.cost import Cost, LayerCost, condensed
+from innergrad.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 
 COMMANDS = ("demo", "compile", "run", "verify", "cost")
 EXECUTABLE = Path(sys.executable).parent / "innergrad"
@@ -1028,3 +1029,99 @@ def test_demo(tmp_path: Path) -> None:
     assert float((predictions[0] - predictions[1]).abs().max()) < 0.05
     tf = ig.load(tmp_path / "demo" / "model")
     assert (tf.n_layers, len(gd)) == (result["layers"], tf.program.steps + 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ theorems
+
+
+def test_theorems_are_the_calculators(tmp_path: Path) -> None:
+    """--json, and the file of --out, have the numbers of innergrad.resources; --quiet prints nothing."""
+    for flags, results in (
+        (
+            ("000-2", "--eps", "0.1,0.01", "--depth", 3, "--width", 16),
+            [trade_off(e, depth=3, width=16) for e in (0.1, 0.01)],
+        ),
+        (("000-2", "--heads", "1e6", "--c", 2), [trade_off(1e-2, heads=1e6, c=2.0)]),
+        (("000-3",), [indicator([1e-2, 1e-4, 1e-8])]),
+        (
+            ("000-3", "--eps", "1e-7", "--d", 22, *("--c1", 2, "--c2", 3, "--c3", 4, "--c4", 0.5, "--c-sigma", 6)),
+            [indicator([1e-7], 22, BallConstants(2.0, 3.0, 4.0, 0.5, 6.0))],
+        ),
+        (
+            ("000-4", "--eps", "1e-8", "--d", 1, "--s", 8, "--depth", 3, "--c-lemma3", 2, "--c-lemma4", 3),
+            [smooth([1e-8], 1, 8, 3, SmoothConstants(2.0, 3.0))],
+        ),
+    ):
+        printed = json.loads(good("cost", "--theorem", *flags, "--json", "--out", tmp_path / "new" / "cost.json"))
+        assert printed == {"theorem": flags[0], "results": json.loads(json.dumps(to_json(results)))}
+        assert json.loads((tmp_path / "new" / "cost.json").read_text()) == printed
+        assert good("cost", "--theorem", *flags, "--quiet") == ""
+        assert good("cost", "--theorem", *flags)
+
+
+def test_theorems_print_their_tables() -> None:
+    balls = good("cost", "--theorem", "000-3", "--eps", "1e-4,1e-8")
+    assert "eps = 0.0001, d = 10, coupled" in balls
+    for number in ("> 22,026", "≤ 8.0e6", "> 2.7e43", "≤ 8.0e12", "crossover 5.2e-6", "O(eps^-2)", "O(eps^-3)"):
+        assert number in balls
+    assert balls.index("A has the smaller number, which decides nothing") < balls.index("Smaller: B.")
+    smooth_functions = good("cost", "--theorem", "000-4", "--d", 1, "--s", 8, "--depth", 3, "--eps", "1e-8")
+    assert "crossover 0.0618, 2.7e-12" in smooth_functions
+    assert "2(L-1)d = 4 < s = 8" in smooth_functions
+    assert "no crossover" in good("cost", "--theorem", "000-4", "--d", 1, "--s", 3, "--depth", 3, "--c-lemma3", 10)
+    assert "no bound" in good("cost", "--theorem", "000-3", "--d", 22, "--eps", "1e-2")
+    cells = [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in _trade_off_table().splitlines() if "│" in line
+    ]
+    assert ["3", "16", "768", "6", "10", "7", "5"] in [row[:7] for row in cells]
+    assert "10^(" in good("cost", "--theorem", "000-3", "--eps", "1e-300", "--c4", "1e100")
+
+
+def _trade_off_table() -> str:
+    return good("cost", "--theorem", "000-2", "--depth", 3, "--width", 16, "--eps", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--theorem", "000-5"), "unknown theorem; got '000-5'; allowed: 000-2, 000-3, 000-4"),
+        (("--theorem", "000-3", "--s", 4), "does not take this; got --s; allowed: --eps, --d, --c1"),
+        (("--theorem", "000-2", "--d", 4), "does not take this; got --d;"),
+        (("--theorem", "000-3", "--sizes", "2,3,1", "--no-bias"), "got --sizes, --no-bias"),
+        (("--theorem", "000-3", "--epsilon", "1e-3"), "the accuracies are --eps"),
+        (("--theorem", "000-3", "folder"), "got a model folder"),
+        (("--theorem", "000-3", "--config", "settings.toml"), "got --config"),
+        (("--theorem", "000-4", "--d", 1), "needs --s, --depth"),
+        (("--theorem", "000-2"), "either a network, depth and width, or a budget of heads"),
+        (("--theorem", "000-2", "--heads", 3), "too small"),
+        (("--theorem", "000-3", "--eps", "1e-2,small"), "eps must be numbers"),
+        (("--theorem", "000-3", "--eps", "1e-2,"), "eps must be numbers"),
+        (("--theorem", "000-3", "--eps", "2"), "less than 1"),
+        (("--theorem", "000-3", "--eps", "1e-400"), "eps must be a positive number"),
+        (("--theorem", "000-3", "--c4", "-1"), "c4 must be a positive number"),
+        (("--theorem", "000-4", "--d", 1, "--s", 2, "--depth", 3), "s must be an integer, at least 3"),
+        (("--eps", "1e-2"), "belong to a theorem; got --eps"),
+        (("--sizes", "2,3,1", "--depth", 3), "belong to a theorem; got --depth"),
+    ],
+)
+def test_theorems_with_wrong_input(flags: tuple[object, ...], message: str) -> None:
+    for output in ((), ("--json",), ("--quiet",)):
+        result = call("cost", *flags, *output)
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("innergrad: ")
+        assert result.err.count("\n") == 1
+        assert message in result.err
+
+
+def test_theorems_do_without_torch() -> None:
+    code = "import sys; from innergrad.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code, "cost", "--theorem", "000-3", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["theorem"] == "000-3"
+    assert not re.search(r"\| +(torch|numpy)$", done.stderr, re.MULTILINE)

@@ -21,6 +21,7 @@ def compile(
     x_bound: float | None = None,
     y_bound: float | None = None,
     z_bound: float | None = None,
+    sigma: str | None = None,
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
@@ -31,6 +32,7 @@ def compile(
     x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
     (sin); by default
         derived from the algorithm's box and x_bound.
+    sigma: on target sigma, the activation of the transformer itself (default gelu).
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
@@ -44,6 +46,7 @@ def compile(
         x_bound,
         y_bound,
         z_bound,
+        known.sigmas[0] if sigma is None and known and known.sigmas else sigma,
     )
     options = check_options(options)
     program = prepared(algorithm, options)
@@ -69,6 +72,13 @@ def check_options(options: Options) -> Options:
     if options.variant not in variants:
         what = f"unknown variant of target {options.target!r}"
         raise InputError(what, got=repr(options.variant), allowed=", ".join(variants))
+    sigmas = TARGETS[options.target].sigmas
+    if options.sigma not in (sigmas or (None,)):
+        what = (
+            "unknown activation of the transformer" if sigmas else f"target {options.target!r} has no choice of sigma"
+        )
+        allowed = ", ".join(sigmas) if sigmas else "target='sigma'"
+        raise InputError(what, got=repr(options.sigma), allowed=allowed)
     check_epsilon(options.epsilon, TARGETS[options.target].finest)
     integer("n_examples", options.n_examples)
     for name in ("x_bound", "y_bound", "z_bound"):

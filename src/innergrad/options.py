@@ -16,3 +16,4 @@ class Options:
     x_bound: float | None = None
     y_bound: float | None = None
     z_bound: float | None = None
+    sigma: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,18 +11,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.base import LOG_UNIT, Algorithm
 from innergrad.errors import InputError, seed_number
 from innergrad.options import Options
 from innergrad.program import STANDARD_LANES, Program
 from innergrad.stream import State
 
 ArrayLike = Tensor | np.ndarray | list[object]
-TARGET_LANES = (
-    "pos",
-    "pos2",
-    "ns",
-)  # position, its square, "not the sink": for targets that select by position
+# position, its square, "not the sink"; logarithms of the examples' weights and of the number of tokens, the sink aside
+TARGET_LANES = ("pos", "pos2", "ns", "log_omega", "log_tokens")
+NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
 
 
@@ -54,6 +53,8 @@ class Prompt:
             "omega": _tokens(program, torch.zeros_like(self.omega), self.omega, self.X.new_zeros(batch, n_query)),
         }
         tokens = lanes["x"].shape[1]
+        lanes["log_omega"] = lanes["omega"].log().clamp(min=NO_WEIGHT) / LOG_UNIT
+        lanes["log_tokens"] = self.X.new_full((batch, 1), math.log(tokens - int(program.sink)))
         lanes["omega"] = lanes["omega"] * tokens
         lanes["one"] = self.X.new_ones(batch, 1)
         position = torch.arange(tokens, dtype=self.X.dtype, device=self.X.device).expand(batch, tokens)

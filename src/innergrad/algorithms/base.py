@@ -22,6 +22,7 @@ from innergrad.program import Attend, Program, Score
 from innergrad.stream import Lane, Stream
 
 MAX_D, MAX_EXAMPLES = 100_000, 10_000  # of inputs; of examples, where each has layers of its own
+LOG_UNIT = 16.0  # of the lane log_omega; large, so that it does not dominate the stream
 
 
 class Algorithm(ABC):
@@ -147,5 +148,5 @@ def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
 
 def pointwise(f: Function, lanes: Iterable[Lane]) -> tuple[Attend, ...]:
     """Instructions for an mlp layer: lane += f(lane), entry by entry. With NEGATION they clear the lanes, exactly."""
-    views = (lane.name + ("", "[k]", "[k,c]")[len(lane.shape)] for lane in lanes)
+    views = (lane.name + ("", "[k]", "[k,c]", "[k,c,e]")[len(lane.shape)] for lane in lanes)
     return tuple(Attend(view, Score(f, (view, "one"))) for view in views)

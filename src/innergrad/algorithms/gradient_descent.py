@@ -16,8 +16,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.general import backprop_program, recursion_program
 from innergrad.algorithms.literal import literal_program
 from innergrad.algorithms.mean import mean_program
+from innergrad.algorithms.sink import sink_program
 from innergrad.errors import DegenerateStart, InputError, integer, real
 from innergrad.functions.activations import Activation
 from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
@@ -26,6 +28,7 @@ from innergrad.options import Options
 from innergrad.program import Program
 
 BOX_BITS = 24
+PROGRAMS = {"sink": sink_program, "backprop": backprop_program, "recursion": recursion_program}  # others: mean_program
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class GradientDescent(Algorithm):
     """
 
     kind: ClassVar[str] = "gradient_descent"
-    targets: ClassVar[tuple[str, ...]] = ("relu", "gpt")
+    targets: ClassVar[tuple[str, ...]] = ("relu", "gpt", "softmax", "sigma")
 
     network: Network
     loss: Loss
@@ -101,12 +104,12 @@ class GradientDescent(Algorithm):
             return literal_program(self)
         if isinstance(self.loss, SoftmaxLoss):
             raise InputError(
-                "the softmax loss has no program for standard blocks",
+                "the softmax loss has no program for this target",
                 got=f"target={options.target!r}",
                 allowed="target='relu'",
-                hint="its exp is cut off at 0, where a sum of GeLUs is not accurate",
+                hint="its exp is cut off at 0, where a sum of smooth units is not accurate",
             )
-        return mean_program(self, options)
+        return PROGRAMS.get(options.variant, mean_program)(self, options)
 
     # --------------------------------------------------------------------------------------------------------------
     # prompts and oracle

@@ -37,6 +37,9 @@ from innergrad.stream import Lane
 if TYPE_CHECKING:
     from innergrad.algorithms.gradient_descent import GradientDescent
 
+# dst, layer j, whether of its matrix or its bias, rate -> instructions for dst += rate * mean gradient
+Gradient = Callable[[str, int, bool, float], tuple[Attend, ...]]
+
 
 def literal_program(algorithm: GradientDescent) -> Program:
     net, N = algorithm.network, algorithm.network.depth
@@ -158,10 +161,10 @@ def _backward_layers(N: int) -> tuple[Layer, ...]:
     )
 
 
-def _gradient(dst: str, j: int, matrix: bool, rate: float) -> Attend:
+def _gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
     """dst += rate * grad,  grad = mean(s_j p_{j-1}^T) / 2."""
     s, factor = Score(IDENTITY, ("one", f"s{j}[k]")), f"{below(j)}[c]" if matrix else "one"
-    return Attend(dst, s, value=factor, scope="all", reduce="mean", scale=rate / 2)
+    return (Attend(dst, s, value=factor, scope="all", reduce="mean", scale=rate / 2),)
 
 
 def update_layer(
@@ -169,16 +172,16 @@ def update_layer(
     lr: float,
     momentum: float,
     decay: float,
-    gradient: Callable[[str, int, bool, float], Attend] = _gradient,
+    gradient: Gradient = _gradient,
 ) -> Layer:
     """w <- w - lr (momentum m + grad + decay w),  m <- momentum m + grad + decay w."""
-    instructions = []
+    instructions: list[Attend] = []
     for w in weights:
         j, matrix = int(w.name[1:]), w.name[0] == "V"
         labels = "k,c" if matrix else "k"
         this, memory = f"{w.name}[{labels}]", f"M{w.name}[{labels}]"
         for dst, rate in ((this, -lr), (memory, 1.0)) if momentum else ((this, -lr),):
-            instructions.append(gradient(dst, j, matrix, rate))
+            instructions += gradient(dst, j, matrix, rate)
             if decay:
                 instructions.append(Attend(dst, value=this, scale=rate * decay))
         if momentum:

@@ -1,17 +1,19 @@
-"""Gradient descent on an N-layer network for blocks whose MLPs multiply and whose attention averages (target ``gpt``).
+"""Gradient descent on an N-layer network for blocks whose MLPs multiply and whose attention averages (targets ``gpt``
+and ``softmax``).
 
 Lanes as in :mod:`innergrad.algorithms.literal`, and zj (pre-activations), qj, Gj (gradients of one example):
 
     mlp          2 a layer     z_j = V_j p_{j-1} + b_j,   p_j = r(z_j), d_j = r'(z_j)          (linear output: z_N only)
-    mlp          0, 1 or more  g = u(z_N, y)                                                   (squared loss: none)
-    mlp          1             s_N = omega g                                                   (activated output: 2)
+    mlp          0 or 1        g = u(z_N, y)                                                   (squared loss: none)
+    mlp          0 or 1        s_N = d_N g                                                     (linear output: s_N = g)
     mlp          2 a layer     q_j = V_{j+1}^T s_{j+1},   s_j = d_j q_j                        j = N - 1 .. 1
     mlp          1             G_j = s_j p_{j-1}^T, all j
     attention    1             V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j)
     mlp                        project w onto the box, clear the scratch lanes                 (same block)
 
-4N blocks a step for a linear output and the squared loss. An average over all tokens with equal scores is exact in
-softmax attention; omega makes it the weighted mean over the examples.
+4N - 1 blocks a step for a linear output and the squared loss, 4N for other losses; 4N + 1 for an activated output and
+the squared loss, which is the network of the paper. The weighted mean over the examples is a softmax of the lane
+log_omega, the logarithms of their weights.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from innergrad.algorithms.base import example_stream, pointwise
-from innergrad.algorithms.literal import below, loss_layers, update_layer, weight_lanes
+from innergrad.algorithms.base import LOG_UNIT, example_stream, pointwise
+from innergrad.algorithms.literal import Gradient, below, loss_layers, update_layer, weight_lanes
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
-from innergrad.losses import ResidualLoss
+from innergrad.losses import Loss, ResidualLoss
 from innergrad.networks import Network
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Loop, Program, Score
@@ -36,79 +38,128 @@ GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is l
 
 
 def mean_program(algorithm: GradientDescent, options: Options) -> Program:
-    net, N = algorithm.network, algorithm.network.depth
+    net = algorithm.network
     bound = max(GRADIENTS, options.z_bound or 0.0)
+    output = last_lane(net)
+    loss_lanes, loss = _loss(algorithm, bound)
+    backward_lanes, backward = _backward(net, output_derivative(algorithm), bound)
+    scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
+    step = (*_forward(net), *loss, *backward)
+    return descent(algorithm, scratch, step, _forward(net, "read-out: "), output, _gradient(algorithm))
+
+
+def descent(
+    algorithm: GradientDescent,
+    scratch: tuple[Lane, ...],
+    gradients: tuple[Layer, ...],
+    readout: tuple[Layer, ...],
+    output: str,
+    gradient: Gradient,
+    inputs: tuple[Lane, ...] = (Lane("log_omega", (), "input"),),
+) -> Program:
+    """The program whose step computes the gradients of every example, updates the weights, projects and clears.
+
+    gradient: the instruction that adds a multiple of the mean gradient. inputs: further lanes that the prompt fills.
+    """
+    net = algorithm.network
     weights = weight_lanes(net, math.inf if algorithm.box is None else algorithm.box)
     momentum = tuple(Lane(f"M{w.name}", w.shape, "state") for w in weights) if algorithm.momentum else ()
-    out = f"p{N}" if net.activated(N) else f"z{N}"
-    loss_lanes, loss = _loss(algorithm, out, bound)
-    backward_lanes, backward = _backward(net, "g[k]" if loss else f"2.0*{out}[k] - 2.0*y[k]", bound)
-    scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
     project = () if algorithm.box is None else pointwise(clip_residual(algorithm.box), weights)
     step = (
-        *_forward(net),
-        *loss,
-        *backward,
-        update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay, _gradient),
+        *gradients,
+        update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay, gradient),
         Layer("mlp", "project and clear", (*project, *pointwise(NEGATION, scratch))),
     )
-    stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *momentum, *scratch)
-    return Program(stream, (Loop(algorithm.steps, step),), _forward(net, "read-out: "), out)
+    stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *momentum, *scratch, *inputs)
+    return Program(stream, (Loop(algorithm.steps, step),), readout, output)
+
+
+def last_lane(net: Network) -> str:
+    """The lane that holds the network's output."""
+    return f"p{net.depth}" if net.activated(net.depth) else f"z{net.depth}"
+
+
+def squared(loss: Loss) -> bool:
+    """Its derivative is linear: no lane and no layer of its own."""
+    return isinstance(loss, ResidualLoss) and loss.u == IDENTITY and loss.scale == 2.0
+
+
+def output_derivative(algorithm: GradientDescent) -> str:
+    """The derivative of the loss in the network's output, as an expression with the label k."""
+    return f"2.0*{last_lane(algorithm.network)}[k] - 2.0*y[k]" if squared(algorithm.loss) else "g[k]"
 
 
 def _forward_lanes(net: Network) -> tuple[Lane, ...]:
-    lanes = []
-    for j in range(1, net.depth + 1):
-        lanes.append(Lane(f"z{j}", (net.sizes[j],)))
-        if net.activated(j):
-            r, dr = net.activation.r, net.activation.dr
-            lanes += [Lane(f"p{j}", (net.sizes[j],), bound=r.bound), Lane(f"d{j}", (net.sizes[j],), bound=dr.bound)]
-    return tuple(lanes)
+    return tuple(lane for j in range(1, net.depth + 1) for lane in layer_lanes(net, j))
+
+
+def layer_lanes(net: Network, j: int) -> tuple[Lane, ...]:
+    """zj, and, where layer j is activated, pj and dj."""
+    r, shape = net.activation, (net.sizes[j],)
+    own = (Lane(f"p{j}", shape, bound=r.r.bound), Lane(f"d{j}", shape, bound=r.dr.bound))
+    return (Lane(f"z{j}", shape), *(own if net.activated(j) else ()))
+
+
+def forward(net: Network, j: int) -> tuple[Attend, ...]:
+    """z_j = V_j p_{j-1} + b_j."""
+    z = Attend(f"z{j}[k]", Score(IDENTITY, (f"V{j}[k,c]", f"{below(j)}[c]")))
+    return (z, Attend(f"z{j}[k]", value=f"b{j}[k]")) if net.bias else (z,)
+
+
+def activation(net: Network, j: int, derivative: bool) -> tuple[Attend, ...]:
+    """p_j = r(z_j), d_j = r'(z_j)."""
+    p = Attend(f"p{j}[k]", Score(net.activation.r, (f"z{j}[k]", "one")))
+    return (p, Attend(f"d{j}[k]", Score(net.activation.dr, (f"z{j}[k]", "one")))) if derivative else (p,)
 
 
 def _forward(net: Network, place: str = "") -> tuple[Layer, ...]:
     layers = []
     for j in range(1, net.depth + 1):
-        z = [Attend(f"z{j}[k]", Score(IDENTITY, (f"V{j}[k,c]", f"{below(j)}[c]")))]
-        z += [Attend(f"z{j}[k]", value=f"b{j}[k]")] if net.bias else []
-        layers.append(Layer("mlp", f"{place}forward {j}", tuple(z)))
+        layers.append(Layer("mlp", f"{place}forward {j}", forward(net, j)))
         if net.activated(j):
-            functions = [Attend(f"p{j}[k]", Score(net.activation.r, (f"z{j}[k]", "one")))]
-            functions += [] if place else [Attend(f"d{j}[k]", Score(net.activation.dr, (f"z{j}[k]", "one")))]
-            layers.append(Layer("mlp", f"{place}activation {j}", tuple(functions)))
+            layers.append(Layer("mlp", f"{place}activation {j}", activation(net, j, derivative=not place)))
     return tuple(layers)
 
 
-def _loss(algorithm: GradientDescent, out: str, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-    """g = u(out, y), unless u is linear: the next layer then reads out - y itself."""
-    loss = algorithm.loss
-    if isinstance(loss, ResidualLoss) and loss.u == IDENTITY and loss.scale == 2.0:
+def _loss(algorithm: GradientDescent, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+    if squared(algorithm.loss):
         return (), ()
-    d_y = algorithm.network.sizes[-1]
-    lanes, layers = loss_layers(loss, out, d_y)
-    return (*lanes, Lane("g", (d_y,), bound=bound)), layers
+    net = algorithm.network
+    lanes, layers = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
+    return (*lanes, Lane("g", (net.sizes[-1],), bound=bound)), layers
 
 
 def _backward(net: Network, g: str, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-    N = net.depth
-    lanes, layers = [Lane(f"s{N}", (net.sizes[N],), bound=bound)], []
+    N, lanes, layers = net.depth, list[Lane](), list[Layer]()
     if net.activated(N):
-        lanes.append(Lane("og", (net.sizes[N],), bound=bound))
-        layers.append(Layer("mlp", "weight", (Attend("og[k]", Score(IDENTITY, ("omega", g))),)))
-        layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, ("og[k]", f"d{N}[k]"))),)))
-    else:
-        layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, ("omega", g))),)))
+        lanes.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
+        layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, (g, f"d{N}[k]"))),)))
     for j in range(N - 1, 0, -1):
         lanes += [Lane(f"{name}{j}", (net.sizes[j],), bound=bound) for name in "qs"]
-        q = Attend(f"q{j}[k]", Score(IDENTITY, (f"V{j + 1}[c,k]", f"s{j + 1}[c]")))
+        q = Attend(f"q{j}[k]", Score(IDENTITY, (f"V{j + 1}[c,k]", signal(net, j + 1, g, "c"))))
         layers.append(Layer("mlp", f"transpose {j}", (q,)))
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"s{j}[k]", Score(IDENTITY, (f"d{j}[k]", f"q{j}[k]"))),)))
     lanes += [Lane(f"G{j}", (net.sizes[j], net.sizes[j - 1])) for j in range(1, N + 1)]
-    outer = (Attend(f"G{j}[k,c]", Score(IDENTITY, (f"s{j}[k]", f"{below(j)}[c]"))) for j in range(1, N + 1))
+    outer = (Attend(f"G{j}[k,c]", Score(IDENTITY, (signal(net, j, g), f"{below(j)}[c]"))) for j in range(1, N + 1))
     return tuple(lanes), (*layers, Layer("mlp", "gradients", tuple(outer)))
 
 
-def _gradient(dst: str, j: int, matrix: bool, rate: float) -> Attend:
-    """dst += rate * mean over the examples of the gradient in V_j or b_j, halved as the risk is."""
-    value = f"G{j}[k,c]" if matrix else f"s{j}[k]"
-    return Attend(dst, value=value, scope="all", reduce="mean", scale=rate / 2)
+def signal(net: Network, j: int, g: str, label: str = "k") -> str:
+    """The derivative of the loss in z_j: the lane sj, or, for a linear output, that of the loss itself."""
+    return f"s{j}[{label}]" if j < net.depth or net.activated(j) else g.replace("[k]", f"[{label}]")
+
+
+def _gradient(algorithm: GradientDescent) -> Gradient:
+    """dst += rate * weighted mean over the examples of the gradient in V_j or b_j, halved as the risk is."""
+    net, g = algorithm.network, output_derivative(algorithm)
+
+    def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
+        return average(dst, f"G{j}[k,c]" if matrix else signal(net, j, g), rate / 2)
+
+    return gradient
+
+
+def average(dst: str, value: str, scale: float) -> tuple[Attend, ...]:
+    """dst += scale * weighted mean over the examples of the value."""
+    weights = Score(IDENTITY, (f"{LOG_UNIT}*one", "log_omega"))
+    return (Attend(dst, weights, value=value, scope="all", reduce="softmax", scale=scale),)

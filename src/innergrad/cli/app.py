@@ -23,7 +23,9 @@ Seed = Annotated[int, typer.Option("--seed", help="Seed of initial weights and r
 
 # Settings of a model: each has the name of a setting in innergrad.cli.settings, which says what algorithm takes it.
 EVERY, SEVERAL = "Settings of every algorithm", "Settings of several algorithms"
-DESCENT, FUNCTIONAL, RLS = (f"Settings of {name}" for name in ("gradient-descent", "functional", "rls"))
+DESCENT, FUNCTIONAL, RLS, THEOREM = (
+    f"Settings of {name}" for name in ("gradient-descent", "functional", "rls", "--theorem")
+)
 
 AlgorithmName = Annotated[
     str | None,
@@ -38,8 +40,8 @@ Architecture = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="relu (only gradient-descent, its default), kernel (only functional, its default) or gpt (all; the only "
-        "one of sgd and rls)",
+        help="relu (only gradient-descent, its default), kernel (only functional, its default), gpt (all; the only "
+        "one of sgd and rls), softmax or sigma (only gradient-descent)",
         rich_help_panel=EVERY,
     ),
 ]
@@ -48,7 +50,8 @@ Variant = Annotated[
     typer.Option(
         "--variant",
         help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, "
-        "which has no LayerNorm before attention",
+        "which has no LayerNorm before attention; softmax: mean (default), sink or lookup; sigma: backprop (default) "
+        "or recursion",
         rich_help_panel=EVERY,
     ),
 ]
@@ -75,10 +78,23 @@ ZBound = Annotated[
         rich_help_panel=EVERY,
     ),
 ]
+Sigma = Annotated[
+    str | None,
+    typer.Option(
+        "--sigma",
+        help="On target sigma, the transformer's own activation: gelu (default) tanh sigmoid softplus silu cos",
+        rich_help_panel=EVERY,
+    ),
+]
 
 Dimension = Annotated[
     int | None,
-    typer.Option("--d", help="Inputs: functional (default 5), sgd, rls (default 8).", rich_help_panel=SEVERAL),
+    typer.Option(
+        "--d",
+        help="Inputs: functional (default 5), sgd, rls (default 8); the dimension of --theorem 000-3 (default: coupled "
+        "to eps) and 000-4.",
+        rich_help_panel=SEVERAL,
+    ),
 ]
 Steps = Annotated[
     int | None,
@@ -192,6 +208,86 @@ Form = Annotated[
     ),
 ]
 
+# Settings of --theorem: each has the name of an argument in innergrad.cli.theorems.
+TheoremName = Annotated[
+    str | None,
+    typer.Option(
+        "--theorem",
+        help="Instead of a model, a theorem's resources: 000-2 (layers and heads for a network; width against depth), "
+        "000-3 (ball indicators through 2 or 3 layers), 000-4 (smooth functions, deep or shallow)",
+        rich_help_panel=THEOREM,
+    ),
+]
+Accuracies = Annotated[
+    str | None,
+    typer.Option(
+        "--eps",
+        help="Accuracies, comma-separated: of the gradient (000-2, default 1e-2), of the network (000-3, 000-4, "
+        "default 1e-2,1e-4,1e-8).",
+        rich_help_panel=THEOREM,
+    ),
+]
+Depth = Annotated[
+    int | None,
+    typer.Option("--depth", help="000-2: layers of the network; 000-4: of the shallow one.", rich_help_panel=THEOREM),
+]
+Width = Annotated[int | None, typer.Option("--width", help="000-2: width of the network.", rich_help_panel=THEOREM)]
+Heads = Annotated[
+    float | None,
+    typer.Option("--heads", help="000-2: budget of heads, instead of a network.", rich_help_panel=THEOREM),
+]
+Smoothness = Annotated[
+    int | None, typer.Option("--s", help="000-4: smoothness of the function.", rich_help_panel=THEOREM)
+]
+C = Annotated[
+    float | None,
+    typer.Option("--c", help="000-2: an approximant has M = c eps^-2 terms. Default 1.", rich_help_panel=THEOREM),
+]
+C1 = Annotated[
+    float | None,
+    typer.Option(
+        "--c1",
+        help="000-3, Lemma 1: for d > c1, 2 layers have error >= c2 / d^4 unless wider than c3 exp(c4 d). Default 1.",
+        rich_help_panel=THEOREM,
+    ),
+]
+C2 = Annotated[
+    float | None,
+    typer.Option("--c2", help="000-3: see c1. Default 1.", rich_help_panel=THEOREM),
+]
+C3 = Annotated[
+    float | None,
+    typer.Option("--c3", help="000-3: see c1. Default 1.", rich_help_panel=THEOREM),
+]
+C4 = Annotated[
+    float | None,
+    typer.Option("--c4", help="000-3: see c1. Default 1.", rich_help_panel=THEOREM),
+]
+CSigma = Annotated[
+    float | None,
+    typer.Option(
+        "--c-sigma",
+        help="000-3, Lemma 2: 3 layers of width 8 c_sigma d^2 / eps do. Default 1.",
+        rich_help_panel=THEOREM,
+    ),
+]
+CLemma3 = Annotated[
+    float | None,
+    typer.Option(
+        "--c-lemma3",
+        help="000-4, Lemma 3: c (ln(1/eps) + 1) layers of width c eps^(-d/s) do. Default 1.",
+        rich_help_panel=THEOREM,
+    ),
+]
+CLemma4 = Annotated[
+    float | None,
+    typer.Option(
+        "--c-lemma4",
+        help="000-4, Lemma 4: L layers need width c eps^(-1/(2(L-1))). Default 1.",
+        rich_help_panel=THEOREM,
+    ),
+]
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings; flags override.")]
 ModelFolder = Annotated[Path | None, typer.Argument(help="Folder written by `innergrad compile`.")]
 Targets = Annotated[str | None, typer.Option("--target", help="Target columns, comma-separated; default: the last.")]
@@ -242,6 +338,7 @@ def compile_(
     x_bound: XBound = None,
     y_bound: YBound = None,
     z_bound: ZBound = None,
+    sigma: Sigma = None,
     d: Dimension = None,
     steps: Steps = None,
     lr: Rate = None,
@@ -348,6 +445,7 @@ def cost(
     x_bound: XBound = None,
     y_bound: YBound = None,
     z_bound: ZBound = None,
+    sigma: Sigma = None,
     d: Dimension = None,
     steps: Steps = None,
     lr: Rate = None,
@@ -370,6 +468,20 @@ def cost(
     ridge: Ridge = None,
     noise: Noise = None,
     form: Form = None,
+    theorem: TheoremName = None,
+    eps: Accuracies = None,
+    depth: Depth = None,
+    width: Width = None,
+    heads: Heads = None,
+    s: Smoothness = None,
+    c: C = None,
+    c1: C1 = None,
+    c2: C2 = None,
+    c3: C3 = None,
+    c4: C4 = None,
+    c_sigma: CSigma = None,
+    c_lemma3: CLemma3 = None,
+    c_lemma4: CLemma4 = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the table as JSON to this file.")] = None,
     seed: Seed = 0,
     json: Json = False,
@@ -378,11 +490,19 @@ def cost(
     """Layers, heads, width, parameters, FLOPs and norm of a saved model or of given settings, beside the paper's.
 
     The settings are those of `innergrad compile`. Layers that repeat are shown once; --json lists them all.
-    """
-    from innergrad.cli import commands
-    from innergrad.cli.settings import settings
 
-    commands.cost_model(model, settings(config, locals()), out, as_json=json, quiet=quiet)
+    Or, with --theorem, how large a transformer 000 needs to learn a function through a network, all constants yours.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    from innergrad.cli import theorems
+
+    if theorems.asked(given):
+        theorems.cost_of_theorem(given, out, as_json=json, quiet=quiet)
+    else:
+        from innergrad.cli import commands
+        from innergrad.cli.settings import settings
+
+        commands.cost_model(model, settings(config, given), out, as_json=json, quiet=quiet)
 
 
 @app.command()

@@ -37,7 +37,7 @@ def cost_model(model: Path | None, chosen: Mapping[str, Any], out: Path | None, 
     with warning_lines(quiet):
         cost = (compile_settings(chosen) if model is None else load(model)).cost()
     if out is not None:
-        _write_json(out, cost.to_json())
+        write_json(out, cost.to_json())
     if as_json:
         print(json.dumps(cost.to_json()))
     elif not quiet:
@@ -65,7 +65,7 @@ def verify_model(
             reports[str(data)] = tf.verify(table.X, table.y, table.X_query if len(table.X_query) else None, seed=seed)
     result = {name: report.to_json() for name, report in reports.items()}
     if out is not None:
-        _write_json(out, result)
+        write_json(out, result)
     if as_json:
         print(json.dumps(result))
     elif not quiet:
@@ -172,7 +172,7 @@ def _load(model: Path | None) -> CompiledTransformer:
     return load(model)
 
 
-def _write_json(path: Path, content: object) -> None:
+def write_json(path: Path, content: object) -> None:
     make_folder(path.parent)
     if path.is_dir():
         raise InputError("this output is one file", got=f"{path}, a folder")

@@ -17,7 +17,7 @@ from innergrad.networks import Network
 from innergrad.transformer import CompiledTransformer
 
 NETWORK = ("sizes", "activation", "output", "bias")
-COMPILE = ("target", "variant", "epsilon", "n_examples", "x_bound", "y_bound", "z_bound")
+COMPILE = ("target", "variant", "epsilon", "n_examples", "x_bound", "y_bound", "z_bound", "sigma")
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ Errors are *measured*, on a grid finer than the one that was fitted; they are no
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Literal
 
 import numpy as np
 import torch
@@ -30,17 +30,25 @@ from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear, farthest_outside, ramp_hits
 from innergrad.functions.scalar import Function
 
-Feature = Literal["gelu", "exp"]
+FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": torch.nn.functional.gelu,
+    "exp": torch.exp,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "softplus": lambda z: torch.nn.functional.softplus(z, threshold=100.0),
+    "silu": torch.nn.functional.silu,
+    "cos": torch.cos,
+}
 UNITS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256)
 STEEPNESS = 0.7  # slope of a unit, in knot spacings: best of 0.5 .. 2 for tanh, sigmoid, softplus, sin and derivatives
-_HINGE = 0.17  # sup |gelu(z) - relu(z)| = 0.16997..., at |z| = 0.7518
+HINGE = 0.17  # sup |gelu(z) - relu(z)| = 0.16997..., at |z| = 0.7518
 
 
 @dataclass(frozen=True)
 class FeatureSum:
     """slope t + constant + sum_m c_m phi(a_m t + b_m); see the module docstring. ``error`` is measured."""
 
-    feature: Feature
+    feature: str
     a: tuple[float, ...] = ()
     b: tuple[float, ...] = ()
     c: tuple[float, ...] = ()
@@ -53,8 +61,14 @@ class FeatureSum:
     def __call__(self, t: Tensor) -> Tensor:
         a, b, c = (torch.tensor(column, dtype=t.dtype, device=t.device) for column in (self.a, self.b, self.c))
         z = t.unsqueeze(-1) * a + b
-        values = torch.nn.functional.gelu(z) if self.feature == "gelu" else z.exp()
-        return self.slope * t + self.constant + values @ c
+        return self.slope * t + self.constant + FEATURES[self.feature](z) @ c
+
+    @property
+    def hinges(self) -> list[tuple[float, float, float]]:
+        """Its terms (a, b, c), for targets whose attention and MLPs are sums of them and nothing else."""
+        if self.slope or self.constant:
+            raise ValueError("a linear part and a constant are no terms")
+        return list(zip(self.a, self.b, self.c, strict=True))
 
     def as_weights(self, t: Tensor) -> Tensor:
         return self(t)
@@ -77,7 +91,7 @@ Approximant = PiecewiseLinear | FeatureSum
 def gelu_sum(f: Function, epsilon: float, domain: tuple[float, float]) -> FeatureSum:
     """The function as a sum of GeLUs, with the fewest units that reach epsilon on the domain."""
     if f.exact is not None or f.jumps:
-        return _from_hinges(approximate(f, max(epsilon, 1e-8)), epsilon)
+        return hinge_sum(approximate(f, max(epsilon, 1e-8)), epsilon)
     best = math.inf
     for units in UNITS:
         fitted = _fit(f, units, domain)
@@ -112,26 +126,26 @@ def _fit(f: Function, units: int, domain: tuple[float, float]) -> FeatureSum:
         float(solution[-1]),
         domain,
     )
-    return _with_error(fitted, f)
+    return with_error(fitted, f)
 
 
-def _with_error(fitted: FeatureSum, f: Function) -> FeatureSum:
+def with_error(fitted: FeatureSum, f: Function) -> FeatureSum:
     """Measured on a grid of 20,001 points, which has no point in common with the fitted ones but the middle."""
     t = torch.linspace(*fitted.domain, 20_001, dtype=torch.float64)
     return replace(fitted, error=float((fitted(t) - f(t)).abs().max()))
 
 
-def _from_hinges(f: PiecewiseLinear, epsilon: float) -> FeatureSum:
-    """A piecewise-linear function: its linear part exactly, every hinge as a steep GeLU."""
+def hinge_sum(f: PiecewiseLinear, epsilon: float, feature: str = "gelu", hinge: float = HINGE) -> FeatureSum:
+    """A piecewise-linear function: its linear part exactly, every hinge a steep unit; hinge: sup |phi - relu|."""
     middle = f.slopes[int(np.searchsorted(np.array(f.knots), f.anchor))]
     constant = f.value - middle * f.anchor
     hinges = [(1.0, -x, d) for x, d in zip(f.knots, np.diff(f.slopes), strict=True) if x >= f.anchor]
     hinges += [(-1.0, x, d) for x, d in zip(f.knots, np.diff(f.slopes), strict=True) if x < f.anchor]
-    total = _HINGE * sum(abs(c) for _, _, c in hinges)
+    total = hinge * sum(abs(c) for _, _, c in hinges)
     k = 2.0 ** max(0, math.ceil(math.log2(total / epsilon))) if hinges else 1.0
     a, b, c = zip(*((k * a, k * b, float(c) / k) for a, b, c in hinges), strict=True) if hinges else ((), (), ())
     error = math.inf if f.ramps else total / k
-    return FeatureSum("gelu", a, b, c, float(middle), float(constant), f.domain, error, f.ramps)
+    return FeatureSum(feature, a, b, c, float(middle), float(constant), f.domain, error, f.ramps)
 
 
 def _gelu(z: np.ndarray) -> np.ndarray:
@@ -215,4 +229,4 @@ def _odd_exponentials(radius: float, rate: float) -> FeatureSum:
     c = np.linalg.lstsq(columns / t[:, None], np.ones_like(t), rcond=1e-15)[0]
     rates, weights = (tuple(np.concatenate(parts).tolist()) for parts in ((a, -a), (c, -c)))
     fitted = FeatureSum("exp", rates, (0.0,) * len(rates), weights, domain=(-radius, radius))
-    return _with_error(fitted, Function("identity", lambda t: t))
+    return with_error(fitted, Function("identity", lambda t: t))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering
+from innergrad.functions.features import SIGMAS
+from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering, sigma
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
 from innergrad.targets.gpt import GeluMlp, GptAttention
 from innergrad.targets.relu import Mlp, Product, ReluAttention
@@ -44,6 +45,45 @@ TARGETS: dict[str, Target] = {
         probes=(0.25, 0.5, 1.0),
         modules={"attention": kernel.KernelAttention},
     ),
+    "softmax": Target(
+        variants=("sink", "mean"),
+        epsilon=1e-9,
+        finest=1e-12,
+        proven=False,
+        rounding=gpt_functions.rounding,
+        prepare=gpt_prepare.prepare_softmax,
+        check=gpt_functions.check,
+        approximated=gpt_functions.approximated,
+        approximants=gpt_functions.approximants,
+        lower=gpt_lowering.lower,
+        cost=lambda program, approximants, options, paper: cost_of(
+            program, gpt_lowering.lower(program, approximants, options), tokens_of(program, options), paper
+        ),
+        bounds=gpt_functions.bounds,
+        structural=("t", "query", "ns", "log_omega", "log_tokens"),
+        probes=(0.25, 0.5, 1.0),
+        modules={"attention": GptAttention, "mlp": GeluMlp},
+    ),
+    "sigma": Target(
+        variants=("backprop", "recursion"),
+        sigmas=tuple(SIGMAS),
+        epsilon=1e-9,
+        finest=1e-12,
+        proven=False,
+        rounding=sigma.rounding,
+        prepare=sigma.prepare,
+        check=sigma.check,
+        approximated=sigma.approximated,
+        approximants=sigma.approximants,
+        lower=sigma.lower,
+        cost=lambda program, approximants, options, paper: cost_of(
+            program, sigma.lower(program, approximants, options), tokens_of(program, options), paper
+        ),
+        bounds=sigma.bounds,
+        structural=("t", "query"),
+        probes=(0.25, 0.5, 1.0),
+        modules={"attention": sigma.SigmaAttention, "mlp": sigma.SigmaMlp},
+    ),
     "gpt": Target(
         variants=("pre-ln", "raw"),
         epsilon=1e-9,
@@ -59,7 +99,7 @@ TARGETS: dict[str, Target] = {
             program, gpt_lowering.lower(program, approximants, options), tokens_of(program, options), paper
         ),
         bounds=gpt_functions.bounds,
-        structural=("t", "query", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
+        structural=("t", "query", "log_omega", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
         probes=(0.25, 0.5, 1.0),
         inspect=gpt_functions.inspect,
         longest=gpt_functions.longest,

@@ -147,7 +147,8 @@ def renamed(layer: Sublayer, name: str) -> Sublayer:
 class Target:
     """A target architecture.
 
-    variants: the first is the default. epsilon: the default accuracy; finest: the finest.
+    variants: the first is the default; likewise sigmas, the activations it can have, if it has a choice.
+    epsilon: the default accuracy; finest: the finest.
     proven: errors of its approximants are proven; otherwise they are measured, and everything says so.
     rounding: how far a layer of the module may be from the plain interpreter in float64, relative to the largest
         number in the stream; it covers what is not exact beside approximants (products of GeLUs, divisions).
@@ -178,6 +179,7 @@ class Target:
     modules: Mapping[str, type[Sublayer]]
     structural: tuple[str, ...]
     probes: tuple[float, ...]
+    sigmas: tuple[str, ...] = ()
     prepare: Callable[[Program, Options], Program] = lambda program, options: program
     bounds: Callable[[Program, Layer, Options], dict[str, tuple[float, float]]] = lambda program, layer, options: {}
     inspect: Callable[[Program, LoopedTransformer, Tensor, Options], Iterator[tuple[float, float, str]]] = (

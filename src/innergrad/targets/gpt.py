@@ -75,7 +75,7 @@ class GeluMlp(Sublayer):
     hook_pre: nn.Identity
     hook_post: nn.Identity
 
-    def __init__(self, name: str, *stacks: SparseStack, gain: float) -> None:
+    def __init__(self, name: str, *stacks: SparseStack, gain: float | None) -> None:
         super().__init__(name, *stacks, gain=gain)
         self.gain = gain
 

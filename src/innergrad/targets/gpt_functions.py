@@ -10,10 +10,11 @@ from torch import Tensor
 
 from innergrad.errors import LoweringError
 from innergrad.functions.dictionaries import Approximant, exponential_sum, gelu_sum
+from innergrad.functions.features import shared_sums
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.kernels import EXP
 from innergrad.options import Options
-from innergrad.program import Attend, Expr, Layer, Program
+from innergrad.program import Attend, Expr, Layer, Program, View
 from innergrad.targets.base import LoopedTransformer
 from innergrad.targets.gpt_prepare import LINEAR, PAD, PADS, divisor_of
 
@@ -29,19 +30,37 @@ def approximated(program: Program) -> set[str]:
         for layer in program.layers
         for instruction in layer.instructions
         for score in instruction.scores
-        if score.f == LINEAR or (layer.kind == "mlp" and score.f not in (IDENTITY, NEGATION, RECIPROCAL))
+        if score.f == LINEAR or (instruction.scope == "self" and score.f not in (IDENTITY, NEGATION, RECIPROCAL))
     }
 
 
 def approximants(program: Program, options: Options) -> dict[str, Approximant]:
     """Exponential sums for linear scores, GeLU sums for functions of mlps."""
     radius, functions, made = options.z_bound or DEFAULT_BOUND, program.functions(), dict[str, Approximant]()
-    for name in sorted(approximated(program)):
+    by_heads = sigmoids(program)
+    made |= shared_sums((functions[f] for f in sorted(by_heads)), "sigmoid", options.epsilon, (-radius, radius))
+    for name in sorted(approximated(program) - by_heads):
         if functions[name] == LINEAR:
             made[name] = exponential_sum(options.z_bound or LINEAR_BOUND, options.epsilon)
         else:
             made[name] = gelu_sum(functions[name], options.epsilon, (-radius, radius))
     return made
+
+
+def sigmoids(program: Program) -> set[str]:
+    """Functions that attention applies to a token's own lanes, by a sink."""
+    found: dict[str, set[str]] = {"attention": set(), "mlp": set()}
+    for layer in program.layers:
+        for instruction in layer.instructions:
+            found[layer.kind] |= {score.f.name for score in instruction.scores if instruction.scope == "self"}
+    both = found["attention"] & found["mlp"] - {IDENTITY.name, NEGATION.name}
+    if both:
+        raise LoweringError(
+            "a function is applied by attention or by mlps, not by both",
+            got=", ".join(sorted(both)),
+            hint="name it twice",
+        )
+    return found["attention"]
 
 
 def lane_bounds(program: Program, options: Options) -> dict[str, float]:
@@ -111,7 +130,7 @@ def check(program: Program) -> None:
                     got=f"where={instruction.where!r}",
                     hint="multiply by the lane t, query or omega in an mlp",
                 )
-            (_check_mlp if layer.kind == "mlp" else _check_attention)(program, instruction, name)
+            (check_mlp if layer.kind == "mlp" else _check_attention)(program, instruction, name)
             divides = any(score.f == RECIPROCAL for score in instruction.scores)
             if divisor_of(layer) is not None and not divides and instruction.dst.lane not in PADS:
                 raise LoweringError(
@@ -120,7 +139,7 @@ def check(program: Program) -> None:
                 )
 
 
-def _check_mlp(program: Program, instruction: Attend, name: str) -> None:
+def check_mlp(program: Program, instruction: Attend, name: str) -> None:
     if instruction.scope != "self":
         raise LoweringError(f"{name}: an mlp reads its own token", got=f"scope={instruction.scope!r}")
     if len(instruction.scores) > 1:
@@ -150,6 +169,13 @@ def _check_attention(program: Program, instruction: Attend, name: str) -> None:
                 got=wrong or reduce,
                 allowed="scores exp and linear with reduce='sum', or a softmax",
             )
+        return
+    if scope == "all" and reduce == "softmax" and instruction.scores[0].f == IDENTITY and not program.causal:
+        return
+    if scope == "self" and "log_tokens" in program.stream.by_name and instruction.scores:
+        check_mlp(program, instruction, name)  # sigmoids do what an mlp could do, except multiply
+        if instruction.scores[0].f in (IDENTITY, NEGATION) or instruction.value != (View("one"),):
+            raise LoweringError(f"{name}: with a sink, attention applies functions to linear forms")
         return
     if instruction.scores:
         raise LoweringError(f"{name}: scores are for scope='demos' in a program that is not causal", got=scope)

@@ -31,8 +31,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from innergrad.functions.dictionaries import FeatureSum, coarse_square, reciprocal_sum, square
-from innergrad.functions.scalar import NEGATION
+from innergrad.functions.dictionaries import coarse_square, reciprocal_sum, square
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program
 from innergrad.prompt import POSITION
@@ -56,6 +55,7 @@ from innergrad.targets.rows import (
     stack,
     writes,
 )
+from innergrad.targets.units import EXACT, Algebra, Units
 
 MARGIN, BETA, QUERY = 64.0, 256.0, 2.0**20  # of the scores that select a token by its position
 SINK, NEVER = 40.0, 1024.0  # score of a heavy sink; exp(-NEVER) is zero, exactly: what a sink held would grow e^40-fold
@@ -77,15 +77,20 @@ def lower(program: Program, approximants: Approximants, options: Options) -> Loo
     return looped(program, build)
 
 
+def algebra(options: Options) -> Algebra:
+    scales = square() if options.epsilon < COARSE else coarse_square()
+    return Algebra(EXACT, tuple((sign / s, 0.0, c) for s, c in scales for sign in (1.0, -1.0)))
+
+
 class _Lowering:
     def __init__(self, program: Program, approximants: Approximants, options: Options) -> None:
         self.program, self.stream, self.approximants, self.options = program, program.stream, approximants, options
-        self.one, self.zero = self.stream.entry("one"), self.stream.entry("zero")
-        self.gain = PAD * math.sqrt(2.0 / self.stream.d_model)
+        self.one = self.stream.entry("one")
+        gain = PAD * math.sqrt(2.0 / self.stream.d_model) if "zero" in self.stream.by_name else None  # None: no LN
+        self.gains = {"attention": None if options.variant == "raw" else gain, "mlp": gain}
         known = lane_bounds(program, options)
-        self.bound = np.concatenate([np.full(lane.size, known[lane.name]) for lane in self.stream.lanes])
-        self.units: dict[tuple[tuple[tuple[int, float], ...], float], Row] = {}
-        self.linear: dict[int, Row] = {}
+        bound = np.concatenate([np.full(lane.size, known[lane.name]) for lane in self.stream.lanes])
+        self.bound, self.units = bound, Units(program, bound, algebra(options))
 
     def build(self, layer: Layer) -> Sublayer:
         return self._mlp(layer) if layer.kind == "mlp" else self._attention(layer)
@@ -93,20 +98,23 @@ class _Lowering:
     def entry(self, lane: str) -> int:
         return self.stream.entry(lane)
 
-    def read(self, row: Row) -> Row:
+    def read(self, row: Row, kind: str) -> Row:
         """The row behind a LayerNorm: minus what it subtracted, which the entry that is always zero shows."""
-        return {**row, self.zero: row.get(self.zero, 0.0) - sum(row.values())} if row else row
+        if not row or self.gains[kind] is None:
+            return row
+        zero = self.entry("zero")
+        return {**row, zero: row.get(zero, 0.0) - sum(row.values())}
 
     # ------------------------------------------------------------------------------------------------------ attention
 
     def _attention(self, layer: Layer) -> GptAttention:
         """W_V reads entries as they are, W_O combines them: what a sink's empty lanes show is then zero, exactly."""
-        gain, D = (None if self.options.variant == "raw" else self.gain), self.stream.d_model
+        kind, D = "attention", self.stream.d_model
         heads = merge(head for i in layer.instructions for head in self._heads(layer, i))
-        known = self.read if gain is not None else dict
-        queries = [[known(row) for row in head.query] for head in heads]
-        keys = [[known(row) for row in head.key] for head in heads]
-        read = [sorted({entry for row in head.writes.values() for entry in row}) for head in heads]
+        queries = [[self.read(row, kind) for row in head.query] for head in heads]
+        keys = [[self.read(row, kind) for row in head.key] for head in heads]
+        values = [[self.read({source: 1.0}, kind) for source in sources] for sources in self._sources(heads)]
+        read = self._sources(heads)
         d_head, d_v = max(1, *map(len, queries)), max(1, *map(len, read))
         outputs = (
             (m, entry, read[m].index(source), weight)
@@ -118,15 +126,22 @@ class _Lowering:
             layer.name,
             stack((len(heads), d_head, D), entries(queries)),
             stack((len(heads), d_head, D), entries(keys)),
-            stack((len(heads), d_v, D), entries([[known({source: 1.0}) for source in sources] for sources in read])),
+            stack((len(heads), d_v, D), entries(values)),
             stack((len(heads), D, d_v), outputs),
-            gain=gain,
+            gain=self.gains[kind],
             causal=self.program.causal,
         )
+
+    def _sources(self, heads: list[Head]) -> list[list[int]]:
+        """The entries that each head's values read."""
+        return [sorted({entry for row in head.writes.values() for entry in row}) for head in heads]
 
     def _heads(self, layer: Layer, instruction: Attend) -> Iterator[Head]:
         if instruction.scope == "demos":
             yield from self._example_heads(layer, instruction)
+            return
+        if instruction.scores:
+            yield from (self._average if instruction.scope == "all" else self._sigmoids)(instruction)
             return
         scope, pairs = instruction.scope, []
         if scope != "all" and not (scope == "self" and shared(self.program, instruction)):
@@ -135,6 +150,25 @@ class _Lowering:
             one, ns = self.one, self.entry("ns")
             pairs = [*pairs, ({one: -NEVER, ns: NEVER}, {ns: 1.0})]
         yield Head([q for q, _ in pairs], [k for _, k in pairs], self._writes(instruction, {}, 1.0))
+
+    def _average(self, instruction: Attend) -> Iterator[Head]:
+        """Softmax over all tokens of the score."""
+        for index in family(self.program, instruction):
+            pairs = score_rows(self.program, instruction, instruction.scores[0], index)
+            yield Head([q for q, _ in pairs], [k for _, k in pairs], self._writes(instruction, index, 1.0))
+
+    def _sigmoids(self, instruction: Attend) -> Iterator[Head]:
+        """A function of a token's own lanes: all n tokens have the score z - log n and the value 1, the sink 0 and 0:
+        a head computes n e^z / n / (e^z + 1): a sigmoid.
+        """
+        ns, tokens = self.entry("ns"), self.entry("log_tokens")
+        for index in family(self.program, instruction):
+            form = linear_form(score_rows(self.program, instruction, instruction.scores[0], index), self.one)
+            for a, b, c in self.approximants[instruction.scores[0].f.name].hinges:
+                query = scaled(form, a)
+                add(query, {self.one: b, tokens: -1.0})
+                written = writes(self.program, instruction, index, c)
+                yield Head([query], [{ns: 1.0}], {e: {ns: row[self.one]} for e, row in written.items()})
 
     def _writes(self, instruction: Attend, index: Index, weight: float) -> dict[int, Row]:
         """What a head adds; where a sink may be read, the constant is the lane that is zero on it."""
@@ -206,94 +240,36 @@ class _Lowering:
             elif divisor is not None:
                 self._divide(instruction)
             else:
-                self._compute(instruction)
+                self.units.compute(instruction, self.approximants)
         if divisor is None and self.options.variant == "pre-ln" and self.stream["pad_up"].role == "state":
             self._repair()
-        for entry, row in self.linear.items():
-            self._unit(row, 0.0, entry, 1.0)
-            self._unit(scaled(row, -1.0), 0.0, entry, -1.0)
-        units, D = [(key, row) for key, row in self.units.items() if any(row.values())], self.stream.d_model
-        rows = [self.read(dict(items)) for (items, _), _ in units]
+        units, D = self.units.rows(), self.stream.d_model
         return GeluMlp(
             layer.name,
-            stack((1, len(units), D), ((0, u, e, w) for u, row in enumerate(rows) for e, w in row.items())),
-            stack((1, len(units), 1), ((0, u, 0, bias) for u, ((_, bias), _) in enumerate(units))),
-            stack((1, D, len(units)), ((0, e, u, w) for u, (_, row) in enumerate(units) for e, w in row.items())),
-            gain=self.gain,
+            stack(
+                (1, len(units), D),
+                ((0, u, e, w) for u, (row, _, _) in enumerate(units) for e, w in self.read(row, "mlp").items()),
+            ),
+            stack((1, len(units), 1), ((0, u, 0, bias) for u, (_, bias, _) in enumerate(units))),
+            stack((1, D, len(units)), ((0, e, u, w) for u, (_, _, row) in enumerate(units) for e, w in row.items())),
+            gain=self.gains["mlp"],
         )
-
-    def _unit(self, row: Row, bias: float, entry: int, weight: float) -> None:
-        key = tuple(sorted((e, w) for e, w in row.items() if w)), bias
-        written = self.units.setdefault(key, {})
-        written[entry] = written.get(entry, 0.0) + weight
-
-    def _add(self, entry: int, row: Row, factor: float) -> None:
-        add(self.linear.setdefault(entry, {}), row, factor)
-
-    def _compute(self, instruction: Attend) -> None:
-        """dst += scale f(linear form), scale u v, or scale (linear form)."""
-        for index in family(self.program, instruction):
-            pairs = [score_rows(self.program, instruction, score, index) for score in instruction.scores]
-            for entry, value in destinations(self.program, instruction, index):
-                if not pairs:
-                    self._add(entry, value, instruction.scale)
-                    continue
-                f, terms = instruction.scores[0].f, pairs[0]
-                fitted = self.approximants.get(f.name)
-                if fitted is not None:
-                    self._function(fitted, linear_form(terms, self.one), self.one, entry, instruction.scale)
-                    continue
-                scale = -instruction.scale if f == NEGATION else instruction.scale
-                if set(value) == {self.one}:
-                    for u, v in terms:
-                        self._multiply(u, v, entry, scale * value[self.one])
-                else:
-                    self._multiply(linear_form(terms, self.one), value, entry, scale)
-
-    def _function(self, f: FeatureSum, form: Row, one: int, entry: int, scale: float) -> None:
-        """dst += scale f(form); one: the entry that reads 1."""
-        self._add(entry, form, scale * f.slope)
-        self._add(entry, {one: 1.0}, scale * f.constant)
-        for a, b, c in zip(f.a, f.b, f.c, strict=True):
-            self._unit(scaled(form, a), b, entry, scale * c)
-
-    def _multiply(self, u: Row, v: Row, entry: int, scale: float) -> None:
-        """dst += scale u v; linear if one factor is a constant."""
-        for a, b in ((u, v), (v, u)):
-            if set(a) == {self.one}:
-                self._add(entry, b, scale * a[self.one])
-                return
-        R_u, R_v = (sum(abs(w) * float(self.bound[e]) for e, w in row.items()) for row in (u, v))
-        if u == v:
-            self._square(u, R_u, entry, scale)
-        elif R_u and R_v:
-            balance = 2.0 ** round(math.log2(R_v / R_u) / 2)
-            for sign in (1.0, -1.0):
-                z = scaled(u, balance)
-                add(z, v, sign / balance)
-                self._square(z, R_u * balance + R_v / balance, entry, sign * scale / 4)
-
-    def _square(self, z: Row, R: float, entry: int, scale: float) -> None:
-        """dst += scale z^2 for |z| <= R."""
-        for s, c in square() if self.options.epsilon < COARSE else coarse_square():
-            for sign in (1.0, -1.0):
-                self._unit(scaled(z, sign / (s * R)), 0.0, entry, scale * c * R**2)
 
     def _divide(self, instruction: Attend) -> None:
         """dst += scale value / c: LN divides by c, the pads being +-N c."""
         for entry, value in destinations(self.program, instruction, {}):
-            self._add(entry, value, instruction.scale)
+            self.units.add(entry, value, instruction.scale)
 
     def _restore(self, instruction: Attend, divisor: str) -> None:
         """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
         c, entry = self.entry(divisor), self.entry(instruction.dst.lane)
         largest, least = float(self.bound[c]), self.stream[divisor].least
         fit = reciprocal_sum(least / largest, max(self.options.epsilon / largest, FINEST))  # relative to c
-        self._function(fit, {self.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
-        self._add(entry, {c: 1.0}, instruction.scale)
+        self.units.function(fit, {self.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
+        self.units.add(entry, {c: 1.0}, instruction.scale)
 
     def _repair(self) -> None:
         """pads += +-N (one - 1): what LN shows of the lane one is 1 / (1 + e) for pads N (1 + e)."""
         for pad, sign in PADS.items():
             for side in (1.0, -1.0):
-                self._unit({self.one: side}, -side, self.entry(pad), side * sign * PAD)
+                self.units.unit({self.one: side}, -side, self.entry(pad), side * sign * PAD)

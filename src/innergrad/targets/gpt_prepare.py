@@ -53,6 +53,19 @@ def prepare(program: Program, options: Options) -> Program:
     return replace(program, stream=stream, body=tuple(body), readout=tuple(readout), sink=positions)
 
 
+def prepare_softmax(program: Program, options: Options) -> Program:
+    """For blocks without LayerNorm: a sink, where attention applies functions to a token's own lanes."""
+    del options
+    sink = any(
+        instruction.scores and instruction.scope == "self"
+        for layer in program.layers
+        for instruction in layer.instructions
+        if layer.kind == "attention"
+    )
+    own = (Lane("ns", (), "input"), Lane("log_tokens", (), "input", shared=True)) if sink else ()
+    return replace(program, stream=Stream((*program.stream.lanes, *own)), sink=sink)
+
+
 def _rewritten(layer: Layer) -> Layer:
     """Products are mlps here; linear scores over the examples become a function that heads can sum up."""
     if layer.kind == "product":

@@ -39,6 +39,10 @@ class ReluAttention(Sublayer):
     hook_v: nn.Identity
     hook_pattern: nn.Identity
 
+    def phi(self, z: Tensor) -> Tensor:
+        """The activation."""
+        return torch.relu(z)
+
     @property
     def n_heads(self) -> int:
         return self.W_Q.shape[0]
@@ -56,10 +60,10 @@ class ReluAttention(Sublayer):
         q, k, v = self._projections(h)
         tokens = h.shape[1]
         if self.hook_pattern._forward_hooks:  # somebody looks: all heads at once
-            return self._write(h, self.hook_pattern(torch.relu(q @ k.mT) / tokens) @ v)
+            return self._write(h, self.hook_pattern(self.phi(q @ k.mT) / tokens) @ v)
         chunk = max(1, _CHUNK // (h.shape[0] * tokens * tokens))
         parts = [slice(m, m + chunk) for m in range(0, self.n_heads, chunk)]
-        return self._write(h, torch.cat([torch.relu(q[m] @ k[m].mT) @ v[m] / tokens for m in parts]))
+        return self._write(h, torch.cat([self.phi(q[m] @ k[m].mT) @ v[m] / tokens for m in parts]))
 
 
 class Product(ReluAttention):
@@ -84,7 +88,11 @@ class Mlp(Sublayer):
     hook_pre: nn.Identity
     hook_post: nn.Identity
 
+    def phi(self, z: Tensor) -> Tensor:
+        """The activation."""
+        return torch.relu(z)
+
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
-        units = self.hook_post(torch.relu(self.hook_pre(self.W_1.tall() @ h.flatten(0, 1).T)))
+        units = self.hook_post(self.phi(self.hook_pre(self.W_1.tall() @ h.flatten(0, 1).T)))
         written: Tensor = self.W_2.tall() @ units
         return h + written.T.view_as(h)

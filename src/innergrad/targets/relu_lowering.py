@@ -34,7 +34,7 @@ def check(program: Program) -> None:
     """Fail with the reason, before anything is built, if some instruction cannot be realised."""
     for layer in program.layers:
         for instruction in layer.instructions:
-            _check(program, layer, instruction)
+            check_instruction(program, layer, instruction)
 
 
 def merged_heads(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> list[Head]:
@@ -57,7 +57,7 @@ def build_layer(program: Program, layer: Layer, approximants: Mapping[str, Piece
     return (Product if layer.kind == "product" else ReluAttention)(layer.name, *head_stacks(heads, d_model))
 
 
-def _check(program: Program, layer: Layer, instruction: Attend) -> None:
+def check_instruction(program: Program, layer: Layer, instruction: Attend) -> None:
     """What this target cannot do."""
     name = f"layer {layer.name}, {instruction.dst.lane}"
     if len(instruction.scores) > 1:
@@ -122,13 +122,14 @@ def heads_of(
     approximants: Mapping[str, PiecewiseLinear],
     *,
     representative: bool = False,
+    level: float = 1.0,
 ) -> Iterator[Head]:
     """The heads (in an mlp: units) of one instruction, before merging; only those of the first index if
-    ``representative``.
+    ``representative``. level: the activation at 1.
     """
     one = program.stream.entry("one")
     if not instruction.scores:
-        yield Head([{one: 1.0}], [{one: 1.0}], writes(program, instruction, {}, 1.0))
+        yield Head([{one: 1.0}], [{one: 1.0}], writes(program, instruction, {}, 1.0 / level))
         return
     (score,) = instruction.scores
     hinges = [(1.0, 0.0, 1.0)] if layer.kind == "product" else approximants[score.f.name].hinges

@@ -1,0 +1,118 @@
+"""Gradient descent on an N-layer network in 2N + 1 blocks a step, for softmax attention with a sink.
+
+On target ``softmax`` a token that holds nothing, the *sink*, turns attention into sigmoids of a token's own lanes: it
+applies the activations while the MLP behind it multiplies, one block a layer. Lanes as in
+:mod:`innergrad.algorithms.mean`, and what the backward pass can use of the forward pass, made on the way:
+
+    mlp                 z_1 = V_1 x + b_1
+    attention, mlp      p_j = r(z_j), d_j = r'(z_j);  z_{j+1} = V_{j+1} p_j + b_{j+1}, U_j = d_j V_j,
+                        H_j = d_j p_{j-1}^T
+    attention, mlp      g = u(z_N, y);  q_{N-1} = V_N^T g
+    mlp                 q_{j-1} = U_j^T q_j                                       j = N - 1 .. 2; above: j = 1 .. N - 1
+    mlp                 G_j = q_j H_j,  s_j = q_j d_j,  G_N = g p_{N-1}^T
+    attention, mlp      V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j);  project and clear
+
+2N + 1 blocks for a linear output, whatever the loss. An activated output has s_N = d_N u(p_N, y) in place of g: one
+block more for the squared loss, two for others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from innergrad.algorithms.literal import below, loss_layers
+from innergrad.algorithms.mean import (
+    GRADIENTS,
+    activation,
+    average,
+    descent,
+    forward,
+    last_lane,
+    layer_lanes,
+    output_derivative,
+    signal,
+    squared,
+)
+from innergrad.errors import InputError
+from innergrad.functions.scalar import IDENTITY, NEGATION
+from innergrad.networks import Network
+from innergrad.options import Options
+from innergrad.program import Attend, Layer, Program, Score
+from innergrad.stream import Lane
+
+if TYPE_CHECKING:
+    from innergrad.algorithms.gradient_descent import GradientDescent
+
+
+def sink_program(algorithm: GradientDescent, options: Options) -> Program:
+    net, N = algorithm.network, algorithm.network.depth
+    bound = max(GRADIENTS, options.z_bound or 0.0)
+    if net.activation.r.exact is not None or net.activation.dr.jumps:
+        raise InputError(
+            "sigmoids do not add up to functions with kinks",
+            got=f"activation {net.activation.name!r}",
+            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
+            hint="or variant='mean', whose MLPs do kinks",
+        )
+    g, g_lanes, loss = _loss(algorithm, bound)
+    layers = _forward(net)
+    if net.activated(N):
+        layers.append(Layer("attention", f"activation {N}", activation(net, N, derivative=True)))
+    layers += loss
+    scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j)] + g_lanes
+    if net.activated(N):
+        scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
+        layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, (g, f"d{N}[k]"))),)))
+    for j in range(N - 1, 0, -1):
+        above = (f"V{N}[c,k]", signal(net, N, g, "c")) if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
+        layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
+        scratch += [Lane(f"{name}{j}", (net.sizes[j],), bound=bound) for name in "qs"]
+        scratch.append(Lane(f"H{j}", (net.sizes[j], net.sizes[j - 1])))
+        if j > 1:
+            scratch.append(Lane(f"U{j}", (net.sizes[j], net.sizes[j - 1])))
+    scratch += [Lane(f"G{j}", (net.sizes[j], net.sizes[j - 1])) for j in range(1, N + 1)]
+    layers.append(Layer("mlp", "gradients", _gradients(net, g)))
+
+    def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
+        return average(dst, f"G{j}[k,c]" if matrix else signal(net, j, g), rate / 2)
+
+    readout = [*_forward(net, "read-out: ")]
+    if net.activated(N):
+        readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
+    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), gradient)
+
+
+def _forward(net: Network, place: str = "") -> list[Layer]:
+    """z_1, then, for every layer, activations by attention and the next z by the MLP."""
+    layers = [Layer("mlp", f"{place}forward 1", forward(net, 1))]
+    for j in range(1, net.depth):
+        layers.append(Layer("attention", f"{place}activation {j}", activation(net, j, derivative=not place)))
+        products = forward(net, j + 1)
+        if not place:
+            products += (Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]"))),)
+        if not place and j > 1:
+            products += (Attend(f"U{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"V{j}[k,c]"))),)
+        layers.append(Layer("mlp", f"{place}forward {j + 1}", products))
+    return layers
+
+
+def _loss(algorithm: GradientDescent, bound: float) -> tuple[str, list[Lane], list[Layer]]:
+    """The derivative of the loss: an expression, the lanes it needs, and the attention layer that fills them."""
+    if squared(algorithm.loss):
+        return output_derivative(algorithm), [], []
+    net = algorithm.network
+    _, (layer,) = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
+    functions = tuple(i for i in layer.instructions if i.scores[0].f != NEGATION)
+    g = "g[k]" if functions == layer.instructions else "g[k] - y[k]"
+    return g, [Lane("g", (net.sizes[-1],), bound=bound)], [Layer("attention", layer.name, functions)]
+
+
+def _gradients(net: Network, g: str) -> tuple[Attend, ...]:
+    """Of one example."""
+    N = net.depth
+    made = [Attend(f"G{N}[k,c]", Score(IDENTITY, (signal(net, N, g), f"{below(N)}[c]")))]
+    for j in range(1, N):
+        made.append(Attend(f"G{j}[k,c]", Score(IDENTITY, (f"q{j}[k]", f"H{j}[k,c]"))))
+        if net.bias:
+            made.append(Attend(f"s{j}[k]", Score(IDENTITY, (f"q{j}[k]", f"d{j}[k]"))))
+    return tuple(made)

@@ -1,0 +1,204 @@
+"""``innergrad cost --theorem``: the calculators of :mod:`innergrad.resources`. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from innergrad import resources
+from innergrad.errors import InputError
+from innergrad.resources import Bridge, Comparison, Interval, Result, TradeOff
+
+OUTPUT = ("theorem", "out", "seed", "json", "quiet")  # flags that are no setting
+EPS = {"000-2": "1e-2", "000-3": "1e-2,1e-4,1e-8", "000-4": "1e-2,1e-4,1e-8"}
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """A calculator: its accuracies and settings -> results; the flags it takes, and those it cannot do without."""
+
+    calculate: Callable[..., Sequence[Result | TradeOff]]
+    takes: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+
+def _trade_off(eps: list[float], **chosen: Any) -> list[TradeOff]:
+    return [resources.trade_off(one, **chosen) for one in eps]
+
+
+def _indicator(eps: list[float], d: int | None = None, **constants: float) -> list[Result]:
+    return [resources.indicator(eps, d, resources.BallConstants(**constants))]
+
+
+def _smooth(eps: list[float], d: int, s: int, depth: int, **constants: float) -> list[Result]:
+    return [resources.smooth(eps, d, s, depth, resources.SmoothConstants(**constants))]
+
+
+THEOREMS = {
+    "000-2": Theorem(_trade_off, ("depth", "width", "heads", "c")),
+    "000-3": Theorem(_indicator, ("d", "c1", "c2", "c3", "c4", "c_sigma")),
+    "000-4": Theorem(_smooth, ("d", "s", "depth", "c_lemma3", "c_lemma4"), needs=("d", "s", "depth")),
+}
+OWN = frozenset(("eps", *(name for theorem in THEOREMS.values() for name in theorem.takes))) - {"d"}
+
+
+def asked(given: Mapping[str, Any]) -> bool:
+    """Whether a theorem was named; its flags without it are an error."""
+    lost = sorted(OWN & given.keys())
+    if "theorem" not in given and lost:
+        flags = ", ".join(map(_flag, lost))
+        raise InputError("these flags belong to a theorem", got=flags, hint=f"add --theorem {' or '.join(THEOREMS)}")
+    return "theorem" in given
+
+
+def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
+    name = given["theorem"]
+    if name not in THEOREMS:
+        raise InputError("unknown theorem", got=repr(name), allowed=", ".join(THEOREMS))
+    theorem, chosen = THEOREMS[name], {key: value for key, value in given.items() if key not in OUTPUT}
+    _check(name, theorem, chosen)
+    eps = _numbers(chosen.pop("eps", EPS[name]))
+    results = theorem.calculate(eps, **chosen)
+    content = {"theorem": name, "results": resources.to_json(results)}
+    if out is not None:
+        from innergrad.cli.commands import write_json
+
+        write_json(out, content)
+    if as_json:
+        print(json.dumps(content))
+    elif not quiet:
+        console = Console()
+        for result in results:
+            if isinstance(result, TradeOff):
+                _print_trade_off(console, result)
+            else:
+                _print_result(console, result)
+
+
+def _check(name: str, theorem: Theorem, chosen: Mapping[str, Any]) -> None:
+    allowed = ", ".join(map(_flag, ("eps", *theorem.takes)))
+    wrong = [key for key in chosen if key not in (*theorem.takes, "eps")]
+    if wrong:
+        got = ", ".join("a model folder" if key == "model" else _flag(key, chosen[key]) for key in wrong)
+        hint = "the accuracies are --eps" if "epsilon" in wrong else ""
+        raise InputError(f"theorem {name} does not take this", got=got, allowed=allowed, hint=hint)
+    missing = [key for key in theorem.needs if key not in chosen]
+    if missing:
+        flags = ", ".join(map(_flag, missing))
+        raise InputError(f"theorem {name} needs {flags}", hint=f"e.g. --theorem {name} --d 1 --s 8 --depth 3")
+
+
+def _flag(key: str, value: object = None) -> str:
+    return ("--no-" if value is False else "--") + key.replace("_", "-")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError("eps must be numbers", got=repr(text), allowed="e.g. 1e-2 or 1e-2,1e-4") from None
+
+
+# ------------------------------------------------------------------------------------------------------------- printing
+
+NETWORKS = {"000-3": ("A: 2 layers", "B: 3 layers"), "000-4": ("A: deep", "B: L layers")}
+ORDERS = {
+    "000-3": (
+        "The width of A is bounded from below (Lemma 1, for eps < c2/d^4), that of B from above (Lemma 2): where B has "
+        "the smaller number its transformer is the smaller one, where A has it the lemmas decide nothing.",
+        "d fixed: TF_A > 8 (c3 exp(c4 d))^2, constant in eps; TF_B = O(eps^-2).",
+        "d = (c2/eps)^(1/4), coupled: TF_A > 8 c3^2 exp(2 c4 (c2/eps)^(1/4)); TF_B = O(eps^-3). As printed: O(eps^-1).",
+    ),
+    "000-4": (
+        "The width of A is bounded from above (Lemma 3), that of B from below (Lemma 4): where A has the smaller "
+        "number its transformer is the smaller one, where B has it the lemmas decide nothing.",
+    ),
+}
+
+
+def _print_result(console: Console, result: Result) -> None:
+    for row in result.rows:
+        table = Table(title=_title(result, row), title_justify="left")
+        for column in ("", *NETWORKS[result.theorem]):
+            table.add_column(column, justify="right" if column else "left")
+        for name, cells in _rows(row, deep=result.theorem == "000-4"):
+            table.add_row(name, *cells)
+        console.print(table)
+        console.print(_smaller(row), highlight=False, soft_wrap=True)
+        console.print()
+    for name, intervals in (
+        ("widths", result.verdict.width),
+        ("n^3 K^2", result.verdict.size),
+        ("n K", result.verdict.backprop),
+    ):
+        console.print(f"{name}: {_crossovers(intervals)}", highlight=False, soft_wrap=True)
+    for line in (result.verdict.note, *ORDERS[result.theorem]):
+        if line:
+            console.print(line, highlight=False, soft_wrap=True)
+
+
+def _title(result: Result, row: Comparison) -> str:
+    where = f"d = {row.d:.4g}, coupled" if result.regime == "d coupled to eps" else result.regime
+    return f"Theorem {result.theorem[-1]}, eps = {row.eps:g}, {where}"
+
+
+def _rows(row: Comparison, deep: bool) -> list[tuple[str, list[str]]]:
+    both = (row.A, row.B)
+    return [
+        ("layers of the network", [f"{'≤ ' * deep}{row.A.layers:.3g}", f"{row.B.layers:g}"]),
+        ("its width", [_bounded(bridge, bridge.width) for bridge in both]),
+        ("transformer, as printed", [f"O({bridge.printed})" for bridge in both]),
+        ("transformer, n^3 K^2", [_bounded(bridge, bridge.size) for bridge in both]),
+        ("in back-propagation order, n K", [_bounded(bridge, bridge.backprop) for bridge in both]),
+    ]
+
+
+def _bounded(bridge: Bridge, amount: object) -> str:
+    return "no bound" if bridge.bound == "none" else f"{'>' if bridge.bound == 'at least' else '≤'} {amount}"
+
+
+def _smaller(row: Comparison) -> str:
+    if row.smaller is None:
+        return "Lemma 1 says nothing here: no comparison."
+    return (
+        f"Smaller: {row.smaller}." if row.decided else f"{row.smaller} has the smaller number, which decides nothing."
+    )
+
+
+def _crossovers(intervals: tuple[Interval, ...]) -> str:
+    if not intervals:
+        return "no comparison"
+    parts = "; ".join(f"{part.smaller} smaller for {part.low} < eps < {part.high}" for part in intervals)
+    found = [str(part.high) for part in intervals[1:]]
+    return f"{parts} ({'crossover ' + ', '.join(found) if found else 'no crossover'})"
+
+
+def _print_trade_off(console: Console, result: TradeOff) -> None:
+    title = f"Theorem 2, eps = {result.eps:g}: networks for {result.heads} heads, n K^2 M with M = {result.terms} terms"
+    table = Table(title=title, title_justify="left")
+    names = ("000 as printed", "001", "target softmax, sink", "target sigma, backprop")
+    heads = ("n", "K", "n K^2", "layers: 000", "001", "softmax, sink", "sigma", "layers x heads: 000", "sigma")
+    for column in heads:
+        table.add_column(column, justify="right")
+    for pair in result.pairs:
+        by_name = {route.route: route for route in pair.routes}
+        layers = [str(by_name[name].layers) for name in names]
+        sizes = [str(by_name[name].size) for name in (names[0], names[-1])]
+        table.add_row(str(pair.depth), str(pair.width), str(pair.product), *layers, *sizes)
+    console.print(table)
+    if result.network is None:
+        return
+    depth, width = result.network
+    table = Table(title=f"n = {depth}, K = {width}, one step of gradient descent", title_justify="left")
+    for column in ("", "layers", "heads of the widest", "order", "layers x heads"):
+        table.add_column(column, justify="left" if column in ("", "order") else "right")
+    (pair,) = (pair for pair in result.pairs if pair.depth == depth)
+    for route in pair.routes:
+        table.add_row(route.route, str(route.layers), str(route.heads), route.order, str(route.size))
+    console.print(table)
