@@ -1,11 +1,12 @@
-"""Which statements of two papers hold? One small numerical check per numbered statement, and a table of verdicts.
+"""Which statements of four papers hold? One small numerical check per numbered statement, and a table of verdicts.
 
-    python benchmarks/claims.py            runs all, writes results/claims.json and docs/claims.md (ten seconds)
+    python benchmarks/claims.py            runs all, writes results/claims.json and docs/claims.md (twenty seconds)
     python benchmarks/claims.py --check    exit 1 if docs/claims.md or the rows here differ from results/claims.json
 
 A check returns the error of the true statement, which must be at most ``limit``. Where the paper is wrong it returns
 two numbers: that error for the corrected statement, and how far off the printed one is, which must be at least
-``threshold``. The checks are in ``claims_functional.py`` and ``claims_primitives.py``.
+``threshold``. The checks are in ``claims_general.py``, ``claims_softmax.py``, ``claims_functional.py`` and
+``claims_primitives.py``.
 """
 
 from __future__ import annotations
@@ -106,9 +107,11 @@ class Paper:
 
 def papers() -> list[Paper]:
     import claims_functional
+    import claims_general
     import claims_primitives
+    import claims_softmax
 
-    return [claims_functional.PAPER, claims_primitives.PAPER]
+    return [claims_general.PAPER, claims_softmax.PAPER, claims_functional.PAPER, claims_primitives.PAPER]
 
 
 def all_claims() -> list[Claim]:
@@ -167,14 +170,17 @@ def count(rows: list[dict[str, Any]]) -> str:
 INTRODUCTION = """\
 # Which statements hold?
 
-Two papers that this library builds on, statement by statement. A row says what the paper says and what came out: it
-**holds**, or it is **corrected**, and then what is right instead. Every row is a numerical check, written against
-something else than the formula it tests (autograd, SciPy, scikit-learn, finite groups, the layer of the paper itself):
-the error of the true statement must be below the limit and, where the paper is wrong, the error of the *printed*
-statement must be above a threshold. Errors are absolute unless the check says otherwise; float64; fixed seeds.
+Four papers that this library builds on (of 001 the appendix on softmax transformers), statement by statement. A row
+says what the paper says and what came out: it **holds**, or it is **corrected**, and then what is right instead; a
+**definition** is checked for being consistent, and of a **cited** result only what is cheap to see is checked. Every
+row is a numerical check, written against something else than the formula it tests (autograd, SciPy, scikit-learn,
+finite groups, brute force, the layer of the paper itself): the error of the true statement must be below the limit and,
+where the paper is wrong, the error of the *printed* statement must be above a threshold. Errors are absolute unless the
+check says otherwise, for a bound the ratio of its sides; float64; fixed seeds.
 
-Made by `python benchmarks/claims.py` from `benchmarks/claims_functional.py` and `benchmarks/claims_primitives.py`; one
-row again: `pytest tests/test_claims.py -k 003-Prop-3.1`.
+Made by `python benchmarks/claims.py` from `benchmarks/claims_general.py`, `benchmarks/claims_softmax.py`,
+`benchmarks/claims_functional.py` and `benchmarks/claims_primitives.py`; one row again:
+`pytest tests/test_claims.py -k 003-Prop-3.1`.
 """
 
 

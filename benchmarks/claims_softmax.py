@@ -1,0 +1,761 @@
+"""Checks of Appendix F, softmax transformers, of *Transformers are Deep Optimizers* (001).
+
+The layers under test are (F.1) and Definition 11, :func:`attend` and :func:`feed_forward`; the quantiser (F.5)-(F.11)
+is written out of its ReLUs. What it should do is computed from the definitions of the grid, by brute force over small
+grids, or by autograd.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional as F
+
+from claims import Paper, gap, normal
+
+PAPER = Paper(
+    "001",
+    "*Transformers are Deep Optimizers: Provable In-Context Learning for Deep Model Training* (the version under "
+    "review), Appendix F, softmax transformers",
+)
+claim = PAPER.claim
+
+Array = npt.NDArray[np.float64]
+
+B = 2.0  # B_x: not 1, so that a missing factor shows
+RAMP = 1e-3  # delta of (F.5): a ramp is RAMP * B wide
+CELLS = 8  # D, the granularity of the grid
+
+
+def random(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+# ---------------------------------------------------------------------------------------------- layers and quantiser
+
+
+def relu(z: Array) -> Array:
+    return np.maximum(z, 0)
+
+
+def attend(Z: Array, WO: Array, V: Array, K: Array, Q: Array) -> Array:
+    """(F.1): Z + W_O V Z softmax((K Z)^T (Q Z)), the softmax over each column."""
+    scores = (K @ Z).T @ (Q @ Z)
+    weights = np.exp(scores - scores.max(0))
+    return np.asarray(Z + WO @ V @ Z @ (weights / weights.sum(0)), dtype=np.float64)
+
+
+def feed_forward(Z: Array, W1: Array, b1: Array, W2: Array, b2: Array) -> Array:
+    """Definition 11, without the names: Z + W_2 relu(W_1 Z + b_1) + b_2."""
+    return np.asarray(Z + W2 @ relu(W1 @ Z + b1[:, None]) + b2[:, None], dtype=np.float64)
+
+
+def step(z: Array, t: int = 0, cells: int = CELLS) -> Array:
+    """(F.5), (F.6), left side."""
+    shift = t * B / (RAMP * cells)
+    return (relu(z / RAMP - shift) - relu(z / RAMP - B - shift)) / cells
+
+
+def staircase(z: Array, cells: int = CELLS) -> Array:
+    """(F.7)."""
+    return np.asarray(np.sum([step(z, t, cells) for t in range(cells)], axis=0))
+
+
+def last_step(z: Array, factor: float) -> Array:
+    """The bracket of (F.10), times a factor: printed 1."""
+    return factor * (relu(z / RAMP - B / RAMP) - relu(z / RAMP - 1 - B / RAMP))
+
+
+def penalty(z: Array) -> Array:
+    """(F.11), the ReLUs."""
+    above, below = (z - B) / RAMP, -z / RAMP
+    return B * (relu(above - 1) - relu(above) + relu(below - 1) - relu(below))
+
+
+def grid_point(z: Array, cells: int = CELLS, width: float = B) -> Array:
+    """(F.8): 0 below 0; k B/D for (k - 1) B/D <= z < k B/D; B above."""
+    return np.asarray(np.clip(np.floor(z * cells / width) + 1, 0, cells) * width / cells)
+
+
+def wanted_quantiser(z: Array) -> Array:
+    """(F.8) in [0, B], 0 outside."""
+    return np.where((z >= 0) & (z <= B), grid_point(z), 0.0)
+
+
+def quantised(Z: Array) -> Array:
+    """F_1 of (F.12) with the ReLUs: the quantiser, and all penalties added to every entry."""
+    return np.asarray(staircase(Z) - last_step(Z, B) + penalty(Z).sum(), dtype=np.float64)
+
+
+def off_the_ramps(z: Array) -> npt.NDArray[np.bool_]:
+    """Entries of z that are on no ramp: none within one RAMP max(B, 1) above a grid point, nor just outside."""
+    edges = np.arange(CELLS + 1) * B / CELLS
+    behind = np.asarray(z)[..., None] - edges
+    near = ((behind > 0) & (behind < 1.01 * RAMP * max(B, 1))).any(-1) | ((z < 0) & (z > -1.01 * RAMP))
+    return np.asarray(~near & (np.abs(behind).min(-1) > 1e-12))
+
+
+def points(seed: int = 0, low: float = -1.0, high: float = 3.0, n: int = 20_000) -> Array:
+    z = random(seed).uniform(low, high, n)
+    return np.asarray(z[off_the_ramps(z)])
+
+
+def small_attention(seed: int, d: int) -> tuple[Array, Array, Array, Array]:
+    """W_O, V, K, Q of rank 1 with ||W_O V|| just below 1/(4 sqrt(d) D), as (F.15) asks."""
+    u, v, k1, k2, q1, q2 = random(seed).normal(size=(6, d))
+    WO = np.outer(u, [0.999]) / np.linalg.norm(u) / (4 * math.sqrt(d) * CELLS)
+    return WO, v[None] / np.linalg.norm(v), np.outer(k1, k2), np.outer(q1, q2)
+
+
+def sequences(cells: int, n: int) -> list[tuple[int, ...]]:
+    """G_D for d = 1, in units of B/D."""
+    return list(itertools.product(range(1, cells + 1), repeat=n))
+
+
+# ----------------------------------------------------------------------------------------------- F.1: layers, Lemma 16
+
+
+@claim(
+    "(F.1)",
+    "Attn(H) = H + W_O (V H) softmax[(K H)ᵀ(Q H)] (the sizes ℝ^{D×D} ∈ ℝ^{d×d}: D × D)",
+    "definition",
+    limit=1e-12,
+)
+def eq_f_1() -> float:
+    """torch's scaled_dot_product_attention with scale 1."""
+    H, WO, V, K, Q = random(1).normal(size=(5, 4, 4))
+    q, k, v = (torch.as_tensor((P @ H).T) for P in (Q, K, V))
+    return gap(attend(H, WO, V, K, Q), H + WO @ F.scaled_dot_product_attention(q, k, v, scale=1.0).T.numpy())
+
+
+@claim(
+    "Def. 11",
+    "FF ∘ Attn ∘ FF with FF(H) = H + W₂ relu(W₁H + b₁𝟙ᵀ) + b₂𝟙ᵀ (𝟙 of length n, b₁ ∈ ℝ^{d′}, b₂ ∈ ℝᴰ)",
+    "definition",
+    limit=1e-12,
+)
+def definition_11() -> float:
+    """A column alone gives the same FF; the block commutes with permutations of the columns."""
+    rng = random(2)
+    Z, order = rng.normal(size=(3, 5)), rng.permutation(5)
+    one, two = (
+        (rng.normal(size=(7, 3)), rng.normal(size=7), rng.normal(size=(3, 7)), rng.normal(size=3)) for _ in "ab"
+    )
+    heads = tuple(rng.normal(size=(4, 3, 3)))
+
+    def block(Z: Array) -> Array:
+        return feed_forward(attend(feed_forward(Z, *one), *heads), *two)
+
+    alone = np.concatenate([feed_forward(Z[:, [i]], *one) for i in range(5)], axis=1)
+    return max(gap(feed_forward(Z, *one), alone), gap(block(Z[:, order]), block(Z)[:, order]))
+
+
+def lemma_bound(d: int, n: int, cells: int, width: float, lipschitz: float = 1.0) -> float:
+    return lipschitz * (8 * math.sqrt(d * n) + math.sqrt(n)) * width / (2 * cells)
+
+
+@claim(
+    "Lemma 16, 18",
+    "for L-Lipschitz equivariant f the block is within L(8√(dn) + √n)B_x/(2D) of f at every Z ∈ [0, B_x]^{d×n}",
+    "corrected",
+    instead="shown off the ramps of (F.7), so in Lᵖ: on them inputs with far values of f get one id, whatever F₂ is",
+    limit=1.0,
+    threshold=2.0,
+)
+def lemma_16() -> tuple[float, float]:
+    """Error / bound, d = 1, n = 2, f(z_1, z_2) = (z_2, z_1), uniform attention, D = 64.
+
+    Off the ramps F_2 looks up the nearest id. Printed: two inputs, the first entry of each on a ramp, with equal ids of
+    the first token; half the difference of f there, which is an error that no F_2 avoids. (Any head of (F.15) has such
+    inputs: on a ramp F_1 sweeps B/D, and the context moves an id by less.)
+    """
+    cells, c = 64, 0.999 / (4 * 64)
+    bound = lemma_bound(1, 2, cells, B)
+
+    def ids(Z: Array) -> Array:
+        """Z of shape (..., 2): F_1, then attention with Q = K = 0."""
+        q = staircase(Z, cells)
+        return np.asarray(q + c * q.mean(-1, keepdims=True))
+
+    table = np.array(sequences(cells, 2)) * B / cells
+    known = table + c * table.mean(-1, keepdims=True)
+    order = np.argsort(known[:, 0])
+    Z = (random(3).integers(0, cells, (4000, 2)) + random(4).uniform(2 * RAMP * cells, 1, (4000, 2))) * B / cells
+    Z = Z[np.floor(Z[:, 0] * cells / B) != np.floor(Z[:, 1] * cells / B)]
+    middle = (known[order][1:, 0] + known[order][:-1, 0]) / 2
+    found = np.stack([table[order[np.searchsorted(middle, ids(Z)[:, k])], 1] for k in range(2)], axis=1)
+    right = float(np.linalg.norm(found - Z[:, ::-1], axis=1).max()) / bound
+
+    low, high = (0.5 + np.array([0, cells - 1])) * B / cells  # second entries, inside the first and last cell
+    gap_of_ids = c / 2 * (B - B / cells) / (1 + c / 2)
+    first = 20 * B / cells + RAMP * B * 0.7
+    pair = np.array([[first, low], [first - RAMP * cells * gap_of_ids, high]])
+    if abs(float(np.diff(ids(pair)[:, 0])[0])) > 1e-11:
+        return math.inf, 0.0
+    return right, (high - low) / 2 / bound
+
+
+# ------------------------------------------------------------------------------------------------- F.2, F.3: Theorem 6
+
+
+def descent_lookup(cells: int, eta: float, seed: int = 5) -> float:
+    """sup error of w -> w - eta grad L at grid points: two examples, scalar w, all in [0, 1], l = (w x - y)^2 / 2."""
+    Z = random(seed).uniform(0, 1, (20_000, 5))
+    Z[:, 4] = np.floor(Z[:, 4] * cells) / cells  # w at the lower end of its cell: the worst case
+
+    def after(Z: Array) -> Array:
+        x, y, w = Z[:, :2], Z[:, 2:4], Z[:, 4]
+        return np.asarray(w - eta * ((w[:, None] * x - y) * x).mean(1))
+
+    return float(np.abs(after(grid_point(Z, cells, 1.0)) - after(Z)).max())
+
+
+@claim(
+    "Theorem 6",
+    "w̄⁽ˡ⁾ = Proj(w̄ − η∇L_n(w̄) + ε⁽ˡ⁻¹⁾) with ‖ε⁽ˡ⁻¹⁾‖₂ ≤ ηε, from κ = ε/√D_w in Lemma 16",
+    "corrected",
+    instead="that κ gives ε; ηε needs κ = ηε, a grid 1/η times as fine: w itself is rounded, not only its change",
+    limit=1.0,
+    threshold=2.0,
+)
+def theorem_6() -> tuple[float, float]:
+    """Error of f at grid points / (eta eps), eta = 0.01, eps = 0.5, D from Lemma 16 (d = 3 lanes, n = 2, L < 1.05)."""
+    eta, eps = 0.01, 0.5
+    cells = [math.ceil(lemma_bound(3, 2, 1, 1.0, 1.05) / kappa) for kappa in (eta * eps, eps)]
+    errors = [descent_lookup(D, eta) / (eta * eps) for D in cells]
+    return errors[0], errors[1]
+
+
+@claim(
+    "Theorem 6, Lipschitz",
+    "ℓ(w, x, y) with an L-Lipschitz gradient (in w) suffices",
+    "corrected",
+    instead="w − η∇L_n(w) must be Lipschitz in (w, x, y) together: a gradient constant in w may jump in x",
+    limit=1.0,
+    threshold=0.4,
+)
+def theorem_6_lipschitz() -> tuple[float, float]:
+    """Error / bound of Lemma 16 for squared loss; printed: l = w 1[x > 1/sqrt 2], half the jump in a cell, in eta."""
+    right = max(descent_lookup(D, 0.3) / lemma_bound(3, 2, D, 1.0, 1.6) for D in (10, 100, 1000))
+    edge = math.sqrt(0.5)
+    printed = []
+    for D in (10, 1000, 100_000):
+        x = edge + np.linspace(-1e-9, 1e-9, 101)
+        jump = (x > edge).astype(float)  # the gradient in w, which does not depend on w
+        at_grid = (grid_point(x, D, 1.0) > edge).astype(float)
+        printed.append(float(np.abs(jump - at_grid).max()))
+    return right, min(printed) / 2
+
+
+@claim(
+    "Theorem 6, L steps",
+    "L identical blocks do L steps, with hᵢ⁽⁴ˡ⁾ = [xᵢ; yᵢ; w̄⁽ˡ⁾; 0; 1; tᵢ]",
+    "corrected",
+    instead="x, y come out on the grid, and (F.8) takes kB_x/D to (k+1)B_x/D: a cell higher a step; write cell centres",
+    limit=0.5,
+    threshold=10.0,
+)
+def theorem_6_steps() -> tuple[float, float]:
+    """How far x is from where it was, in cells, after 20 blocks, D = 100: at cell centres; printed: at grid points."""
+    x = random(6).uniform(0, 0.7 * B, 200)
+    centred, printed = x, x
+    for _ in range(20):
+        centred = grid_point(centred, 100) - B / 200
+        printed = grid_point(printed + 1e-12, 100)  # 1e-12: k B/D is a little below itself in float64
+    return float(np.abs(centred - x).max()) * 100 / B, float(np.abs(printed - x).min()) * 100 / B
+
+
+@claim(
+    "Theorem 6, f_Softmax ∘ MLP",
+    "f_Softmax ∘ MLP does w ↦ Proj(w − η∇L_n(w))",
+    "corrected",
+    instead="MLP ∘ f_Softmax: the projection comes last",
+    limit=1e-12,
+    threshold=0.1,
+)
+def theorem_6_order() -> tuple[float, float]:
+    """A box: projection after and before a step of autograd, against the nearest point of the box by search."""
+    X, y, w = normal(7, 6, 3), 4 * normal(8, 6), normal(9, 3).clamp(-1, 1)
+
+    def move(w: torch.Tensor) -> torch.Tensor:
+        leaf = w.clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(((X @ leaf - y) ** 2).mean() / 2, leaf)
+        return w - 0.5 * slope
+
+    grid = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
+    nearest = torch.stack([grid[(grid - v).abs().argmin()] for v in move(w)])
+    outside = move(w).abs() > 1
+    right = gap(move(w).clamp(-1, 1)[outside], nearest[outside])
+    return right, gap(move(w.clamp(-1, 1)), nearest)
+
+
+@claim(
+    "(F.2)",
+    "f: w ↦ w − η∇L_n(w), other lanes kept (n + 1 columns), is permutation equivariant, as Lemma 16 asks",
+    limit=1e-12,
+)
+def eq_f_2() -> float:
+    """Autograd on the prompt of (F.2); the query is known by t = 0, not by its place."""
+    H = np.concatenate([random(10).normal(size=(3, 6)), np.repeat(random(11).normal(size=(2, 1)), 6, axis=1)])
+    H = np.concatenate([H, np.ones((1, 6)), [[1.0] * 5 + [0.0]]])
+    order = random(12).permutation(6)
+
+    def f(H: Array) -> Array:
+        P = torch.as_tensor(H)
+        x, y, w, t = P[:2], P[2], P[3:5, 0].clone().requires_grad_(True), P[6]
+        (slope,) = torch.autograd.grad((t * (torch.tanh(w @ x) - y) ** 2).sum() / t.sum(), w)
+        out = H.copy()
+        out[3:5] -= 0.3 * slope.numpy()[:, None]
+        return out
+
+    if gap(f(H), H) < 1e-2:
+        return math.inf
+    return gap(f(H[:, order]), f(H)[:, order])
+
+
+@claim(
+    "F.3, domain",
+    "Lemma 16 holds for H ∈ [−B, B], B = max(B_x, B_y, B_w, 1)",
+    "corrected",
+    instead="it is for [0, B_x]: shift by B, and the bound has 2B; as it is, negative entries are “outside”, f = 0",
+    limit=1.0,
+    threshold=0.3,
+)
+def domain() -> tuple[float, float]:
+    """f the identity, entries in [-1, 1]: error / bound after the shift; printed: mean error without it, z < 0."""
+    z = random(13).uniform(-1, 1, 5000)
+    shifted = grid_point(z + 1, CELLS, 2.0) - 1
+    unshifted = wanted_quantiser(z)
+    return float(np.abs(shifted - z).max()) / lemma_bound(1, 1, CELLS, 2.0), float(np.abs(unshifted - z)[z < 0].mean())
+
+
+@claim(
+    "F.3, norms",
+    "‖w̄ − w⁺‖₂ ≤ √D_w ‖w̄ − w⁺‖_max ≤ ‖f_Softmax − f‖_max ≤ √D_w · ε/√D_w",
+    "corrected",
+    instead="the second is ≤ √D_w ‖f_Softmax − f‖_max; and ‖w̄ − w⁺‖₂ ≤ ‖f_Softmax − f‖₂ ≤ κ needs no √D_w at all",
+    limit=1.0,
+    threshold=1.5,
+)
+def norms() -> tuple[float, float]:
+    """Largest ratio of the sides over random errors, spectral norm; printed: D_w = 9, the same error everywhere."""
+    ratios = [
+        float(np.linalg.norm(E[2:11, k]) / np.linalg.norm(E, 2))
+        for E in random(14).normal(size=(50, 13, 4))
+        for k in range(4)
+    ]
+    E = np.full((13, 4), 0.1)
+    return max(ratios), math.sqrt(9) * float(np.abs(E[2:11]).max()) / float(np.abs(E).max())
+
+
+# -------------------------------------------------------------------------------------- F.4: separateness, context ids
+
+
+@claim(
+    "Def. 12",
+    "token-wise (r_min, r_max, δ)-separated, with > and < (𝔾_D is for r_min < √d B_x/D, r_max > √d B_x, δ < B_x/D)",
+    "definition",
+    limit=1e-12,
+)
+def definition_12() -> float:
+    """All tokens of the grid, d = 2, D = 8."""
+    tokens = np.array(list(itertools.product(range(1, CELLS + 1), repeat=2))) * B / CELLS
+    size = np.linalg.norm(tokens, axis=1)
+    apart = np.linalg.norm(tokens[:, None] - tokens[None], axis=2)
+    found = [size.min(), size.max(), apart[apart > 0].min()]
+    return gap(found, [math.sqrt(2) * B / CELLS, math.sqrt(2) * B, B / CELLS])
+
+
+def context_ids(cells: int, n: int) -> tuple[Array, Array]:
+    """Sequences of G~_D for d = 1 and n different tokens, and their ids after a small softmax head."""
+    table = np.array([s for s in sequences(cells, n) if len(set(s)) == n]) * B / cells
+    c = 0.999 / (4 * cells)
+    head = np.array([[c]]), np.array([[1.0]]), np.array([[0.7]]), np.array([[1.0]])
+    return table, np.stack([attend(row[None], *head)[0] for row in table])
+
+
+def least_distance() -> float:
+    """Of the ids of different (token, set of tokens), G~_6, n = 3."""
+    table, ids = context_ids(6, 3)
+    first = {(round(row[0], 9), tuple(sorted(np.round(row, 9)))): i[0] for row, i in zip(table, ids, strict=True)}
+    return float(np.diff(np.sort(np.array(list(first.values())))).min())
+
+
+@claim(
+    "Def. 13",
+    "contextual mapping: ids differ by more than δ if the tokens differ, Z⁽ⁱ⁾_{:,k} ≠ Z⁽ʲ⁾_{:,l}",
+    "corrected",
+    instead="if the tokens or the sequences (as sets) differ; as printed the identity is one, which sees no context",
+    limit=-1e-6,
+    threshold=0.3,
+)
+def definition_13() -> tuple[float, float]:
+    """Minus the least distance of ids of a softmax head; printed: half the spread of (z_2 + z_3)/2 at one z_1."""
+    table, _ = context_ids(6, 3)
+    tokens = np.unique(table)
+    if min(abs(a - b) for a, b in itertools.permutations(tokens, 2)) < 0.99 * B / 6:  # the identity, as printed
+        return math.inf, 0.0
+    spread = max(np.ptp(table[table[:, 0] == z, 1:].mean(1)) for z in tokens)
+    return -least_distance(), float(spread) / 2
+
+
+def log_delta(n: int, d: int, vocabulary: int, eps: float, r_min: float, r_max: float) -> float:
+    """ln delta of Lemma 17."""
+    size = (vocabulary + 1) ** 4 * (2 * math.log(n) + 3) * math.pi * d
+    front = 2 * math.log(n) ** 2 * eps**2 * r_min / (r_max**2 * size)
+    return math.log(front) - size * r_max**2 / (4 * eps * r_min)
+
+
+@claim(
+    "Lemma 17",
+    "a rank-1 softmax head is a contextual mapping with ids δ apart (δ of the coarsest grid, d = 3, D = 2, in float64)",
+    "cited",
+    limit=0.0,
+)
+def lemma_17() -> float:
+    """ln delta is -4.7e5 there: no floating-point number. The ids of a small head, G~_6, n = 3, are apart by more."""
+    found = log_delta(2, 3, 2**3, B / 2, math.sqrt(3) * B / 2, math.sqrt(3) * B)
+    mine = log_delta(3, 1, 6, B / 6, B / 6, B)
+    if not -4.8e5 < found < -4.6e5 or math.log(least_distance()) < mine:
+        return math.inf
+    return math.exp(found)
+
+
+# -------------------------------------------------------------------------------------------------- F.4: the quantiser
+
+
+@claim(
+    "(F.3)",
+    "f̄(Z) = f(L) on L + [−B_x/D, 0), the nearest grid point; Q(Z) = L if Z ∈ L + [−1/D, 0)",
+    "corrected",
+    instead="[−B_x/D, 0) in both; L is the next grid point above, not the nearest, and z = B_x is in no cell",
+    limit=0.0,
+    threshold=0.3,
+)
+def eq_f_3() -> tuple[float, float]:
+    """Cells that hold a point of [0, B): one; printed: share of points in none, B = 2."""
+    z, corners = random(15).uniform(0, B, 5000), np.arange(1, CELLS + 1) * B / CELLS
+    counts = [((z[:, None] >= corners - w / CELLS) & (z[:, None] < corners)).sum(1) for w in (B, 1.0)]
+    return float(np.abs(counts[0] - 1).max()), float((counts[1] == 0).mean())
+
+
+@claim("(F.4)", "‖f(Z) − f̄(Z)‖₂ ≤ L√(dn) B_x/D", limit=1 + 1e-9)
+def eq_f_4() -> float:
+    """Ratio of the sides for f = tanh(M Z + N mean), L = ||M|| + ||N||, and for the identity."""
+    rng = random(16)
+    M, N = rng.normal(size=(2, 2, 2))
+    L = float(np.linalg.norm(M, 2) + np.linalg.norm(N, 2))
+    ratios = []
+    for Z in rng.uniform(0, B, (2000, 2, 3)):
+        Z[:] = np.where(rng.uniform(size=Z.shape) < 0.5, np.floor(Z * CELLS / B) * B / CELLS, Z)  # lower corners too
+        pair = [np.tanh(M @ P + (N @ P).mean(1, keepdims=True)) for P in (Z, grid_point(Z))]
+        ratios.append(float(np.linalg.norm(pair[0] - pair[1], 2)) / (L * math.sqrt(6) * B / CELLS))
+        ratios.append(float(np.linalg.norm(Z - grid_point(Z), 2)) / (math.sqrt(6) * B / CELLS))
+    return max(ratios)
+
+
+@claim("(F.5)", "(σ[z/δ] − σ[z/δ − B_x])/D is 0, z/(δD), B_x/D", limit=1e-12)
+def eq_f_5() -> float:
+    z = np.concatenate([random(17).uniform(-1, 3, 500), random(18).uniform(0, RAMP * B, 500)])
+    return gap(step(z), np.select([z < 0, z < RAMP * B], [0 * z, z / (RAMP * CELLS)], B / CELLS))
+
+
+@claim(
+    "(F.6)",
+    "shifted by tB_x/D, the middle case is z/(δD)",
+    "corrected",
+    instead="(z − tB_x/D)/(δD)",
+    limit=1e-10,
+    threshold=1.0,
+)
+def eq_f_6() -> tuple[float, float]:
+    t = 3
+    z = t * B / CELLS + np.concatenate([random(19).uniform(-1, 1, 500), random(20).uniform(0, RAMP * B, 500)])
+    cases = [z < t * B / CELLS, z < RAMP * B + t * B / CELLS]
+    shifted = [np.select(cases, [0 * z, middle / (RAMP * CELLS)], B / CELLS) for middle in (z - t * B / CELLS, z)]
+    return gap(step(z, t), shifted[0]), gap(step(z, t), shifted[1])
+
+
+@claim("(F.7), (F.8)", "the sum of the steps is quant_D: kB_x/D on the k-th cell, off the ramps", limit=1e-10)
+def eq_f_7() -> float:
+    z = points(21)
+    return gap(staircase(z), grid_point(z))
+
+
+@claim("(F.9)", "the sum differs from quant_D by at most B_x/D (for δ ≤ 1/D)", limit=1 + 1e-9)
+def eq_f_9() -> float:
+    """Ratio of the sides, ramps included."""
+    z = np.concatenate(
+        [random(22).uniform(-1, 3, 2000), (np.arange(8)[:, None] * B / 8 + random(23).uniform(0, RAMP * B, 99)).ravel()]
+    )
+    return float(np.abs(staircase(z) - grid_point(z)).max()) * CELLS / B
+
+
+@claim(
+    "(F.9), matrices",
+    "the same for Z with σ[Z/δ − Q(Z)/(δD)] − σ[Z/δ − B_xE − Q(Z)/(δD)] in the sum over t",
+    "corrected",
+    instead="tB_xE/(δD) in place of Q(Z)/(δD): as printed all D terms are the same",
+    limit=1.0,
+    threshold=2.0,
+)
+def eq_f_9_matrices() -> tuple[float, float]:
+    """Ratio of the sides, d = 2, n = 3."""
+    right, printed = [], []
+    for Z in random(24).uniform(0, B, (200, 2, 3)):
+        shift = grid_point(Z) / (RAMP * CELLS)
+        same = CELLS * (relu(Z / RAMP - shift) - relu(Z / RAMP - B - shift)) / CELLS
+        bound = B * math.sqrt(6) / CELLS
+        right.append(float(np.linalg.norm(staircase(Z) - grid_point(Z), 2)) / bound)
+        printed.append(float(np.linalg.norm(same - grid_point(Z), 2)) / bound)
+    return max(right), max(printed)
+
+
+@claim(
+    "(F.10)",
+    "minus σ[z/δ − B_x/δ] − σ[z/δ − 1 − B_x/δ] it is 0 outside [0, B_x]",
+    "corrected",
+    instead="minus B_x times that: the bracket only reaches 1, and B_x − 1 is left above B_x",
+    limit=1e-9,
+    threshold=0.5,
+)
+def eq_f_10() -> tuple[float, float]:
+    z = points(25)
+    right, printed = (gap(staircase(z) - last_step(z, factor), wanted_quantiser(z)) for factor in (B, 1.0))
+    return right, printed
+
+
+@claim(
+    "(F.11)",
+    "the penalty is −B_x for z ≤ 0 and z > B_x, 0 between",
+    "corrected",
+    instead="−B_x for z < 0: 0 is in [0, B_x], and the ReLUs give 0 there",
+    limit=1e-9,
+    threshold=1.0,
+)
+def eq_f_11() -> tuple[float, float]:
+    z = points(26)
+    right = gap(penalty(z), np.where((z < 0) | (z > B), -B, 0.0))
+    return right, gap(penalty(np.zeros(1)), [-B])
+
+
+def first_feed_forward(d: int) -> tuple[Array, Array, Array, Array]:
+    """W_1, b_1, W_2, b_2 of Definition 11: every entry its quantiser (F.10), plus its column's penalties (F.11)."""
+    units: list[tuple[float, float, float, bool]] = []  # slope, bias, weight, of the penalty
+    for t in range(CELLS):
+        shift = t * B / (RAMP * CELLS)
+        units += [(1 / RAMP, -shift, 1 / CELLS, False), (1 / RAMP, -B - shift, -1 / CELLS, False)]
+    units += [(1 / RAMP, -B / RAMP, -B, False), (1 / RAMP, -1 - B / RAMP, B, False)]
+    units += [(1 / RAMP, -B / RAMP, -B, True), (1 / RAMP, -B / RAMP - 1, B, True)]
+    units += [(-1 / RAMP, 0.0, -B, True), (-1 / RAMP, -1.0, B, True)]
+    units += [(1.0, 0.0, -1.0, False), (-1.0, 0.0, 1.0, False)]  # takes the residual connection away
+    rows = [(i, *unit) for i in range(d) for unit in units]
+    W1 = np.stack([slope * np.eye(d)[i] for i, slope, *_ in rows])
+    W2 = np.stack([weight * (np.ones(d) if whole else np.eye(d)[i]) for i, _, _, weight, whole in rows], axis=1)
+    return W1, np.array([row[2] for row in rows]), W2, np.zeros(d)
+
+
+@claim(
+    "(F.12)",
+    "F₁ = quant(Z) + Σ_t Σ_k penalty(Z_{t,k}): an entry outside penalises the whole sequence",
+    "corrected",
+    instead="the whole token: FF acts on one column, so only Σ_t penalty(Z_{t,k}) can be added to column k",
+    limit=1e-9,
+    threshold=1.0,
+)
+def eq_f_12() -> tuple[float, float]:
+    """The layer as weights, d = 2, n = 3; printed: how far from it (F.12) is when a token leaves the domain."""
+    right, printed = [], []
+    for Z in random(27).uniform(-0.5, B, (200, 2, 3)):
+        if off_the_ramps(Z).all():
+            out = feed_forward(Z, *first_feed_forward(2))
+            own = np.where((Z < 0) | (Z > B), -B, 0.0)
+            right.append(gap(out, wanted_quantiser(Z) + own.sum(0)))
+            if own.any():
+                printed.append(gap(out, wanted_quantiser(Z) + own.sum()))
+    return max(right), max(printed)
+
+
+def corners(d: int, n: int) -> list[Array]:
+    """Inputs with every entry below, inside or above the domain, well off the ramps."""
+    inside = 0.55 * B / CELLS
+    return [np.array(s).reshape(d, n) for s in itertools.product((-0.3, inside, B - inside, B + 0.3), repeat=d * n)]
+
+
+@claim("(F.13)", "max over Z of ‖F₁(Z)_{:,k}‖₂ is dn√d B_x, all entries outside (with F₁ of (F.12))", limit=1e-9)
+def eq_f_13() -> float:
+    """All inputs with entries below, inside, above, d = n = 2."""
+    found = max(float(np.linalg.norm(quantised(Z), axis=0).max()) for Z in corners(2, 2))
+    return abs(found - 4 * math.sqrt(2) * B)
+
+
+@claim(
+    "(F.14)",
+    "different tokens of 𝔾̃_D are at least B_x/D apart (exactly; Def. 12 with > needs a smaller δ)",
+    limit=1e-12,
+)
+def eq_f_14() -> float:
+    """All sequences of two different tokens of the grid with D = 4, d = 2."""
+    tokens = np.array(list(itertools.product(range(1, 5), repeat=2))) * B / 4
+    pairs = [np.linalg.norm(a - b) for a, b in itertools.permutations(tokens, 2)]
+    return abs(float(min(pairs)) - B / 4)
+
+
+@claim(
+    "(F.14), duplicates",
+    "for D large enough different tokens stay different, so sequences with equal tokens are omitted",
+    "corrected",
+    instead="for one Z; over all Z a share 1 − Π(1 − k/Dᵈ) has equal tokens for every D, and nothing is shown there",
+    limit=5e-3,
+    threshold=2e-2,
+)
+def duplicates() -> tuple[float, float]:
+    """The share of uniform prompts, counted, against the product, n = 4 tokens; printed: that share, D = 12, d = 2."""
+    errors, shares = [], []
+    for cells in (4, 12):
+        tokens = np.floor(random(28).uniform(0, cells, (20_000, 4, 2))).astype(int)
+        codes = np.sort(tokens @ [cells, 1], axis=1)
+        shares.append(float((np.diff(codes, axis=1) == 0).any(1).mean()))
+        errors.append(abs(shares[-1] - 1 + math.prod(1 - k / cells**2 for k in range(4))))
+    return max(errors), min(shares)
+
+
+# -------------------------------------------------------------------------------------- F.4: attention and last layer
+
+
+def shift_ratio(inputs: list[Array], bound: float | None = None) -> float:
+    """Largest ||attention's change of a column|| over inputs and heads, per bound: that of (F.15) unless given."""
+    ratios = []
+    for seed, Z in enumerate(inputs):
+        d = len(Z)
+        moved = np.linalg.norm(attend(Z, *small_attention(seed, d)) - Z, axis=0).max()
+        limit = np.linalg.norm(Z, axis=0).max() / (4 * math.sqrt(d) * CELLS) if bound is None else bound
+        ratios.append(float(moved / limit))
+    return max(ratios)
+
+
+@claim("(F.15)", "some rank-1 head has ‖F_SA(Z)_{:,k} − Z_{:,k}‖₂ < max‖Z_{:,k′}‖₂/(4√d D) for all Z ≠ 0", limit=1.0)
+def eq_f_15() -> float:
+    """Ratio of the sides: the softmax averages, so ||W_O V|| is all that counts."""
+    return shift_ratio([10.0**s * Z for s in (-2, 0, 2) for Z in random(29).normal(size=(100, 2, 3))])
+
+
+@claim("(F.16)", "so F_SA ∘ F₁ is within dnB_x/(4D) of F₁", limit=1.0)
+def eq_f_16() -> float:
+    """Ratio of the sides over all inputs with entries below, inside, above, d = n = 2."""
+    return shift_ratio([quantised(Z) for Z in corners(2, 2)], 4 * B / (4 * CELLS))
+
+
+def with_attention(Z: Array, seed: int) -> Array:
+    return attend(quantised(Z), *small_attention(seed, len(Z)))
+
+
+@claim(
+    "(F.17)",
+    "every entry of F_SA ∘ F₁(Z) is below B_x/(4D) for Z outside [0, B_x]^{d×n}",
+    "corrected",
+    instead="for Z outside by at least δ: nearer the penalty is still on its ramp",
+    limit=1.0,
+    threshold=2.0,
+)
+def eq_f_17() -> tuple[float, float]:
+    """Largest entry / (B/4D), with (F.12); printed: one entry outside by delta / 20, the others at the top."""
+    outside = [Z for Z in corners(2, 2) if (Z < 0).any() or (Z > B).any()]
+    right = max(float(with_attention(Z, seed).max()) for seed, Z in enumerate(outside))
+    near = np.full((2, 2), 0.97 * B)
+    near[0, 0] = -RAMP / 20
+    return right * 4 * CELLS / B, float(with_attention(near, 0).max()) * 4 * CELLS / B
+
+
+@claim("(F.18), (F.19)", "one penalty: F₁ is in [−B_x, 0], and attention moves a column by at most B_x/(4D)", limit=1.0)
+def eq_f_18() -> float:
+    """Largest ratio; inf if an entry leaves [-B, 0]."""
+    one = [quantised(Z) for Z in corners(2, 2) if int(((Z < 0) | (Z > B)).sum()) == 1]
+    if any(Z.min() < -B - 1e-9 or Z.max() > 1e-9 for Z in one):
+        return math.inf
+    return shift_ratio(one, B / (4 * CELLS))
+
+
+@claim(
+    "(F.20), (F.21)",
+    "for Z ∈ [0, B_x]^{d×n}, F₁ ∈ [B_x/D, B_x] and F_SA ∘ F₁ > 3B_x/(4D)",
+    "corrected",
+    instead="for entries at least δB_x: on the first ramp F₁ is below B_x/D, at 0 it is 0",
+    limit=1.0,
+    threshold=0.5,
+)
+def eq_f_20() -> tuple[float, float]:
+    """(3B/4D) / least entry, from delta B on; printed: by how much, relative, the entry at 0 misses it."""
+    inside = [*random(30).uniform(RAMP * B, B, (300, 2, 2)), np.full((2, 2), RAMP * B)]
+    if any(quantised(Z).min() < B / CELLS - 1e-9 or quantised(Z).max() > B + 1e-9 for Z in inside):
+        return math.inf, 0.0
+    least = min(float(with_attention(Z, seed).min()) for seed, Z in enumerate(inside))
+    edge = np.array([[0.0, B / 2], [B / 2, B / 2]])
+    return 3 * B / (4 * CELLS) / least, 1 - float(with_attention(edge, 1)[0, 0]) / (3 * B / (4 * CELLS))
+
+
+@claim("(F.22), (F.23)", "inside, attention moves a column, so an entry, by less than B_x/(4D)", limit=1.0)
+def eq_f_22() -> float:
+    """Ratio of the sides, the top corner included."""
+    inside = [*random(31).uniform(0, B, (300, 2, 3)), np.full((2, 3), B)]
+    return shift_ratio([quantised(Z) for Z in inside], B / (4 * CELLS))
+
+
+@claim(
+    "(F.24)",
+    "F₂ maps every L ∈ 𝔾_D to f(L), and Z between the values of f at the grid points within B_x/2D",
+    "corrected",
+    instead="F₂ sees one column: it maps context ids, not tokens, to f(L)_{:,k}; between ids nothing is bounded",
+    limit=1e-9,
+    threshold=0.3,
+)
+def eq_f_24() -> tuple[float, float]:
+    """f = mean of the others, F_2 piecewise linear in ids; printed: half the spread at a token, which no F_2 avoids."""
+    table, ids = context_ids(6, 3)
+    values = (table.sum(1, keepdims=True) - table) / 2
+    where = np.unique(np.round(ids.ravel(), 12), return_index=True)[1]  # a set of tokens in another order: the same id
+    right = gap(np.interp(ids, ids.ravel()[where], values.ravel()[where]), values)
+    return right, max(float(np.ptp(values[table == z])) for z in np.unique(table)) / 2
+
+
+@claim(
+    "F.4, after (F.24)",
+    "F₁ with ReLUs and its limit F̄₁ differ by at most 1/D in every entry, for any Z ∈ ℝ^{d×n}",
+    "corrected",
+    instead="by at most B_x/D inside [0, B_x]; within δ outside by up to B_x or more",
+    limit=1 + 1e-9,
+    threshold=2.0,
+)
+def limit_of_ramps() -> tuple[float, float]:
+    """Largest difference / (B/D) inside, ramps included; printed: difference / (1/D) just below 0 (d = n = 1)."""
+    z = np.concatenate(
+        [random(32).uniform(0, B, 2000), (np.arange(8)[:, None] * B / 8 + random(33).uniform(0, RAMP * B, 99)).ravel()]
+    )
+    right = float(np.abs(staircase(z) - last_step(z, B) + penalty(z) - wanted_quantiser(z)).max()) * CELLS / B
+    below = np.array([-RAMP / 20])
+    return right, float(np.abs(quantised(below) - (wanted_quantiser(below) - B)).max()) * CELLS
+
+
+@claim(
+    "F.4, sum of the errors",
+    "‖F_SA F̄₁ − F_SA F₁‖ ≤ √(dn)B_x/D + 2√n B_x/(4D); with L(…) it adds up to L(8√(dn) + √n)B_x/2D",
+    limit=1.0,
+)
+def sum_of_errors() -> float:
+    """Ratio of the sides, entries on ramps and off, d = 2, n = 3; and the sum, for many d and n."""
+    rng, ratios = random(34), []
+    bound = math.sqrt(6) * B / CELLS + 2 * math.sqrt(3) * B / (4 * CELLS)
+    for seed in range(300):
+        Z = rng.integers(0, CELLS, (2, 3)) * B / CELLS + rng.uniform(0, RAMP * B, (2, 3))
+        both = [attend(P, *small_attention(seed, 2)) for P in (quantised(Z), wanted_quantiser(Z))]
+        ratios.append(float(np.linalg.norm(both[0] - both[1], 2)) / bound)
+    for d, n in itertools.product(range(1, 6), repeat=2):
+        root, small = math.sqrt(d * n), math.sqrt(n)
+        total = (2 * root + small) / 2 + 2 * root + root
+        if abs(total - lemma_bound(d, n, 1, 1.0)) > 1e-12:
+            return math.inf
+    return max(ratios)
