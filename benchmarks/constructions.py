@@ -227,7 +227,7 @@ def measured(row: Row) -> dict[str, Any]:
             variant=row.variant,
             epsilon=epsilon if row.target != "kernel" else None,
             n_examples=row.n,
-            **extra,
+            **extra,  # type: ignore[arg-type]
         )
         try:
             run = tf.run(*data, executor="dense", dtype=dtype)

@@ -16,6 +16,7 @@ SIGMA = {
     "softplus": lambda z: np.logaddexp(0, z),
     "silu": lambda z: z * expit(z),
     "cos": np.cos,
+    "relu": lambda z: np.maximum(z, 0),
 }
 H = {"identity": lambda z: z, "relu": lambda z: np.maximum(z, 0), "exp": np.exp}
 
@@ -40,11 +41,11 @@ def kernel_attention(h: np.ndarray, W: dict[str, np.ndarray], settings: dict) ->
 
 
 def gpt(h: np.ndarray, layer: dict, W: dict[str, np.ndarray]) -> np.ndarray:
-    """Softmax attention, or an exact GeLU MLP, behind a LayerNorm."""
+    """Softmax attention, or an MLP (exact GeLU, ReLU), behind a LayerNorm or none."""
     g = layer_norm(h, layer["settings"]["gain"])
     if layer["kind"] == "mlp":
         z = g @ W["W_1"][0].T + W["b_1"][0].T
-        return h + SIGMA["gelu"](z) @ W["W_2"][0].T
+        return h + SIGMA[layer["settings"]["activation"]](z) @ W["W_2"][0].T
     later = np.triu(np.ones((len(h), len(h)), dtype=bool), 1) & layer["settings"]["causal"]
     out = h.copy()
     for W_Q, W_K, W_V, W_O in zip(W["W_Q"], W["W_K"], W["W_V"], W["W_O"], strict=True):
@@ -76,17 +77,13 @@ def forward(folder: Path, lanes: dict[str, np.ndarray]) -> np.ndarray:
             return kernel_attention(h, W, layer["settings"])
         if config["options"]["target"] in ("gpt", "softmax"):
             return gpt(h, layer, W)
-        phi = SIGMA[layer["settings"]["sigma"]] if config["options"]["target"] == "sigma" else H["relu"]
+        phi = SIGMA[layer["settings"]["sigma"]] if config["options"]["target"] == "sigma" else SIGMA["relu"]
         if layer["kind"] == "mlp":
             return h + phi(h @ W["W_1"][0].T) @ W["W_2"][0].T
         out = h.copy()
         for W_Q, W_K, W_V, W_O in zip(W["W_Q"], W["W_K"], W["W_V"], W["W_O"], strict=True):
             q, k, v = h @ W_Q.T, h @ W_K.T, h @ W_V.T @ W_O.T
-            out += (
-                phi(q @ k.T) @ v / tokens
-                if layer["kind"] == "attention"
-                else (q * k).sum(1, keepdims=True) * v
-            )
+            out += phi(q @ k.T) @ v / tokens if layer["kind"] == "attention" else (q * k).sum(1, keepdims=True) * v
         return out
 
     for i, loop in enumerate(config["body"]):

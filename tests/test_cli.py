@@ -300,6 +300,20 @@ MODELS = {
         {**GPT, "epsilon": 1e-6, "z_bound": 6.0},
         {"sizes": [2, 3, 1], "activation": "sigmoid"},
     ),
+    "gradient descent on sigma": Model(
+        "gradient-descent",
+        {"lr": 0.25, "steps": 2},
+        ig.GradientDescent(ig.Network([2, 3, 1], "sigmoid"), lr=0.25, steps=2),
+        {
+            "target": "sigma",
+            "variant": "backprop",
+            "n_examples": 5,
+            "epsilon": 1e-6,
+            "z_bound": 6.0,
+            "sigma": "softplus",
+        },
+        {"sizes": [2, 3, 1], "activation": "sigmoid"},
+    ),
     "functional": Model(
         "functional",
         {"kernel": "exp", "bandwidth": 1.5, "d": 2, "steps": 3, "step_rule": "constant", "step": 0.02},

@@ -96,6 +96,12 @@ CASES = {
     "softmax, mean: softplus, pseudo-huber, no bias": Case(
         gd([2, 3, 3, 1], "softplus", loss="pseudo-huber", bias=False, steps=2), 1e-6, "softmax", "mean", z_bound=16.0
     ),
+    "softmax, lookup": Case(
+        ig.GridDescent(gd([1, 1], bias=False, steps=2, lr=1.0, box=1.0), grid=2), None, "softmax", "lookup"
+    ),
+    "softmax, lookup: bias, decay": Case(
+        ig.GridDescent(gd([1, 1], loss="squared", steps=1, lr=2.0, box=0.9, weight_decay=0.1), grid=2, y_bound=2.0)
+    ),
     "sigma, gelu: tanh, tight box": Case(gd([2, 3, 3, 1], steps=3, lr=2.0, box=0.6), 1e-6, "sigma", z_bound=16.0),
     "sigma, tanh: Theorem 1": Case(gd([2, 4, 1], steps=2, box=None), 1e-4, "sigma", z_bound=8.0, sigma="tanh"),
     "sigma, sigmoid: logistic, momentum, decay": Case(

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from innergrad.algorithms import Algorithm, GradientDescent, example_stream, pointwise
     from innergrad.algorithms.functional import FunctionalGradientDescent
+    from innergrad.algorithms.lookup import GridDescent, Tabulated
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
     from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError, NotPositive
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
+    from innergrad.functions.decay import Decay, decay_condition
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
     from innergrad.kernels import Kernel
     from innergrad.losses import LOSSES, Loss, ResidualLoss
@@ -28,10 +30,12 @@ __version__ = "0.1.0"
 _NAMES = {
     "algorithms": "Algorithm GradientDescent example_stream pointwise",
     "algorithms.functional": "FunctionalGradientDescent",
+    "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
     "compiler": "compile",
     "errors": "DegenerateStart DomainError InputError LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
+    "functions.decay": "Decay decay_condition",
     "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
     "kernels": "Kernel",
     "losses": "LOSSES Loss ResidualLoss",
@@ -54,11 +58,13 @@ __all__ = [
     "Asymptote",
     "Attend",
     "CompiledTransformer",
+    "Decay",
     "DegenerateStart",
     "DomainError",
     "Function",
     "FunctionalGradientDescent",
     "GradientDescent",
+    "GridDescent",
     "InputError",
     "Kernel",
     "Lane",
@@ -77,8 +83,10 @@ __all__ = [
     "Run",
     "Score",
     "Stream",
+    "Tabulated",
     "approximate",
     "compile",
+    "decay_condition",
     "example_stream",
     "load",
     "pointwise",

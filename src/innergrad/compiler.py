@@ -8,7 +8,7 @@ from innergrad.functions.approximants import check_epsilon
 from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.targets import TARGETS
-from innergrad.transformer import CompiledTransformer
+from innergrad.transformer import CompiledTransformer, default_variant
 
 
 def compile(
@@ -40,7 +40,7 @@ def compile(
     known = TARGETS.get(target) if isinstance(target, str) else None
     options = Options(
         target,
-        known.variants[0] if variant is None and known else variant,  # type: ignore[arg-type]
+        default_variant(algorithm, target) if variant is None and known else variant,  # type: ignore[arg-type]
         known.epsilon if epsilon is None and known else epsilon,  # type: ignore[arg-type]
         n_examples,
         x_bound,
@@ -59,6 +59,11 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
         raise InputError(
             f"{algorithm.kind} has no program for target {options.target!r}", allowed=", ".join(algorithm.targets)
         )
+    variants = algorithm.variants.get(options.target, (options.variant,))
+    if options.variant not in variants:
+        what = f"{algorithm.kind} has no program for variant {options.variant!r} of target {options.target!r}"
+        hint = "ig.GridDescent looks gradient descent up" if options.variant == "lookup" else ""
+        raise InputError(what, allowed=", ".join(variants), hint=hint)
     target = TARGETS[options.target]
     program = target.prepare(algorithm.program(options), options)
     target.check(program)

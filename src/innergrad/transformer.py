@@ -343,6 +343,11 @@ def rounding(f: Approximant, dtype: torch.dtype, executor: Executor) -> float:
     return float((computed.double() - f(t.double())).abs().max())
 
 
+def default_variant(algorithm: Algorithm, target: str) -> str:
+    """The first variant of the target that the algorithm has a program for."""
+    return algorithm.variants.get(target, TARGETS[target].variants)[0]
+
+
 def reference(
     algorithm: Algorithm,
     X: ArrayLike,
@@ -358,7 +363,8 @@ def reference(
     """
     shape = np.shape(X) if isinstance(X, np.ndarray | Tensor) else np.shape(np.array(X, dtype=object))
     n = shape[-2] if len(shape) > 1 else 1
-    program = algorithm.program(Options(target=algorithm.targets[0], n_examples=max(n, 1)))
+    target = algorithm.targets[0]
+    program = algorithm.program(Options(target, default_variant(algorithm, target), n_examples=max(n, 1)))
     prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
     oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
     weights, state = exact_run(program, prompt)

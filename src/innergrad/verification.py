@@ -38,7 +38,7 @@ from innergrad.functions.proof import prove
 from innergrad.functions.scalar import RECIPROCAL, Function
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
-from innergrad.prompt import ArrayLike, Prompt
+from innergrad.prompt import WEIGHTS, ArrayLike, Prompt
 from innergrad.report import Law, Report, Worst
 from innergrad.stream import State
 
@@ -195,7 +195,7 @@ class _Verification:
 
     def _examples(self) -> None:
         """Which examples and queries may have an effect on what."""
-        if self.tf.algorithm.weighted:
+        if self.tf.algorithm.weighted and self.tf.program.reads(*WEIGHTS):
             self._weighted_examples()
         else:
             self._independent_queries()

@@ -30,12 +30,14 @@ class Algorithm(ABC):
 
     kind: the name under which it is saved; the name of the class unless it says otherwise. A field ``lr``, if there is
     one, is the learning rate: verification divides by it, to speak of gradients.
-    targets: the architectures it has a program for; the first is the default.
+    targets: the architectures it has a program for; the first is the default. variants: of a target, those it has one
+    for, if not all.
     weighted: it averages over the examples, each with its weight; verification checks that.
     """
 
     kind: ClassVar[str]
     targets: ClassVar[tuple[str, ...]] = ("relu",)
+    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     weighted: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:

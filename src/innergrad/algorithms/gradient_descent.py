@@ -44,6 +44,7 @@ class GradientDescent(Algorithm):
 
     kind: ClassVar[str] = "gradient_descent"
     targets: ClassVar[tuple[str, ...]] = ("relu", "gpt", "softmax", "sigma")
+    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {"softmax": ("sink", "mean")}
 
     network: Network
     loss: Loss

@@ -50,7 +50,7 @@ Variant = Annotated[
     typer.Option(
         "--variant",
         help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, "
-        "which has no LayerNorm before attention; softmax: mean (default), sink or lookup; sigma: backprop (default) "
+        "which has no LayerNorm before attention; softmax: sink (default), mean or lookup; sigma: backprop (default) "
         "or recursion",
         rich_help_panel=EVERY,
     ),

@@ -25,7 +25,7 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.storage import make_folder
-from innergrad.targets.gpt import LN_EPS, GeluMlp, GptAttention
+from innergrad.targets.gpt import LN_EPS, FeedForward, GptAttention
 from innergrad.targets.gpt_prepare import PAD
 from innergrad.targets.sparse import require_memory
 from innergrad.transformer import CompiledTransformer
@@ -33,7 +33,7 @@ from innergrad.transformer import CompiledTransformer
 if TYPE_CHECKING:
     from transformers import GPT2Model
 
-Block = tuple[GptAttention | None, GeluMlp | None]
+Block = tuple[GptAttention | None, FeedForward | None]
 NOTE = "innergrad.json"
 
 
@@ -69,7 +69,7 @@ def blocks_of(tf: CompiledTransformer) -> list[Block]:
     for layer in tf.module.layers():
         if isinstance(layer, GptAttention):
             blocks.append((layer, None))
-        elif isinstance(layer, GeluMlp):
+        elif isinstance(layer, FeedForward):
             if blocks and blocks[-1][1] is None:
                 blocks[-1] = (blocks[-1][0], layer)
             else:
@@ -145,7 +145,7 @@ def _attention(layer: GptAttention | None, sizes: GPT2Export) -> dict[str, Tenso
     return {"c_attn.weight": c_attn, "c_proj.weight": c_proj, **biases}
 
 
-def _mlp(layer: GeluMlp | None, sizes: GPT2Export) -> dict[str, Tensor]:
+def _mlp(layer: FeedForward | None, sizes: GPT2Export) -> dict[str, Tensor]:
     """c_fc (D, n_inner) and c_proj (n_inner, D): the transposes of W_1 and W_2."""
     D, inner = sizes.n_embd, sizes.n_inner
     c_fc, c_proj = torch.zeros(D, inner, dtype=torch.float64), torch.zeros(inner, D, dtype=torch.float64)

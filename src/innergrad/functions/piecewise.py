@@ -109,7 +109,13 @@ class PiecewiseLinear:
 
 
 def ramp_hits(ramps: tuple[tuple[float, float], ...], t: Tensor) -> Tensor:
-    return torch.stack([((t > lo) & (t < hi)).sum() for lo, hi in ramps]).sum() if ramps else torch.tensor(0)
+    """Number of arguments strictly inside one of the intervals, which increase and do not overlap."""
+    if not ramps:
+        return torch.tensor(0)
+    low, high = torch.tensor(ramps, dtype=torch.float64, device=t.device).T.contiguous()
+    at = (torch.bucketize(t.double(), low) - 1).clamp(min=0)
+    inside: Tensor = (t > low[at]) & (t < high[at])
+    return inside.sum()
 
 
 def farthest_outside(domain: tuple[float, float], t: Tensor) -> float | None:

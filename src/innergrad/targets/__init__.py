@@ -5,7 +5,7 @@ from __future__ import annotations
 from innergrad.functions.features import SIGMAS
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering, sigma
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
-from innergrad.targets.gpt import GeluMlp, GptAttention
+from innergrad.targets.gpt import FeedForward, GptAttention
 from innergrad.targets.relu import Mlp, Product, ReluAttention
 from innergrad.targets.relu_cost import relu_cost
 from innergrad.targets.relu_functions import approximants
@@ -46,7 +46,7 @@ TARGETS: dict[str, Target] = {
         modules={"attention": kernel.KernelAttention},
     ),
     "softmax": Target(
-        variants=("sink", "mean"),
+        variants=("sink", "mean", "lookup"),
         epsilon=1e-9,
         finest=1e-12,
         proven=False,
@@ -62,7 +62,7 @@ TARGETS: dict[str, Target] = {
         bounds=gpt_functions.bounds,
         structural=("t", "query", "ns", "log_omega", "log_tokens"),
         probes=(0.25, 0.5, 1.0),
-        modules={"attention": GptAttention, "mlp": GeluMlp},
+        modules={"attention": GptAttention, "mlp": FeedForward},
     ),
     "sigma": Target(
         variants=("backprop", "recursion"),
@@ -103,7 +103,7 @@ TARGETS: dict[str, Target] = {
         probes=(0.25, 0.5, 1.0),
         inspect=gpt_functions.inspect,
         longest=gpt_functions.longest,
-        modules={"attention": GptAttention, "mlp": GeluMlp},
+        modules={"attention": GptAttention, "mlp": FeedForward},
     ),
 }
 

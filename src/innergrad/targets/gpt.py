@@ -63,8 +63,11 @@ class GptAttention(Sublayer):
         return h + self.W_O.write(z)
 
 
-class GeluMlp(Sublayer):
-    """W_2 gelu(W_1 LN(h) + b_1). Shapes: W_1 (1, units, D), b_1 (1, units, 1), W_2 (1, D, units)."""
+class FeedForward(Sublayer):
+    """W_2 gelu(W_1 LN(h) + b_1). Shapes: W_1 (1, units, D), b_1 (1, units, 1), W_2 (1, D, units).
+
+    gain: of the LayerNorm before it, or None. activation: gelu, or relu.
+    """
 
     matrices = ("W_1", "b_1", "W_2")
     hooks = ("hook_normalized", "hook_pre", "hook_post")
@@ -75,12 +78,12 @@ class GeluMlp(Sublayer):
     hook_pre: nn.Identity
     hook_post: nn.Identity
 
-    def __init__(self, name: str, *stacks: SparseStack, gain: float | None) -> None:
-        super().__init__(name, *stacks, gain=gain)
-        self.gain = gain
+    def __init__(self, name: str, *stacks: SparseStack, gain: float | None, activation: str = "gelu") -> None:
+        super().__init__(name, *stacks, gain=gain, activation=activation)
+        self.gain, self.phi = gain, {"gelu": gelu, "relu": torch.relu}[activation]
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         flat = self.hook_normalized(normalised(h, self.gain)).flatten(0, 1).T
         pre = self.hook_pre(self.W_1.tall() @ flat + self.b_1.dense()[0])
-        written: Tensor = self.W_2.tall() @ self.hook_post(gelu(pre))
+        written: Tensor = self.W_2.tall() @ self.hook_post(self.phi(pre))
         return h + written.T.view_as(h)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import LoweringError
+from innergrad.functions.approximants import approximate
 from innergrad.functions.dictionaries import Approximant, exponential_sum, gelu_sum
 from innergrad.functions.features import shared_sums
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
@@ -37,6 +38,8 @@ def approximated(program: Program) -> set[str]:
 def approximants(program: Program, options: Options) -> dict[str, Approximant]:
     """Exponential sums for linear scores, GeLU sums for functions of mlps."""
     radius, functions, made = options.z_bound or DEFAULT_BOUND, program.functions(), dict[str, Approximant]()
+    if options.variant == "lookup":
+        return {name: approximate(functions[name], 1e-3) for name in sorted(approximated(program))}
     by_heads = sigmoids(program)
     made |= shared_sums((functions[f] for f in sorted(by_heads)), "sigmoid", options.epsilon, (-radius, radius))
     for name in sorted(approximated(program) - by_heads):

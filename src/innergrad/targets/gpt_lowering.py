@@ -36,7 +36,7 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program
 from innergrad.prompt import POSITION
 from innergrad.targets.base import Approximants, LoopedTransformer, Sublayer, looped, renamed
-from innergrad.targets.gpt import GeluMlp, GptAttention
+from innergrad.targets.gpt import FeedForward, GptAttention
 from innergrad.targets.gpt_functions import COARSE, check, lane_bounds, shared
 from innergrad.targets.gpt_prepare import PAD, PADS, divisor_of
 from innergrad.targets.rows import (
@@ -78,6 +78,8 @@ def lower(program: Program, approximants: Approximants, options: Options) -> Loo
 
 
 def algebra(options: Options) -> Algebra:
+    if options.variant == "lookup":
+        return Algebra(EXACT, ())  # relu(z) - relu(-z) = z, but no products
     scales = square() if options.epsilon < COARSE else coarse_square()
     return Algebra(EXACT, tuple((sign / s, 0.0, c) for s, c in scales for sign in (1.0, -1.0)))
 
@@ -232,7 +234,7 @@ class _Lowering:
 
     # ------------------------------------------------------------------------------------------------------------ mlp
 
-    def _mlp(self, layer: Layer) -> GeluMlp:
+    def _mlp(self, layer: Layer) -> FeedForward:
         divisor = divisor_of(layer)
         for instruction in layer.instructions:
             if divisor is not None and instruction.dst.lane in PADS:
@@ -244,7 +246,7 @@ class _Lowering:
         if divisor is None and self.options.variant == "pre-ln" and self.stream["pad_up"].role == "state":
             self._repair()
         units, D = self.units.rows(), self.stream.d_model
-        return GeluMlp(
+        return FeedForward(
             layer.name,
             stack(
                 (1, len(units), D),
@@ -253,6 +255,7 @@ class _Lowering:
             stack((1, len(units), 1), ((0, u, 0, bias) for u, (_, bias, _) in enumerate(units))),
             stack((1, D, len(units)), ((0, e, u, w) for u, (_, _, row) in enumerate(units) for e, w in row.items())),
             gain=self.gains["mlp"],
+            activation="relu" if self.options.variant == "lookup" else "gelu",
         )
 
     def _divide(self, instruction: Attend) -> None:

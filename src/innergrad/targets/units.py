@@ -15,8 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from innergrad.functions.dictionaries import FeatureSum
+from innergrad.errors import LoweringError
+from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.features import Terms
+from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import NEGATION
 from innergrad.program import Attend, Program
 from innergrad.targets.rows import Row, add, destinations, family, linear_form, scaled, score_rows
@@ -62,7 +64,7 @@ class Units:
         """dst += factor * row."""
         add(self.linear.setdefault(entry, {}), row, factor)
 
-    def compute(self, instruction: Attend, approximants: Mapping[str, FeatureSum]) -> None:
+    def compute(self, instruction: Attend, approximants: Mapping[str, Approximant]) -> None:
         """dst += scale f(linear form), scale u v, or scale (linear form)."""
         for index in family(self.program, instruction):
             pairs = [score_rows(self.program, instruction, score, index) for score in instruction.scores]
@@ -82,8 +84,12 @@ class Units:
                 else:
                     self.multiply(linear_form(terms, self.one), value, entry, scale)
 
-    def function(self, f: FeatureSum, form: Row, one: int, entry: int, scale: float) -> None:
+    def function(self, f: Approximant, form: Row, one: int, entry: int, scale: float) -> None:
         """dst += scale f(form); one: the entry that reads 1."""
+        if isinstance(f, PiecewiseLinear):
+            for a, b, c in f.hinges.tolist():
+                self.unit(scaled(form, a), b, entry, scale * c)
+            return
         if f.slope:
             self.add(entry, form, scale * f.slope)
         if f.constant:
@@ -109,5 +115,7 @@ class Units:
 
     def _square(self, z: Row, R: float, entry: int, scale: float) -> None:
         """dst += scale z^2 for |z| <= R."""
+        if not self.algebra.square:
+            raise LoweringError("these MLPs do not multiply", hint="use tables, or another variant")
         for a, b, c in self.algebra.square:
             self.unit(scaled(z, a / R), b, entry, scale * c * R**2)
