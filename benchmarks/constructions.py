@@ -1,6 +1,6 @@
 """Every construction on every target: its size, and its error in float64 and float32 against the algorithm itself.
 
-    python benchmarks/constructions.py       writes results/constructions.json (two minutes on one core)
+    python benchmarks/constructions.py       writes results/constructions.json (five minutes on one core)
 
 Errors are those of the *module* (real matrices), largest over the prompts, against the algorithm by other means: the
 recursion in function space, numpy and autograd loops, normal equations, scikit-learn; see each row's ``against``.
@@ -22,7 +22,11 @@ from torch import Tensor
 
 import innergrad as ig
 from _results import store
+from innergrad.algorithms.lookup import table_rows
 from innergrad.export import export_onnx, gpt2_inputs, gpt2_stream, to_gpt2
+from innergrad.functions import features
+from innergrad.functions.decay import decay_condition
+from innergrad.functions.features import SIGMAS
 
 F32, F64 = torch.float32, torch.float64
 EPSILON = {F64: 1e-9, F32: 1e-5}
@@ -41,7 +45,7 @@ class Row:
     ours: str
     what: str = "predictions"
     against: str = "the recursion in function space"
-    options: tuple[tuple[str, float], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 KERNEL = "one layer a step, exact"
@@ -145,8 +149,14 @@ def rows() -> list[Row]:
             ),
         ]
     autograd = "torch autograd"
+    average, sink = "4N - 1 blocks a step, explicit", "2N + 1 blocks a step, explicit"
     for steps in (1, 20):
-        for target, variant in (("gpt", "pre-ln"), ("gpt", "raw")):
+        for target, variant, ours in (
+            ("gpt", "pre-ln", average),
+            ("gpt", "raw", average),
+            ("softmax", "mean", average),
+            ("softmax", "sink", sink),
+        ):
             made.append(
                 Row(
                     f"gradient descent, N = 3, K = 4, {steps} step{'s' * (steps > 1)}",
@@ -156,11 +166,32 @@ def rows() -> list[Row]:
                     variant,
                     8,
                     "existence only (App. F)",
-                    "4N blocks a step, explicit",
+                    ours,
                     "weights",
                     autograd,
                 )
             )
+    for sizes, variant, says, ours in (
+        ([3, 6, 1], "backprop", "2 layers (Theorem 1)", "the same"),
+        ([2, 4, 4, 1], "recursion", "a_n = O(n²) layers (Theorem 2)", "the same: a_3 = 6"),
+        ([2, 4, 4, 1], "backprop", "a_n = O(n²) layers (Theorem 2)", "2n - 1"),
+        ([2, 3, 3, 3, 1], "recursion", "a_n = O(n²) layers (Theorem 2)", "the same: a_4 = 11"),
+        ([2, 3, 3, 3, 1], "backprop", "a_n = O(n²) layers (Theorem 2)", "2n - 1"),
+    ):
+        made.append(
+            Row(
+                f"gradient descent, sizes {', '.join(map(str, sizes))}, 5 steps",
+                "000",
+                ig.GradientDescent(ig.Network(sizes, "tanh", bias=False), steps=5),
+                "sigma",
+                variant,
+                8,
+                says,
+                ours,
+                "weights",
+                autograd,
+            )
+        )
     made.append(
         Row(
             "gradient descent, N = 3, K = 4, 1 step",
@@ -227,7 +258,7 @@ def measured(row: Row) -> dict[str, Any]:
             variant=row.variant,
             epsilon=epsilon if row.target != "kernel" else None,
             n_examples=row.n,
-            **extra,  # type: ignore[arg-type]
+            **extra,
         )
         try:
             run = tf.run(*data, executor="dense", dtype=dtype)
@@ -336,12 +367,135 @@ def depth() -> list[dict[str, Any]]:
     return entries
 
 
+# ------------------------------------------------------------------------- softmax transformers, any activation, tables
+
+
+SCALAR = ig.Network([1, 1], "tanh", bias=False)
+SOFTMAX = (  # name, network, examples, steps
+    ("one weight", SCALAR, 2, 20),
+    ("N = 3, K = 4, linear output", NETWORK, 8, 20),
+    ("N = 4, K = 16, activated output", ig.Network([4, 16, 16, 16, 2], "tanh", "activation"), 16, 2),
+    ("the demo's: N = 3, K = 8", ig.Network([10, 8, 8, 1], "tanh"), 48, 2),
+)
+
+
+def softmax(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The three softmax transformers on the same networks; of the table, which cannot be built, its rows.
+
+    measured: what :func:`lookup` gave; its rms error times D is how many cells an entry some accuracy needs.
+    """
+    entries, rate = [], measured[-1]["rms"] * measured[-1]["cells"]
+    for name, network, n, steps in SOFTMAX:
+        algorithm = ig.GradientDescent(network, lr=0.5, steps=steps)
+        data = prompts(algorithm, n, 5)
+        expected = ig.reference(algorithm, *data).weights
+        for variant in ("sink", "mean"):
+            entry: dict[str, Any] = {"name": name, "variant": variant, "n": n, "steps": steps}
+            for dtype, key in ((F64, "float64"), (F32, "float32")):
+                tf = ig.compile(algorithm, target="softmax", variant=variant, epsilon=EPSILON[dtype], n_examples=n)
+                got = tf.run(*data, executor="dense", dtype=dtype).weights.double()
+                entry[key] = float((got - expected).abs().max())
+                if dtype == F64:
+                    rows = tf.cost().rows
+                    entry |= {
+                        "layers": tf.cost().blocks / steps,
+                        "heads": tf.n_heads,
+                        "units": max(row.heads for row in rows if row.kind == "mlp"),
+                        "width": tf.d_model,
+                        "parameters": tf.n_parameters,
+                    }
+            entries.append(entry)
+            print(entry, flush=True)
+        grid = ig.GridDescent(algorithm, grid=16)
+        needed = 0.5 / max(
+            entries[-2]["float64"], 1e-16
+        )  # cells an entry for the error of `sink`, from the table below
+        fine = ig.GridDescent(algorithm, grid=math.ceil(needed))
+        entries.append(
+            {
+                "name": name,
+                "variant": "lookup",
+                "n": n,
+                "layers": 4,
+                "log10_rows_16": table_rows(grid, n),
+                "log10_cells_same": math.log10(needed),
+                "log10_rows_same": table_rows(fine, n),
+            }
+        )
+        print(entries[-1], flush=True)
+    return entries
+
+
+def lookup() -> list[dict[str, Any]]:
+    """One weight, two examples, one step: rows, units and error of the table, for D cells an entry."""
+    exact = ig.GradientDescent(SCALAR, lr=1.0, steps=1, box=1.0)
+    entries = []
+    for D in (2, 4, 8, 12, 16):
+        algorithm = ig.GridDescent(exact, grid=D)
+        tf = ig.compile(algorithm, n_examples=2)
+        X, y, X_query = prompts(algorithm, 2, 1000)
+        w0 = 2 * torch.rand(1000, 1, generator=torch.Generator().manual_seed(1), dtype=F64) - 1
+        run, expected = tf.run(X, y, X_query, w0=w0), ig.reference(exact, X, y, X_query, w0=w0)
+        dense = tf.run(X[:20], y[:20], X_query[:20], w0=w0[:20], executor="dense").weights
+        error = (run.weights - expected.weights)[:, -1].abs()
+        knots = np.array(tf.approximants["w'[0]"].knots)  # type: ignore[union-attr]
+        entries.append(
+            {
+                "cells": D,
+                "sequences": D**5,
+                "rows": len(knots) // 2 + 1,
+                "units": tf.cost().rows[2].heads,
+                "max": float(error.max()),
+                "rms": float(error.square().mean().sqrt()),
+                "gap": float(2 * np.diff(knots)[::2].min()),
+                "dense": float((dense - run.weights[:20]).abs().max()),
+            }
+        )
+        print(entries[-1], flush=True)
+    return entries
+
+
+def sigma() -> list[dict[str, Any]]:
+    """Theorem 1: heads a neuron against the error of the weights after one step; K = 6, d = 3, n = 12, |z| <= 4."""
+    network = ig.Network([3, 6, 1], "tanh", bias=False)
+    algorithm = ig.GradientDescent(network, lr=0.1, steps=1, box=None)
+    X, y, X_query = prompts(algorithm, 12, 5)
+    X, X_query = X / 2, X_query / 2
+    w0 = torch.stack([network.init(seed) for seed in range(5)])
+    expected = ig.reference(algorithm, X, y, X_query, w0=w0).weights
+    functions, entries = (network.activation.r, network.activation.dr), []
+    for name in SIGMAS:
+        entry: dict[str, Any] = {"sigma": name, "decay": decay_condition(name).holds}
+        for units in (12, 24, 48):
+            epsilon = 1.001 * features.reachable(functions, name, units, (-4.0, 4.0))
+            made = ig.compile(algorithm, target="sigma", sigma=name, epsilon=epsilon, n_examples=12, z_bound=4.0)
+            fitted = made.approximants["tanh'"]
+            assert len([a for a in fitted.a if a]) == units, (name, units, len(fitted.a))  # type: ignore[union-attr]
+            got = made.run(X, y, X_query, w0=w0, executor="dense").weights
+            entry |= {f"heads_{units}": float((got - expected).abs().max()), f"fit_{units}": epsilon}
+        for epsilon in (1e-5, 1e-4):
+            try:
+                made = ig.compile(algorithm, target="sigma", sigma=name, epsilon=epsilon, n_examples=12, z_bound=4.0)
+                got = made.run(X, y, X_query, w0=w0, executor="dense", dtype=F32).weights
+            except ig.InputError:  # rounding is larger than epsilon
+                continue
+            entry |= {"float32": float((got.double() - expected).abs().max()), "float32_epsilon": epsilon}
+            break
+        entries.append(entry)
+        print(entry, flush=True)
+    return entries
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    table = lookup()
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "constructions": lambda: [measured(row) for row in rows()],
         "stock": stock,
         "depth": depth,
+        "softmax": lambda: softmax(table),
+        "lookup": lambda: table,
+        "sigma": sigma,
     }
     store("constructions", "python benchmarks/constructions.py", {name: make() for name, make in parts.items()})
 

@@ -94,6 +94,10 @@ BLOCKS = {
     "attention": "kernel attention",
     "pre-ln": "GPT-2 (pre-LN)",
     "raw": "the same without LN before attention",
+    "sink": "softmax attention with a sink, MLP",
+    "mean": "softmax attention, MLP",
+    "backprop": "σ attention, MLP (gelu)",
+    "recursion": "σ attention, MLP (gelu)",
 }
 
 
@@ -165,6 +169,47 @@ def targets() -> list[str]:
     return lines
 
 
+def _power(log10: float) -> str:
+    return f"10^{log10:,.0f}" if log10 > 6 else f"{10**log10:,.0f}"
+
+
+def softmax() -> list[str]:
+    """Three softmax transformers for the same network, side by side."""
+    head = "| network, examples | variant | layers a step | heads | width | MLP units | nonzeros | float64 | float32 |"
+    lines = [head, "|---" * 9 + "|"]
+    for row in read("constructions")["softmax"]:
+        name = f"{row['name']}, n = {row['n']}"
+        if row["variant"] == "lookup":
+            units = f"> {_power(row['log10_rows_16'])} with 16 cells an entry"
+            same = f"> {_power(row['log10_rows_same'])} for the error of `sink`"
+            lines.append(f"| {name} | `lookup` | {row['layers']} | 1 | | {units}; {same} | | | |")
+            continue
+        cells = [f"{row['layers']:g}", row["heads"], row["width"], f"{row['units']:,}", f"{row['parameters']:,}"]
+        errors = [f"{row[key]:.0e}" for key in ("float64", "float32")]
+        lines.append("| " + " | ".join(map(str, [name, f"`{row['variant']}`", *cells, *errors])) + " |")
+    return lines
+
+
+def lookup() -> list[str]:
+    """Lemma 16 for one weight and two examples."""
+    lines = ["| cells D | sequences D⁵ | rows | MLP units | max error | rms | ids apart by | dense − program |"]
+    lines.append("|---" * 8 + "|")
+    for row in read("constructions")["lookup"]:
+        sizes = " | ".join(f"{row[key]:,}" for key in ("cells", "sequences", "rows", "units"))
+        lines.append(f"| {sizes} | {row['max']:.2f} | {row['rms']:.3f} | {row['gap']:.0e} | {row['dense']:.0e} |")
+    return lines
+
+
+def sigma() -> list[str]:
+    """Theorem 1: heads a neuron against the error of the new weights."""
+    lines = ["| σ | general decay condition | 12 heads a neuron | 24 | 48 | float32 (its ε) |", "|---" * 6 + "|"]
+    for row in read("constructions")["sigma"]:
+        decay = "holds" if row["decay"] else "fails: frequencies instead of knots"
+        errors = " | ".join(f"{row[f'heads_{units}']:.0e}" for units in (12, 24, 48))
+        lines.append(f"| {row['sigma']} | {decay} | {errors} | {row['float32']:.0e} ({row['float32_epsilon']:.0e}) |")
+    return lines
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "gradient_error": gradient_error,
     "outputs": outputs,
@@ -175,6 +220,9 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "stock": stock,
     "depth": depth,
     "targets": targets,
+    "softmax": softmax,
+    "lookup": lookup,
+    "sigma": sigma,
 }
 PAGES = ("README.md", "docs/error.md", "docs/constructions.md")
 

@@ -8,8 +8,8 @@ Four layers a step, for softmax attention and ReLU MLPs (target ``softmax``, var
     mlp          project, clear
 
 The softmax-weighted mean of the codes (the Boltzmann operator) is one number that tells multisets of examples apart,
-for most s; s is chosen so that the ids are as far apart as can be, and a table whose ids are not is refused. The number of
-rows is D^D_w (D^(d_x + d_y) + n - 1 choose n): that is why an existence proof of this kind is not a construction. Steps
+for most s; s is chosen so that the ids are as far apart as can be, and a table whose ids are not is refused. It has
+D^D_w (D^(d_x + d_y) + n - 1 choose n) rows: that is why an existence proof of this kind is not a construction. Steps
 of step functions are ramps, as in (F.5); an argument inside one is looked up between two rows.
 """
 

@@ -110,14 +110,14 @@ def _numbers(text: str) -> list[float]:
 NETWORKS = {"000-3": ("A: 2 layers", "B: 3 layers"), "000-4": ("A: deep", "B: L layers")}
 ORDERS = {
     "000-3": (
-        "The width of A is bounded from below (Lemma 1, for eps < c2/d^4), that of B from above (Lemma 2): where B has "
-        "the smaller number its transformer is the smaller one, where A has it the lemmas decide nothing.",
+        "Lemma 1 bounds the width of A from below, for eps < c2/d^4; Lemma 2 that of B from above. So where B has the",
+        "smaller number its transformer is the smaller one; where A has it the lemmas decide nothing.",
         "d fixed: TF_A > 8 (c3 exp(c4 d))^2, constant in eps; TF_B = O(eps^-2).",
-        "d = (c2/eps)^(1/4), coupled: TF_A > 8 c3^2 exp(2 c4 (c2/eps)^(1/4)); TF_B = O(eps^-3). As printed: O(eps^-1).",
+        "d coupled, (c2/eps)^(1/4): TF_A > 8 c3^2 exp(2 c4 (c2/eps)^(1/4)); TF_B = O(eps^-3). Printed: O(eps^-1).",
     ),
     "000-4": (
-        "The width of A is bounded from above (Lemma 3), that of B from below (Lemma 4): where A has the smaller "
-        "number its transformer is the smaller one, where B has it the lemmas decide nothing.",
+        "Lemma 3 bounds the width of A from above, Lemma 4 that of B from below. So where A has the smaller number",
+        "its transformer is the smaller one; where B has it the lemmas decide nothing.",
     ),
 }
 

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer
 from innergrad.functions.activations import ACTIVATIONS, Activation
+from innergrad.functions.dictionaries import FEATURES
 from innergrad.functions.scalar import Asymptote, Function
 
 Kind = Literal[
@@ -576,9 +577,10 @@ def _fit_relation(
 def _resolve(sigma: Scalar | Function | Activation | str) -> Scalar:
     """The function, checked: an elementwise, deterministic map of float64 tensors."""
     if isinstance(sigma, str):
-        if sigma not in ACTIVATIONS:
-            raise InputError("unknown activation", got=repr(sigma), allowed=", ".join(ACTIVATIONS))
-        sigma = ACTIVATIONS[sigma]
+        known: dict[str, Activation | Scalar] = {**FEATURES, **ACTIVATIONS}
+        if sigma not in known:
+            raise InputError("unknown activation", got=repr(sigma), allowed=", ".join([*ACTIVATIONS, "cos", "exp"]))
+        sigma = known[sigma]
     if isinstance(sigma, Activation):
         sigma = sigma.r
     kind = "a map of float64 tensors, a Function, an Activation or the name of one"

@@ -99,6 +99,17 @@ def shared_sums(
     )
 
 
+def reachable(functions: Iterable[Function], sigma: str, units: int, domain: tuple[float, float]) -> float:
+    """The smallest epsilon that all the functions reach with this number of units."""
+    wanted, errors = list(functions), []
+    for steepness in SIGMAS[sigma].steepness or (0.0,):
+        for coarse in (False, True):
+            fits = (_itself(f, sigma) or _fit(f, sigma, units, steepness, domain, coarse) for f in wanted)
+            error = max(fitted.error for fitted in fits)
+            errors += [error] if (error >= COARSE) == coarse else []
+    return min(errors)
+
+
 def _itself(f: Function, sigma: str) -> FeatureSum | None:
     """f is sigma: one unit, exact everywhere."""
     t = torch.linspace(-8.0, 8.0, 1001, dtype=torch.float64)
