@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError, NotPositive
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.functions.decay import Decay, decay_condition
+    from innergrad.functions.features import register_sigma
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
     from innergrad.kernels import Kernel
     from innergrad.losses import LOSSES, Loss, ResidualLoss
@@ -36,6 +37,7 @@ _NAMES = {
     "errors": "DegenerateStart DomainError InputError LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.decay": "Decay decay_condition",
+    "functions.features": "register_sigma",
     "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
     "kernels": "Kernel",
     "losses": "LOSSES Loss ResidualLoss",
@@ -91,6 +93,7 @@ __all__ = [
     "load",
     "pointwise",
     "reference",
+    "register_sigma",
 ]
 
 

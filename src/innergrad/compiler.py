@@ -46,7 +46,7 @@ def compile(
         x_bound,
         y_bound,
         z_bound,
-        known.sigmas[0] if sigma is None and known and known.sigmas else sigma,
+        next(iter(known.sigmas)) if sigma is None and known and known.sigmas else sigma,
     )
     options = check_options(options)
     program = prepared(algorithm, options)
@@ -83,7 +83,8 @@ def check_options(options: Options) -> Options:
             "unknown activation of the transformer" if sigmas else f"target {options.target!r} has no choice of sigma"
         )
         allowed = ", ".join(sigmas) if sigmas else "target='sigma'"
-        raise InputError(what, got=repr(options.sigma), allowed=allowed)
+        hint = "ig.register_sigma(name, function) adds your own" if sigmas else ""
+        raise InputError(what, got=repr(options.sigma), allowed=allowed, hint=hint)
     check_epsilon(options.epsilon, TARGETS[options.target].finest)
     integer("n_examples", options.n_examples)
     for name in ("x_bound", "y_bound", "z_bound"):

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.approximants import approximate
+from innergrad.functions.decay import decay_condition
 from innergrad.functions.dictionaries import FEATURES, FeatureSum, hinge_sum, with_error
 from innergrad.functions.scalar import Function
 
@@ -64,6 +65,54 @@ SIGMAS: dict[str, Sigma] = {
     "silu": Sigma((0.7, 0.6, 0.5, 0.4), 0.0, 0.0, 1.0, hinge=0.279),
     "cos": Sigma((), math.pi / 2, 0.0, 0.5, level=0.0),
 }
+SHIPPED = tuple(FEATURES)
+
+
+def register_sigma(name: str, function: Callable[[Tensor], Tensor]) -> Sigma:
+    """Make an activation of your own one that target ``sigma`` takes: ``ig.compile(..., sigma=name)``.
+
+    It has to satisfy the general decay condition, and to be smooth where it is used; an epsilon that sums of it do not
+    reach is refused when something is compiled. Register it again, under the same name, before loading a saved model.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name in SHIPPED:
+        taken = ", ".join(SHIPPED)
+        raise InputError("an activation needs a name of its own", got=repr(name), allowed=f"an identifier, not {taken}")
+    decay = decay_condition(function)
+    if not decay.holds:
+        verdict = "cannot be shown to satisfy" if decay.holds is None else "does not satisfy"
+        raise InputError(f"{name} {verdict} the general decay condition", got=f"{decay.kind}: {decay.reason}")
+    for cached in (_fit, scales):
+        cached.cache_clear()  # the name may have meant another function
+    FEATURES[name] = function
+    SIGMAS[name] = _measured(name)
+    return SIGMAS[name]
+
+
+def _measured(name: str) -> Sigma:
+    """Where to use sigma: what the table says of the shipped ones, measured."""
+    phi, t = feature(name), np.linspace(-3.0, 3.0, 601)
+    value, odd, even = phi(t), np.gradient(phi(t), t), np.gradient(np.gradient(phi(t), t), t)
+    far = np.linspace(-60.0, 60.0, 2401)
+    exact = float(np.abs(phi(far) - phi(-far) - far).max()) < 1e-12
+    hinge = 1.001 * float(np.abs(phi(far) - np.maximum(far, 0)).max()) if exact else None
+    inner = slice(50, -50)
+    points = (
+        0.0 if exact else float(t[inner][np.abs(odd[inner]).argmax()]),
+        float(t[inner][np.abs(even[inner]).argmax()]),
+    )
+    level = float(t[np.abs(value).argmax()])
+    candidates = [
+        Sigma((1.0, 0.7, 0.5, 0.35, 0.25, 0.15), *points, width, level, hinge) for width in (2.0, 1.0, 0.5, 0.25)
+    ]
+    grid = torch.linspace(-1.0, 1.0, 501, dtype=torch.float64)
+    errors = [
+        max(
+            float((evaluate(_scales(name, known, power, False), name, grid) - grid**power).abs().max())
+            for power in (1, 2)
+        )
+        for known in candidates
+    ]
+    return candidates[int(np.argmin(errors))]
 
 
 def feature(name: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -206,7 +255,11 @@ def _odd_sum(sigma: str, radius: float, epsilon: float) -> FeatureSum:
 @cache
 def scales(sigma: str, power: int, coarse: bool) -> Terms:
     """t (power 1) or t^2 (power 2) for |t| <= 1 as a sum of sigma; a constant is one of its terms."""
-    known, phi = SIGMAS[sigma], feature(sigma)
+    return _scales(sigma, SIGMAS[sigma], power, coarse)
+
+
+def _scales(sigma: str, known: Sigma, power: int, coarse: bool) -> Terms:
+    phi = feature(sigma)
     b, sign = (known.odd, -1.0) if power == 1 else (known.even, 1.0)
     count, smallest, cutoff = (8, 0.4 * known.width, 1e-9) if coarse else (7, known.width, 1e-15)
     s = smallest * 8.0 ** (np.arange(count) / (count - 1))
@@ -218,7 +271,8 @@ def scales(sigma: str, power: int, coarse: bool) -> Terms:
     c = np.linalg.lstsq(columns / size * weight[:, None], t**power * weight, rcond=cutoff)[0] / size
     terms = [(u / x, b, v * w) for x, w in zip(s, c, strict=True) for u, v in ((1.0, 1.0), (-1.0, sign))]
     constant = -middle * float(c.sum())
-    level, value = unit_level(sigma)
+    level = known.level
+    value = float(phi(np.array([level]))[0])
     return tuple((float(p), float(q), float(r)) for p, q, r in [*terms, (0.0, level, constant / value)] if r)
 
 

@@ -66,7 +66,7 @@ TARGETS: dict[str, Target] = {
     ),
     "sigma": Target(
         variants=("backprop", "recursion"),
-        sigmas=tuple(SIGMAS),
+        sigmas=SIGMAS,
         epsilon=1e-9,
         finest=1e-12,
         proven=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import torch
@@ -179,7 +179,7 @@ class Target:
     modules: Mapping[str, type[Sublayer]]
     structural: tuple[str, ...]
     probes: tuple[float, ...]
-    sigmas: tuple[str, ...] = ()
+    sigmas: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[[Program, Options], Program] = lambda program, options: program
     bounds: Callable[[Program, Layer, Options], dict[str, tuple[float, float]]] = lambda program, layer, options: {}
     inspect: Callable[[Program, LoopedTransformer, Tensor, Options], Iterator[tuple[float, float, str]]] = (
