@@ -407,9 +407,7 @@ def softmax(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
             entries.append(entry)
             print(entry, flush=True)
         grid = ig.GridDescent(algorithm, grid=16)
-        needed = 0.5 / max(
-            entries[-2]["float64"], 1e-16
-        )  # cells an entry for the error of `sink`, from the table below
+        needed = rate / entries[-2]["float64"]  # cells an entry for the error of `sink`
         fine = ig.GridDescent(algorithm, grid=math.ceil(needed))
         entries.append(
             {
