@@ -180,8 +180,8 @@ def softmax() -> list[str]:
     for row in read("constructions")["softmax"]:
         name = f"{row['name']}, n = {row['n']}"
         if row["variant"] == "lookup":
-            units = f"> {_power(row['log10_rows_16'])} with 16 cells an entry"
-            same = f"> {_power(row['log10_rows_same'])} for the error of `sink`"
+            units = f"about {_power(row['log10_rows_16'])} with 16 cells an entry"
+            same = f"about {_power(row['log10_rows_same'])} for the error of `sink`"
             lines.append(f"| {name} | `lookup` | {row['layers']} | 1 | | {units}; {same} | | | |")
             continue
         cells = [f"{row['layers']:g}", row["heads"], row["width"], f"{row['units']:,}", f"{row['parameters']:,}"]

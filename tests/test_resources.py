@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
+import os
+import re
+import subprocess
+import sys
 from decimal import Decimal, localcontext
 from itertools import pairwise
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +21,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import lambertw
 
+import innergrad as ig
+from innergrad.cli import main
 from innergrad.errors import InputError
 from innergrad.resources import (
     ROUTES,
@@ -30,6 +40,7 @@ from innergrad.resources import (
 )
 
 positive = st.floats(0.05, 20.0)
+ROOT = Path(__file__).parent.parent
 ROUTE = {route.name: route for route in ROUTES}
 
 # ------------------------------------------------------------------------------------------------------------ amounts
@@ -78,6 +89,33 @@ def test_the_recursion_is_the_papers() -> None:
     assert [n for n in range(2, 60) if recursion_layers(n) <= backprop_layers(n)] == [2]
 
 
+@pytest.mark.parametrize(
+    ("target", "variant", "route"),
+    [
+        ("softmax", "sink", "target softmax, sink"),
+        ("sigma", "backprop", "target sigma, backprop"),
+        ("sigma", "recursion", "000, heads counted"),
+        ("relu", "literal", "001"),
+    ],
+)
+def test_layers_and_heads_are_those_of_compiled_transformers(target: str, variant: str, route: str) -> None:
+    """As many layers as the route says; heads are K M up to a constant few, for every depth.
+
+    Of the recursion only the layers: its products are in MLPs and in values here, and in heads in the paper.
+    """
+    terms = set()
+    for n, K in ((2, 2), (2, 4), (3, 2), (3, 4)) if target != "relu" else ((2, 2), (4, 3)):
+        network = ig.Network([K] * n + [1], "tanh", "linear", False)
+        algorithm = ig.GradientDescent(network, steps=2, box=None if target != "relu" else 4.0)
+        cost = ig.compile(algorithm, target=target, variant=variant, epsilon=1e-2, n_examples=4).cost()
+        layers = cost.n_layers if target == "relu" else cost.blocks
+        assert layers == 2 * ROUTE[route].layers(n)
+        heads = max(row.heads for row in cost.rows if row.kind == "attention")
+        terms.add(heads // K)
+    if route != "001":  # on ReLU attention the widest layer is another one for other sizes
+        assert len(terms) == 1
+
+
 @given(depth=st.integers(2, 9), width=st.integers(1, 400), eps=st.floats(1e-6, 0.9), c=positive)
 @settings(max_examples=60, deadline=None)
 def test_the_trade_off_by_trying_every_width(depth: int, width: int, eps: float, c: float) -> None:
@@ -91,9 +129,12 @@ def test_the_trade_off_by_trying_every_width(depth: int, width: int, eps: float,
         if K:
             assert found[n].width.value == pytest.approx(K, rel=1e-12)
             assert found[n].product.value == pytest.approx(n * K * K, rel=1e-12)
+            values = {"n K^2 M": n * K * K * c / eps**2, "n K^3 M": n * K**3 * c / eps**2, "K M": K * c / eps**2}
+            values |= {"n K^2": n * K * K, "n K^3": n * K**3}
             for route in found[n].routes:
-                heads = {"n K^2 M": n * K * K, "n K^3 M": n * K**3, "K M": K}[route.order] * c / eps**2
+                heads = values[route.heads_order]
                 assert route.heads.value == pytest.approx(heads, rel=1e-9)
+                assert route.width.value == pytest.approx(values[route.width_order], rel=1e-9)
                 assert route.size.value == pytest.approx(route.layers * heads, rel=1e-9)
     assert found[depth].width.value == pytest.approx(width, rel=1e-12)
 
@@ -211,6 +252,17 @@ def test_ball_crossovers_by_scanning(c: BallConstants, d: int | None) -> None:
             assert (excess(t) < 0) == (part.smaller == "A")
 
 
+def test_ball_sizes_can_cross_twice() -> None:
+    """c3 = 20, c_sigma = 0.05: B is smaller at coarse accuracies, A in between, B again at fine ones."""
+    intervals = indicator([0.5], constants=BallConstants(c3=20.0, c_sigma=0.05)).verdict.size
+    assert [part.smaller for part in intervals] == ["B", "A", "B"]
+
+    def excess(x: float) -> float:  # x = eps^(-1/4)
+        return math.log(8 * (20 * math.exp(x)) ** 2) - math.log(27 * (0.4 * x**6) ** 2)
+
+    assert _crossovers(intervals) == pytest.approx([brentq(excess, 1, 6) ** -4, brentq(excess, 6, 30) ** -4])
+
+
 def test_orders_in_both_regimes() -> None:
     """TF_B is eps^-2 for a fixed d and eps^-3 for a coupled one; TF_A does not depend on eps for a fixed d."""
     for d, order in ((5, 2.0), (None, 3.0)):
@@ -294,6 +346,18 @@ def test_without_the_condition_there_is_no_crossover_at_small_eps(s: int) -> Non
     assert ">=" in smooth([0.5], 1, s, 3).verdict.note
 
 
+def test_equal_widths_are_a_tie() -> None:
+    """d/s = 1/(2(L-1)), equal constants."""
+    (only,) = smooth([0.5], 1, 4, 3).verdict.width
+    assert (only.smaller, only.decided) == (None, False)
+
+
+def test_a_tie_at_eps_1_is_no_crossover() -> None:
+    """c = 2, L = 2: both sizes are 32 at eps = 1, up to rounding."""
+    first, _ = smooth([0.5], 1, 3, 2, SmoothConstants(2.0, 2.0)).verdict.size
+    assert (first.smaller, first.high.value) == ("B", 1.0)
+
+
 def test_a_crossover_beyond_every_float() -> None:
     """2(L-1)d = 1998 < s = 2000: the crossover is at about 10^-41000."""
     verdict = smooth([0.5], 999, 2000, 2).verdict
@@ -320,6 +384,7 @@ def test_crossings_of_known_functions() -> None:
         (lambda: indicator([0.1], constants=BallConstants(c2=0.0)), "c2"),
         (lambda: smooth([0.1], 1, 2, 3), "s must"),
         (lambda: smooth([0.1], 1, 3, 1), "depth must"),
+        (lambda: smooth([0.1], 1, 3, 10**400), "depth must"),
         (lambda: smooth([0.1], 0, 3, 2), "d must"),
         (lambda: smooth([0.1], 1, 3, 2, SmoothConstants(c_lemma4=math.inf)), "c_lemma4"),
         (lambda: trade_off(0.1), "either a network"),
@@ -333,3 +398,36 @@ def test_crossings_of_known_functions() -> None:
 def test_wrong_input(call: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()  # type: ignore[operator]
+
+
+# --------------------------------------------------------------------------------------------------------------- docs
+
+BLOCK = re.compile(r"```text\n\$ innergrad (.*?)\n(.*?)```", re.DOTALL)
+PAGE = ROOT / "docs" / "resources.md"
+
+
+def printed(arguments: str) -> str:
+    out = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["innergrad", *arguments.split()]),
+        mock.patch.dict(os.environ, {"COLUMNS": "110"}),
+        contextlib.redirect_stdout(out),
+        pytest.raises(SystemExit) as stop,
+    ):
+        main()
+    assert stop.value.code == 0
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+def test_the_page_shows_what_the_commands_print() -> None:
+    blocks = BLOCK.findall(PAGE.read_text())
+    assert len(blocks) == 4
+    for arguments, shown in blocks:
+        assert shown == printed(arguments)
+
+
+def test_the_table_is_what_the_results_say() -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/bridges.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

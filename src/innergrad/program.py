@@ -253,11 +253,6 @@ class Program:
                         raise InputError("two different functions of one program have the same name", got=score.f.name)
         return found
 
-    def reads(self, *lanes: str) -> bool:
-        """Some instruction reads one of the lanes."""
-        views = (view for layer in self.layers for i in layer.instructions for view in list(i.views())[1:])
-        return any(view.lane in lanes for view in views)
-
     def label_sizes(self, instruction: Attend) -> dict[str, int]:
         """How far each label of an instruction ranges."""
         return {

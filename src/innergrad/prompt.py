@@ -20,7 +20,6 @@ from innergrad.stream import State
 ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, "not the sink"; logarithms of the examples' weights and of the number of tokens, the sink aside
 TARGET_LANES = ("pos", "pos2", "ns", "log_omega", "log_tokens")
-WEIGHTS = ("omega", "log_omega")  # what a program that weights its examples reads
 NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
 

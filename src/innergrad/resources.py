@@ -76,20 +76,36 @@ def _short(x: float) -> str:
 # ------------------------------------------------------------------------------------------ Theorem 2: layers and heads
 
 
+LARGEST = 10**9  # of whole numbers
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """n^a K^b M^c."""
+
+    a: int
+    b: int
+    c: int
+
+    def __call__(self, n: int, K: Amount, M: Amount) -> Amount:
+        return Amount(self.a * math.log(n) + self.b * K.ln + self.c * M.ln)
+
+    def __str__(self) -> str:
+        powers = (("n", self.a), ("K", self.b), ("M", self.c))
+        return " ".join(name if power == 1 else f"{name}^{power}" for name, power in powers if power)
+
+
 @dataclass(frozen=True)
 class Route:
     """One way to a gradient step on an n-layer network of width K, with M terms an approximant.
 
-    layers(n); heads of the widest layer: n^heads[0] K^heads[1] M; ``order``: the same, to read.
+    layers(n); heads of the widest layer; width: of the MLPs in 000, else of the residual stream, where the weights are.
     """
 
     name: str
     layers: Callable[[int], int]
-    heads: tuple[int, int]
-    order: str
-
-    def ln_heads(self, n: int, ln_K: float, ln_M: float) -> float:
-        return self.heads[0] * math.log(n) + self.heads[1] * ln_K + ln_M
+    heads: Monomial
+    width: Monomial
 
 
 def recursion_layers(n: int) -> int:
@@ -105,22 +121,24 @@ def backprop_layers(n: int) -> int:
 
 
 ROUTES = (
-    Route("000 as printed", recursion_layers, (1, 2), "n K^2 M"),
-    Route("000, heads counted", recursion_layers, (1, 3), "n K^3 M"),
-    Route("001", lambda n: 2 * n + 4, (0, 1), "K M"),
-    Route("target softmax, sink", lambda n: 2 * n + 1, (0, 1), "K M"),
-    Route("target sigma, backprop", backprop_layers, (0, 1), "K M"),
+    Route("000 as printed", recursion_layers, Monomial(1, 2, 1), Monomial(1, 2, 1)),
+    Route("000, heads counted", recursion_layers, Monomial(1, 3, 1), Monomial(1, 3, 0)),
+    Route("001", lambda n: 2 * n + 4, Monomial(0, 1, 1), Monomial(1, 2, 0)),
+    Route("target softmax, sink", lambda n: 2 * n + 1, Monomial(0, 1, 1), Monomial(1, 2, 0)),
+    Route("target sigma, backprop", backprop_layers, Monomial(0, 1, 1), Monomial(1, 2, 0)),
 )
 
 
 @dataclass(frozen=True)
 class RouteCost:
-    """Layers, heads of the widest layer, and layers x heads of one way."""
+    """Layers, heads of the widest layer, width, and layers x heads of one way."""
 
     route: str
-    order: str
     layers: int
     heads: Amount
+    heads_order: str
+    width: Amount
+    width_order: str
     size: Amount
 
 
@@ -165,7 +183,7 @@ def trade_off(
         raise InputError("give either a network, depth and width, or a budget of heads", hint="--depth 3 --width 16")
     network = None
     if depth is not None and width is not None:
-        network = (integer("depth", depth, low=2), integer("width", width))
+        network = (integer("depth", depth, low=2, high=LARGEST), integer("width", width, high=LARGEST))
         ln_product = math.log(network[0]) + 2.0 * math.log(network[1])
     else:
         ln_product = math.log(real("heads", heads, above=0.0)) - ln_M
@@ -175,7 +193,7 @@ def trade_off(
             )
     depths = sorted({*range(2, deepest + 1), *([network[0]] if network else [])})
     widths = {n: _widest(n, ln_product) for n in depths}
-    pairs = tuple(_pair(n, K, ln_M) for n, K in widths.items() if K.ln >= 0.0)
+    pairs = tuple(_pair(n, K, Amount(ln_M)) for n, K in widths.items() if K.ln >= 0.0)
     return TradeOff(eps, Amount(ln_M), Amount(ln_product + ln_M), network, pairs)
 
 
@@ -192,12 +210,13 @@ def _widest(n: int, ln_product: float) -> Amount:
     return Amount(math.log(K) if K >= 1 else -math.inf)
 
 
-def _pair(n: int, K: Amount, ln_M: float) -> Pair:
+def _pair(n: int, K: Amount, M: Amount) -> Pair:
     routes = []
     for route in ROUTES:
-        heads, layers = route.ln_heads(n, K.ln, ln_M), route.layers(n)
-        routes.append(RouteCost(route.name, route.order, layers, Amount(heads), Amount(math.log(layers) + heads)))
-    return Pair(n, K, Amount(math.log(n) + 2.0 * K.ln), tuple(routes))
+        layers, heads, width = route.layers(n), route.heads(n, K, M), route.width(n, K, M)
+        size = Amount(math.log(layers) + heads.ln)
+        routes.append(RouteCost(route.name, layers, heads, str(route.heads), width, str(route.width), size))
+    return Pair(n, K, Monomial(1, 2, 0)(n, K, M), tuple(routes))
 
 
 # ------------------------------------------------------------------------------------------------ two bridges, compared
@@ -238,11 +257,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Interval:
-    """Accuracies low < eps < high, where this bridge has the smaller number; low = 0 is Amount(-inf)."""
+    """Accuracies low < eps < high, where this bridge has the smaller number, or neither; low = 0 is Amount(-inf)."""
 
     low: Amount
     high: Amount
-    smaller: Name
+    smaller: Name | None
     decided: bool
 
 
@@ -291,8 +310,10 @@ def _compare(eps: float, d: float, A: Bridge, B: Bridge) -> Comparison:
     return Comparison(eps, d, A, B, smaller, _decided(smaller, A.bound, B.bound))
 
 
-def _decided(smaller: Name, of_A: Bound, of_B: Bound) -> bool:
-    return (of_A, of_B) == (("at most", "at least") if smaller == "A" else ("at least", "at most"))
+def _decided(smaller: Name | None, of_A: Bound, of_B: Bound) -> bool:
+    return smaller is not None and (of_A, of_B) == (
+        ("at most", "at least") if smaller == "A" else ("at least", "at most")
+    )
 
 
 def _t(eps: object) -> float:
@@ -348,7 +369,7 @@ def indicator(eps: Iterable[float], d: int | None = None, constants: BallConstan
       K_B = 8 c_sigma d^2 / eps = O(eps^-3/2) and TF_B = O(eps^-3).
     """
     known, ts = constants or BallConstants(), [(number, _t(number)) for number in eps]
-    ln_fixed = None if d is None else math.log(integer("d", d))
+    ln_fixed = None if d is None else math.log(integer("d", d, high=LARGEST))
 
     def bridges(t: float) -> tuple[float, Bridge, Bridge]:
         ln_d = known.ln_coupled(t) if ln_fixed is None else ln_fixed
@@ -407,7 +428,8 @@ def smooth(eps: Iterable[float], d: int, s: int, depth: int, constants: SmoothCo
     curved function needs eps^-1/2. L weight matrices are L - 1 hidden layers: the exponent is right for Definition 4.
     With 2(L-1)d < s TF_A is smaller as eps -> 0; because of the ln^3, only below a crossover.
     """
-    d, s, L = integer("d", d), integer("s", s, low=3), integer("depth", depth, low=2)
+    d, s = integer("d", d, high=LARGEST), integer("s", s, low=3, high=LARGEST)
+    L = integer("depth", depth, low=2, high=LARGEST)
     known, ts = constants or SmoothConstants(), [(number, _t(number)) for number in eps]
     c_A, c_B = math.log(known.c_lemma3), math.log(known.c_lemma4)
 
@@ -429,7 +451,7 @@ def smooth(eps: Iterable[float], d: int, s: int, depth: int, constants: SmoothCo
         turning = 2 * rule.a / (rule.b * rate) - 1.0 if rate > 0.0 else math.inf  # its derivative is zero there
         return _intervals(excess, 0.0, turning, "at most", "at least")
 
-    note = f"2(L-1)d = {gain} {'<' if gain < s else '>='} s = {s}: as eps -> 0 {'A' if gain < s else 'B'} is smaller"
+    note = f"2(L-1)d = {gain} {'<' if gain < s else '>='} s = {s}: smaller as eps -> 0 is {'A' if gain < s else 'B'}"
     verdict = Verdict(intervals(WIDTH), intervals(SIZE), intervals(BACKPROP), note)
     return Result("000-4", f"d = {d}, s = {s}, L = {L}", tuple(rows), verdict)
 
@@ -465,11 +487,12 @@ def _intervals(
     f: Callable[[float], float], start: float, turning: float, of_A: Bound, of_B: Bound
 ) -> tuple[Interval, ...]:
     """Where f = ln(size of A) - ln(size of B) is negative or positive, from the coarsest eps to the finest."""
-    ends = [start, *crossings(f, start, turning), math.inf]
+    later = (t for t in crossings(f, start, turning) if t > start + 1e-9)  # not the rounding of a tie at the start
+    ends = [start, *later, math.inf]
     parts = []
     for low, high in pairwise(ends):
         inside = low + 1.0 if high == math.inf else 0.5 * (low + high)
-        smaller: Name = "A" if f(inside) < 0.0 else "B"
+        smaller: Name | None = "A" if f(inside) < 0.0 else "B" if f(inside) > 0.0 else None
         parts.append(Interval(Amount(-high), Amount(-low), smaller, _decided(smaller, of_A, of_B)))
     return tuple(parts)
 

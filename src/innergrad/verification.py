@@ -38,7 +38,7 @@ from innergrad.functions.proof import prove
 from innergrad.functions.scalar import RECIPROCAL, Function
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
-from innergrad.prompt import WEIGHTS, ArrayLike, Prompt
+from innergrad.prompt import ArrayLike, Prompt
 from innergrad.report import Law, Report, Worst
 from innergrad.stream import State
 
@@ -195,7 +195,7 @@ class _Verification:
 
     def _examples(self) -> None:
         """Which examples and queries may have an effect on what."""
-        if self.tf.algorithm.weighted and self.tf.program.reads(*WEIGHTS):
+        if self.tf.algorithm.weighted:
             self._weighted_examples()
         else:
             self._independent_queries()
@@ -317,21 +317,21 @@ class _Verification:
         generator = torch.Generator().manual_seed(self.seed)
         state = self.prompt.state(tf.program)
         tokens = state["x"].shape[1]
-        limits: dict[str, float] = {}
-        for layer in tf.program.layers:
-            limits |= {lane: high for lane, (_, high) in tf.target.bounds(tf.program, layer, tf.options).items()}
         kept = tf.target.structural
         bound = max(
             (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
         )
-        for size in tf.target.probes:
+        domains = [f.domain[1] for f in tf.approximants.values() if math.isfinite(f.domain[1])]
+        for size in (
+            *tf.target.probes,
+            *([max(domains) / 2] if domains else ()),
+        ):  # the last drives every unit of a fit
             probe: State = {}
             for lane in stream.lanes:
                 shape = (4, 1 if lane.shared else tokens, *lane.shape)
                 values = torch.randn(shape, generator=generator, dtype=torch.float64)
                 values = values * size * (bound if lane.role == "weight" else 1.0)
-                limit = limits.get(lane.name, math.inf) / 4
-                values = state[lane.name][:1].expand(shape) if lane.name in kept else values.clamp(-limit, limit)
+                values = state[lane.name][:1].expand(shape) if lane.name in kept else values
                 if tf.program.sink and not lane.shared:  # a sink has empty lanes
                     values = torch.cat([state[lane.name][:1, :1].expand(4, 1, *lane.shape), values[:, 1:]], dim=1)
                 probe[lane.name] = values
@@ -341,12 +341,21 @@ class _Verification:
                 probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
             functions = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
             for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                given = self._divisible(layer, probe, generator)
+                given = self._divisible(layer, self._clamped(layer, probe), generator)
                 h = stream.pack(given)
                 after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, functions)
                 self._compare("probe", layer, stream.unpack(h), after, expected)
         for value, limit, where in tf.target.inspect(tf.program, tf.module, stream.pack(state), tf.options):
             self.laws["probe"].see(value, limit, where)
+
+    def _clamped(self, layer: Layer, probe: State) -> State:
+        """Factors of a layer's products within a quarter of their bounds."""
+        limits = self.tf.target.bounds(self.tf.program, layer, self.tf.options)
+        kept = self.tf.target.structural
+        clamped = {
+            name: probe[name].clamp(-high / 4, high / 4) for name, (_, high) in limits.items() if name not in kept
+        }
+        return {**probe, **clamped}
 
     def _divisible(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
         """A random stream on which a layer can divide: divisors within their bounds, pads scaled by them."""
@@ -462,8 +471,9 @@ def _everywhere(f: Approximant) -> Approximant:
 
 
 def _sampled(f: Function, given: Approximant) -> float:
-    """max |f - f^| on a grid over the domain, or over [-8, 8]; of a step function, away from its ramps."""
-    t = torch.linspace(max(given.domain[0], -8.0), min(given.domain[1], 8.0), 50_001, dtype=torch.float64)
+    """max |f - f^| on a grid over the domain (up to 8 where unbounded); of a step function, away from its ramps."""
+    low, high = (end if math.isfinite(end) else math.copysign(8.0, end) for end in given.domain)
+    t = torch.linspace(low, high, 50_001, dtype=torch.float64)
     for low, high in given.ramps:
         t = t[(t < 2 * low - high) | (t > 2 * high - low)]
     return float((given(t) - f(t)).abs().max())

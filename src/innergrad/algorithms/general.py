@@ -151,8 +151,8 @@ def recursion_program(algorithm: GradientDescent, options: Options) -> Program:
     if net.bias or N < 2:
         raise InputError(
             "the recursion is for networks of two or more layers without biases, as the paper's",
-            got=f"{N} layers, bias={net.bias}",
-            hint="use bias=False, or variant='backprop'",
+            got=f"{N} layer{'s' * (N > 1)}, bias={net.bias}",
+            hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
         )
     bound, own = max(GRADIENTS, options.z_bound or 0.0), _Recursion(net)
     g_lanes, g_layers = _loss(algorithm, bound)

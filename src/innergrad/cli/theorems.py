@@ -174,7 +174,10 @@ def _smaller(row: Comparison) -> str:
 def _crossovers(intervals: tuple[Interval, ...]) -> str:
     if not intervals:
         return "no comparison"
-    parts = "; ".join(f"{part.smaller} smaller for {part.low} < eps < {part.high}" for part in intervals)
+    parts = "; ".join(
+        f"{f'{part.smaller} smaller' if part.smaller else 'equal'} for {part.low} < eps < {part.high}"
+        for part in intervals
+    )
     found = [str(part.high) for part in intervals[1:]]
     return f"{parts} ({'crossover ' + ', '.join(found) if found else 'no crossover'})"
 
@@ -183,8 +186,8 @@ def _print_trade_off(console: Console, result: TradeOff) -> None:
     title = f"Theorem 2, eps = {result.eps:g}: networks for {result.heads} heads, n K^2 M with M = {result.terms} terms"
     table = Table(title=title, title_justify="left")
     names = ("000 as printed", "001", "target softmax, sink", "target sigma, backprop")
-    heads = ("n", "K", "n K^2", "layers: 000", "001", "softmax, sink", "sigma", "layers x heads: 000", "sigma")
-    for column in heads:
+    columns = ("n", "K", "n K^2", "layers: 000", "001", "softmax, sink", "sigma", "layers x heads: 000", "sigma")
+    for column in columns:
         table.add_column(column, justify="right")
     for pair in result.pairs:
         by_name = {route.route: route for route in pair.routes}
@@ -192,13 +195,17 @@ def _print_trade_off(console: Console, result: TradeOff) -> None:
         sizes = [str(by_name[name].size) for name in (names[0], names[-1])]
         table.add_row(str(pair.depth), str(pair.width), str(pair.product), *layers, *sizes)
     console.print(table)
-    if result.network is None:
-        return
-    depth, width = result.network
-    table = Table(title=f"n = {depth}, K = {width}, one step of gradient descent", title_justify="left")
-    for column in ("", "layers", "heads of the widest", "order", "layers x heads"):
+    if result.network is not None:
+        _print_routes(console, result, *result.network)
+
+
+def _print_routes(console: Console, result: TradeOff, depth: int, width: int) -> None:
+    title = f"n = {depth}, K = {width}, one step of gradient descent; heads of the widest layer"
+    table = Table(title=title, title_justify="left")
+    for column in ("", "layers", "heads", "order", "width", "order", "layers x heads"):
         table.add_column(column, justify="left" if column in ("", "order") else "right")
     (pair,) = (pair for pair in result.pairs if pair.depth == depth)
     for route in pair.routes:
-        table.add_row(route.route, str(route.layers), str(route.heads), route.order, str(route.size))
+        heads, wide = (str(route.heads), route.heads_order), (str(route.width), route.width_order)
+        table.add_row(route.route, str(route.layers), *heads, *wide, str(route.size))
     console.print(table)

@@ -5,7 +5,7 @@
 
 Heads are written as for target ``relu``, with sums of sigma in place of sums of hinges; MLPs as for target ``gpt``:
 functions, products, linear maps. Constants come from the lane ``one``. The mask of the examples is in the values: the
-paper's, -R (1 - t_i) inside sigma, silences ReLU and nothing else.
+paper's, -R (1 - t_i) inside sigma, silences what vanishes on the far left, but not tanh or cos.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def approximants(program: Program, options: Options) -> dict[str, Approximant]:
 
 def rounding(options: Options) -> float:
     """Products are exact to about 1e-13, or, made for float32, to 1e-9, of the square of their range."""
-    return 1e-9 if options.epsilon < COARSE else 1e-6
+    range = max(SCORES, options.z_bound or DEFAULT_BOUND)
+    return (1e-9 if options.epsilon < COARSE else 1e-6) * (range / SCORES) ** 2
 
 
 def bounds(program: Program, layer: Layer, options: Options) -> dict[str, tuple[float, float]]:
