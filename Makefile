@@ -21,6 +21,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python benchmarks/claims.py --check
+	$(BIN)/python benchmarks/bridges.py --check
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pieces.py
@@ -29,6 +30,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/gradient_error.py --outputs 8
 	$(BIN)/python benchmarks/claims.py
 	$(BIN)/python benchmarks/constructions.py
+	$(BIN)/python benchmarks/bridges.py
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -32,7 +32,8 @@ AlgorithmName = Annotated[
     typer.Option(
         "--algorithm",
         help="gradient-descent (default): on a network; functional: gradient descent in the space of a kernel; "
-        "sgd, rls: online SGD and recursive least squares, linear and causal",
+        "sgd, rls: online SGD and recursive least squares, linear and causal; grid: gradient descent on a tiny network "
+        "and a grid, looked up in a table",
         rich_help_panel=EVERY,
     ),
 ]
@@ -41,7 +42,7 @@ Architecture = Annotated[
     typer.Option(
         "--target",
         help="relu (only gradient-descent, its default), kernel (only functional, its default), gpt (all; the only "
-        "one of sgd and rls), softmax or sigma (only gradient-descent)",
+        "one of sgd and rls), softmax (gradient-descent, grid) or sigma (only gradient-descent)",
         rich_help_panel=EVERY,
     ),
 ]
@@ -288,6 +289,16 @@ CLemma4 = Annotated[
     ),
 ]
 
+Grid = Annotated[
+    int | None,
+    typer.Option(
+        "--grid",
+        help="Cells of each number of the prompt and of the weights (default 4); their ranges are --x-bound, --y-bound "
+        "(default 1) and --box.",
+        rich_help_panel="Settings of grid",
+    ),
+]
+
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings; flags override.")]
 ModelFolder = Annotated[Path | None, typer.Argument(help="Folder written by `innergrad compile`.")]
 Targets = Annotated[str | None, typer.Option("--target", help="Target columns, comma-separated; default: the last.")]
@@ -361,6 +372,7 @@ def compile_(
     ridge: Ridge = None,
     noise: Noise = None,
     form: Form = None,
+    grid: Grid = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -468,6 +480,7 @@ def cost(
     ridge: Ridge = None,
     noise: Noise = None,
     form: Form = None,
+    grid: Grid = None,
     theorem: TheoremName = None,
     eps: Accuracies = None,
     depth: Depth = None,

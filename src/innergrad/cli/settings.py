@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innergrad.algorithms import FunctionalGradientDescent, GradientDescent, OnlineSGD, RecursiveLeastSquares
+from innergrad.algorithms import (
+    FunctionalGradientDescent,
+    GradientDescent,
+    GridDescent,
+    OnlineSGD,
+    RecursiveLeastSquares,
+)
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import compile
 from innergrad.errors import InputError
@@ -52,6 +58,11 @@ def _gradient_descent(**chosen: Any) -> GradientDescent:
     return GradientDescent(Network(**network), **chosen)
 
 
+def _grid(**chosen: Any) -> GridDescent:
+    own = {name: chosen.pop(name) for name in ("grid", "x_bound", "y_bound") if name in chosen}
+    return GridDescent(_gradient_descent(**chosen), **own)
+
+
 def _functional(kernel: str = "exp", bandwidth: float = 1.0, **chosen: Any) -> FunctionalGradientDescent:
     return FunctionalGradientDescent(Kernel(kernel, bandwidth), **chosen)
 
@@ -67,6 +78,9 @@ ALGORITHMS: dict[str, Choice] = {
     ),
     "sgd": Choice(OnlineSGD, ("d", "lr", "weight_decay")),
     "rls": Choice(RecursiveLeastSquares, ("d", "ridge", "noise", "form")),
+    "grid": Choice(
+        _grid, ("loss", "lr", "steps", "box", "weight_decay", "grid", "x_bound", "y_bound"), network=NETWORK
+    ),
 }
 KNOWN = frozenset(name for choice in ALGORITHMS.values() for name in choice.names)
 
