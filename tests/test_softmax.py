@@ -450,10 +450,6 @@ def test_a_softmax_that_weights_the_examples_wrongly_is_noticed_where_they_have_
     assert noticed(bad, **prompt)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the law 'examples' runs the plain interpreter, and log_omega is equal on all examples elsewhere",
-)
 def test_a_softmax_that_weights_the_examples_wrongly_is_noticed_on_random_prompts(
     model: tuple[ig.CompiledTransformer, dict[str, Tensor]],
 ) -> None:

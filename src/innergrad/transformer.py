@@ -16,6 +16,7 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import exact, plain
 from innergrad.interpret.cost import Cost
 from innergrad.interpret.plain import ScalarFunction
@@ -301,6 +302,14 @@ class CompiledTransformer:
         if dtype not in (torch.float32, torch.float64):
             raise InputError("unsupported dtype", got=dtype, allowed="torch.float32 or torch.float64")
         for name, f in self.approximants.items():
+            if f.ramps and f.error == 0.0 and isinstance(f, PiecewiseLinear):
+                steepest = min(high - low for low, high in f.ramps) / max(1.0, *map(abs, f.knots))
+                if torch.finfo(dtype).eps > 1e-3 * steepest:
+                    raise InputError(
+                        f"the steps of {name} are too steep for {dtype}",
+                        got=f"ramps {steepest:.0e} wide",
+                        hint="float64",
+                    )
             if 0.0 < f.error < torch.inf:
                 floor = rounding(f, dtype, executor)
                 if floor > self.options.epsilon:

@@ -118,12 +118,21 @@ class _Verification:
             self.laws[name].law = Law(name, 0.0, self.exactly)
 
     def report(self) -> Report:
-        trajectory, step_error, hits = self._walk()
+        try:
+            trajectory, step_error, hits = self._walk()
+        except DomainError as error:
+            for _ in plain.run(self.tf.program, self.prompt.state(self.tf.program), self.tf.functions):
+                pass  # raises if the prompt itself leaves the domain
+            self.laws["weights"].see(math.inf, self.rounding, f"the module alone: {error}")
+            return self._result([math.inf], [math.inf], [0])
         self._probe()
         self._proofs()
         self._examples()
         oracle = self._oracle()
         distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
+        return self._result(distance, step_error, hits)
+
+    def _result(self, distance: list[float], step_error: list[float], hits: list[int]) -> Report:
         laws = tuple(worst.law for worst in self.laws.values())
         learned = "weights" if self.tf.program.weights else "predictions"
         return Report(laws, distance, step_error, hits, self.tf.options.epsilon, self.tf.target.proven, learned)
@@ -259,13 +268,14 @@ class _Verification:
         )
 
     def _one_step(self, prompt: Prompt) -> Tensor:
-        tf = self.tf
-        state = prompt.state(tf.program)
-        for _, after, step_ends in plain.run(tf.program, state, tf.functions):
-            state = after
+        """The weights after one step of the module."""
+        program = self.tf.program
+        h = program.stream.pack(prompt.state(program))
+        for (_, step_ends), module in zip(program.schedule(), self.tf.module.layers(), strict=True):
+            h = module(h)
             if step_ends:
                 break
-        return prompt.weights(tf.program, state)
+        return prompt.weights(program, program.stream.unpack(h))
 
     def _walk(self) -> tuple[Tensor, list[float], list[int]]:
         """Run the module, check every layer on its own stream; returns weights, error and ramp hits of every step."""

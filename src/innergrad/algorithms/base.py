@@ -60,6 +60,10 @@ class Algorithm(ABC):
         """Raise :class:`InputError` for prompts it cannot serve; shapes and finiteness are checked already."""
         del X, y, w0
 
+    def check_queries(self, X_query: Tensor) -> None:
+        """Likewise for queries, (batch, n_query, d_x)."""
+        del X_query
+
     def reference(
         self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor
     ) -> tuple[Tensor, Tensor] | None:

@@ -112,6 +112,10 @@ class Tabulated(Algorithm):
             if largest > bound:
                 raise InputError(f"{name} is not on the grid", got=f"max |{name}| = {largest:g}", allowed=f"{bound:g}")
 
+    def check_queries(self, X_query: Tensor) -> None:
+        if X_query.numel():
+            self.check_prompt(X_query, X_query.new_zeros(1), X_query)
+
     def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
         """The rule itself, applied to the middles of the cells."""
         del omega
@@ -200,8 +204,9 @@ class Tabulated(Algorithm):
 
     def _quantiser(self, lane: str) -> Function:
         bound = {"x": self.x_bound, "y": self.y_bound, "w": self.box}[lane]
-        edges = bound * (2 * np.arange(1, self.grid) / self.grid - 1)
-        return _steps(f"cell of {lane}", edges, np.arange(self.grid, dtype=float), np.full(len(edges), RAMP * bound))
+        ramp = RAMP * bound
+        starts = bound * (2 * np.arange(1, self.grid) / self.grid - 1) - ramp  # an edge is in the cell above it
+        return _steps(f"cell of {lane}", starts, np.arange(self.grid, dtype=float), np.full(len(starts), ramp))
 
     def _readout(self, x: Function, w: Function) -> tuple[Layer, ...]:
         """The prediction from the cells of w and x, by the same means."""
@@ -318,9 +323,10 @@ def _context_ids(algorithm: Tabulated, n: int) -> _Table:
     chosen = [torch.from_numpy(part) for part in _multisets(size, n)]
     parts = [_outputs(algorithm, part) for part in chosen]
     weights = torch.cat([part[0] for part in parts], dim=1)  # (cells of w, multisets, n_weights)
+    codes = [part.double() / size for part in chosen]
     best, gap = None, 0.0
     for sharpness in SHARPNESS:
-        means = torch.cat([(torch.softmax(sharpness * m / size, -1) * m / size).sum(-1) for m in chosen])
+        means = torch.cat([(torch.softmax(sharpness * code, -1) * code).sum(-1) for code in codes])
         order = means.argsort()
         same = means[order].diff() < SAME
         if bool((same & (weights[:, order].diff(dim=1).abs().amax((0, 2)) > 1e-9)).any()):
@@ -384,28 +390,36 @@ def _outputs(algorithm: Tabulated, multisets: Tensor) -> tuple[Tensor, Tensor | 
         found.append(algorithm.step(w, X, y).detach())
         new = algorithm.relabel(w, X, y)
         labels += [] if new is None else [new.detach()]
-        if cell == 0:
-            _check_symmetric(algorithm, found[0], new, w, X, y)
+        _check_symmetric(algorithm, found[-1], new, w, X, y)
     return torch.stack(found), torch.stack(labels) if labels else None
 
 
 def _check_symmetric(
     algorithm: Tabulated, weights: Tensor, labels: Tensor | None, w: Tensor, X: Tensor, y: Tensor
 ) -> None:
-    """Reversing the examples changes no weight, and reverses the labels."""
-    pairs = [("step", weights, algorithm.step(w, X.flip(1), y.flip(1)).detach(), w.shape)]
-    if labels is not None:
-        other = algorithm.relabel(w, X.flip(1), y.flip(1))
-        assert other is not None
-        pairs.append(("relabel", labels.detach(), other.detach().flip(1), y.shape))
-    for name, value, other, shape in pairs:
-        wrong = value.shape != shape
-        if wrong or float((other - value).abs().max()) > 1e-9 * max(1.0, float(value.abs().max())):
-            raise InputError(
-                f"{name} is not permutation-equivariant, or gives the wrong shape",
-                got=f"shape {tuple(value.shape)}" if wrong else "other results for the examples in reverse",
-                allowed=f"shape {tuple(shape)}, whatever the order of the examples",
-            )
+    """Other orders of the examples (reversed, and shuffled, each prompt in its own way) change no weight, and order the
+    labels likewise.
+    """
+    generator = torch.Generator().manual_seed(0)
+    orders = [torch.rand(X.shape[:2], generator=generator).argsort(-1) for _ in range(3)]
+    for order in (torch.arange(X.shape[1] - 1, -1, -1).expand(X.shape[:2]), *orders):
+        shuffled = [values.gather(1, order.unsqueeze(-1).expand_as(values)) for values in (X, y)]
+        _require_equal("step", weights, algorithm.step(w, *shuffled), w.shape)
+        other = algorithm.relabel(w, *shuffled) if labels is not None else None
+        if labels is not None and other is not None:
+            same = labels.shape == y.shape
+            expected = labels.gather(1, order.unsqueeze(-1).expand_as(labels)) if same else labels
+            _require_equal("relabel", expected, other, y.shape)
+
+
+def _require_equal(name: str, expected: Tensor, found: Tensor, shape: torch.Size) -> None:
+    wrong = expected.shape != shape
+    if wrong or float((found - expected).detach().abs().max()) > 1e-9 * max(1.0, float(expected.abs().max())):
+        raise InputError(
+            f"{name} is not permutation-equivariant, or gives the wrong shape",
+            got=f"shape {tuple(expected.shape)}" if wrong else "other results for the examples in another order",
+            allowed=f"shape {tuple(shape)}, whatever the order of the examples",
+        )
 
 
 def step_function(name: str, places: Tensor, values: Tensor) -> Function:
