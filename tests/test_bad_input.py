@@ -563,7 +563,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "cost of a model and an algorithm": (("cost", "model", "--algorithm", "rls"), "either a saved model or settings"),
 }
-COMMON = "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound"
+COMMON = "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound, --sigma"
 ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go together; for compile and for cost
     "unknown algorithm": (("--algorithm", "adam"), "got 'adam'; allowed: gradient-descent, functional, sgd, rls"),
     "no algorithm": (("--algorithm", ""), "unknown algorithm; got ''"),
@@ -572,7 +572,7 @@ ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go t
     "lr for rls": (
         ("--algorithm", "rls", "--lr", "0.1"),
         f"algorithm rls does not take this flag; got --lr; allowed: --d, --ridge, --noise, --form, {COMMON}; "
-        "--algorithm gradient-descent or sgd does",
+        "--algorithm gradient-descent or sgd or grid does",
     ),
     "flags of two others for rls": (
         ("--algorithm", "rls", "--d", "2", "--lr", "0.1", "--kernel", "exp"),

@@ -43,12 +43,17 @@ class Choice:
     def sections(self) -> dict[str, tuple[str, ...]]:
         """The sections of a settings file."""
         network = {"network": self.network} if self.network else {}
-        return {**network, "algorithm": ("kind", *self.settings), "compile": COMPILE}
+        return {**network, "algorithm": ("kind", *self.settings), "compile": self.compile}
 
     @property
     def names(self) -> tuple[str, ...]:
         """All its settings."""
-        return (*self.network, *self.settings, *COMPILE)
+        return (*self.network, *self.settings, *self.compile)
+
+    @property
+    def compile(self) -> tuple[str, ...]:
+        """Settings of the compiler, those aside that are the algorithm's own."""
+        return tuple(name for name in COMPILE if name not in self.settings)
 
 
 def _gradient_descent(**chosen: Any) -> GradientDescent:
@@ -107,7 +112,8 @@ def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
     choice = ALGORITHMS[_name(chosen)]
     own, common = (
-        {key: chosen[key] for key in keys if key in chosen} for keys in ((*choice.network, *choice.settings), COMPILE)
+        {key: chosen[key] for key in keys if key in chosen}
+        for keys in ((*choice.network, *choice.settings), choice.compile)
     )
     return compile(choice.make(**own), **common)
 
