@@ -9,6 +9,7 @@ float64 is compiled with epsilon = 1e-9, float32 with epsilon = 1e-5 (target gpt
 
 from __future__ import annotations
 
+import argparse
 import math
 import tempfile
 from collections.abc import Callable
@@ -280,7 +281,7 @@ def measured(row: Row) -> dict[str, Any]:
                 ),
                 "steps": tf.program.steps,
                 "layers_per_step": cost.blocks / tf.program.steps,
-                "readout": tf.n_readout_layers,
+                "readout": cost.readout_blocks,
                 "heads": max(attention, default=0),
                 "width": tf.d_model,
                 "units": max((layer.heads for layer in cost.rows if layer.kind == "mlp"), default=0),
@@ -485,6 +486,7 @@ def sigma() -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     table = lookup()
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {

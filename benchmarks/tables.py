@@ -107,7 +107,7 @@ def _size(error: float | None) -> str:
 
 def constructions() -> list[str]:
     """One row per construction and target."""
-    head = ["construction", "from", "block", "layers a step (+ read-out)", "heads", "width", "MLP units", "nonzeros"]
+    head = ["construction", "from", "block", "blocks a step (+ read-out)", "heads", "width", "MLP units", "nonzeros"]
     head += ["float64", "float32", "error of, against", "the paper", "ours"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for row in read("constructions")["constructions"]:
@@ -161,7 +161,7 @@ def targets() -> list[str]:
         "ridge by RLS, d = 8": "ridge regression on each of 40 prefixes",
         "functional GD, exp kernel, 64 layers": "functional gradient descent, exp kernel, 64 steps",
     }
-    lines = ["| algorithm | block | layers a step | width | float64 | float32 |", "|---|---|---|---|---|---|"]
+    lines = ["| algorithm | block | blocks a step | width | float64 | float32 |", "|---|---|---|---|---|---|"]
     for name in chosen:
         for row in (row for row in read("constructions")["constructions"] if row["name"] == name):
             cells = [chosen[row["name"]], BLOCKS[row["variant"]], f"{row['layers_per_step']:g}", str(row["width"])]
@@ -175,14 +175,14 @@ def _power(log10: float) -> str:
 
 def softmax() -> list[str]:
     """Three softmax transformers for the same network, side by side."""
-    head = "| network, examples | variant | layers a step | heads | width | MLP units | nonzeros | float64 | float32 |"
+    head = "| network, examples | variant | blocks a step | heads | width | MLP units | nonzeros | float64 | float32 |"
     lines = [head, "|---" * 9 + "|"]
     for row in read("constructions")["softmax"]:
         name = f"{row['name']}, n = {row['n']}"
         if row["variant"] == "lookup":
             units = f"about {_power(row['log10_rows_16'])} with 16 cells an entry"
             same = f"about {_power(row['log10_rows_same'])} for the error of `sink`"
-            lines.append(f"| {name} | `lookup` | {row['layers']} | 1 | | {units}; {same} | | | |")
+            lines.append(f"| {name} | `lookup` | 3 | 1 | | {units}; {same} | | | |")
             continue
         cells = [f"{row['layers']:g}", row["heads"], row["width"], f"{row['units']:,}", f"{row['parameters']:,}"]
         errors = [f"{row[key]:.0e}" for key in ("float64", "float32")]

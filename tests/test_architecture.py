@@ -33,7 +33,7 @@ ORDER = (
     ("targets",),
     ("report",),
     ("transformer",),
-    ("compiler", "verification"),
+    ("compiler", "verification", "certificate"),
     ("storage",),
     ("export",),
     ("cli",),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, ndtr
+from torch import Tensor
 
 import innergrad as ig
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import FeatureSum
+from innergrad.functions.dictionaries import FEATURES, FeatureSum
 from innergrad.functions.features import (
     SIGMAS,
     UNITS,
@@ -317,3 +320,66 @@ def test_without_slope_writes_lines_and_constants_as_units(sigma: str) -> None:
 def test_sums_of_waves_have_no_kinks(sigma: str) -> None:
     with pytest.raises(InputError, match=rf"has kinks.*got sigma='{sigma}'; allowed: gelu, softplus, silu"):
         piecewise_sum(clip_residual(1.0), sigma, 1e-6)
+
+
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    known = dict(FEATURES), dict(SIGMAS)
+    yield
+    for table, before in zip((FEATURES, SIGMAS), known, strict=True):
+        table.clear()
+        table.update(before)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_activation_of_ones_own(tmp_path: Path) -> None:
+    """Registered once, it is compiled, saved and loaded; its name never comes to mean another function."""
+
+    def mish(z: Tensor) -> Tensor:
+        return z * torch.tanh(torch.nn.functional.softplus(z, threshold=100.0))
+
+    ig.register_sigma("mish", mish)
+    ig.register_sigma("mish", mish)  # again: nothing changes
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1]), steps=2, box=None)
+    tf = ig.compile(algorithm, target="sigma", sigma="mish", epsilon=1e-8, n_examples=6, z_bound=6.0)
+    X, y, _ = algorithm.random_prompt(6, 1, torch.Generator().manual_seed(0))
+    assert float((tf.run(X, y, executor="dense").weights - ig.reference(algorithm, X, y).weights).abs().max()) < 1e-7
+    assert tf.verify().passed
+    again = ig.load(tf.save(tmp_path))
+    assert torch.equal(again.run(X, y, executor="dense").weights, tf.run(X, y, executor="dense").weights)
+    with pytest.raises(ig.InputError, match="mish is another function already; take another name"):
+        ig.register_sigma("mish", lambda z: 1.0001 * mish(z))
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"sigma": "mish"', '"sigma": "silu"'))
+    with pytest.raises(ig.InputError, match="silu is not the activation that"):
+        ig.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "reason"),
+    [
+        ("tanh", torch.tanh, "needs a name of its own"),
+        ("my sine", torch.sin, "needs a name of its own"),
+        ("sine", torch.sin, "does not satisfy the general decay condition; got almost periodic"),
+        ("chirp", lambda z: torch.cos(z * z), "cannot be shown to satisfy the general decay condition"),
+        ("hinge", torch.relu, "sums of hinge make no squares: it has to be smooth"),
+        ("softsign", torch.nn.functional.softsign, "sums of softsign make no squares"),
+    ],
+)
+def test_what_cannot_be_an_activation_is_refused_and_leaves_nothing(name: str, function: Any, reason: str) -> None:
+    known = dict(FEATURES)
+    with pytest.raises(ig.InputError, match=reason):
+        ig.register_sigma(name, function)
+    assert known == FEATURES
+
+
+@pytest.mark.usefixtures("registry")
+def test_products_that_do_not_reach_epsilon_are_refused() -> None:
+    """hardswish is piecewise quadratic: with kinks in its derivative, squares are sums of it on small ranges only."""
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1]), steps=1, box=None)
+    ig.register_sigma("hardswish", torch.nn.functional.hardswish)
+    with pytest.raises(
+        ig.InputError, match=r"products are not sums of hardswish to within epsilon; got epsilon = 0.01"
+    ):
+        ig.compile(algorithm, target="sigma", sigma="hardswish", epsilon=1e-2, n_examples=4)

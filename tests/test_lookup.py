@@ -366,7 +366,7 @@ class RelabelsByNumber(Cubic):
     [
         (FirstExample, "step is not permutation-equivariant.*other results for the examples in another order"),
         (WrongShape, r"wrong shape; got shape \(\d+, 2\)"),
-        (Total, "does not depend on the number of examples"),
+        (Total, "if step depends on the number of examples, fixed_length=True"),
         (RelabelsInOrder, "relabel is not permutation-equivariant"),
         (RelabelsByNumber, "relabel is not permutation-equivariant, or depends on more than the mean"),
     ],
@@ -404,7 +404,7 @@ def test_queries_outside_the_grid_are_an_error() -> None:
 def test_what_has_no_grid_is_refused() -> None:
     network = ig.Network([1, 1])
     for algorithm in (ig.GradientDescent(network, box=None), ig.GradientDescent(network, momentum=0.5)):
-        with pytest.raises(ig.InputError, match="a grid needs gradient descent with a box, and without momentum"):
+        with pytest.raises(ig.InputError, match="a grid needs a box, and no momentum; got box="):
             ig.GridDescent(algorithm)
     with pytest.raises(ig.InputError, match="grid"):
         descent(1)
@@ -524,3 +524,50 @@ def test_a_corrupted_weight_of_any_matrix_is_noticed() -> None:
             assert not bad.verify(**given).passed, (layer.name, name)
             stack.value[entry] = original
     assert bad.verify(**given).passed
+
+
+def test_any_symmetric_rule_is_looked_up_for_prompts_of_one_length() -> None:
+    """Sums over the examples and ranks depend on their number: fine, if it is fixed."""
+
+    @dataclass(frozen=True)
+    class Sums(Cubic):
+        def step(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+            return 0.3 * y.sum(1)
+
+        def relabel(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+            return (y.unsqueeze(1) < y.unsqueeze(2)).double().sum(2)  # how many labels are smaller
+
+    rule = Sums(grid=3, fixed_length=True)
+    tf = ig.compile(rule, n_examples=3)
+    X, y = torch.tensor([[-0.6], [0.0], [0.7]]), torch.tensor([[0.6], [-0.7], [0.0]])
+    assert float(tf.run(X, y, executor="dense").weights[-1, 0]) == pytest.approx(0.3 * (2 / 3 - 2 / 3 + 0.0), abs=1e-9)
+    labels = tf.trace(X, y, executor="dense")[-1][1]["labels"][0, :3, 0]
+    assert torch.allclose(labels, torch.tensor([2.0, 0.0, 1.0], dtype=torch.float64), atol=1e-9)
+    with pytest.raises(ig.InputError, match="the number of examples is fixed; got 2; allowed: 3"):
+        tf.run(X[:2], y[:2])
+
+
+def test_rules_that_give_no_table_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Nothing(ig.Tabulated):
+        def predict(self, w: Tensor, x: Tensor) -> Tensor:
+            return w * x
+
+    @dataclass(frozen=True)
+    class NotANumber(Nothing):
+        def step(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
+            return w * float("nan")
+
+    with pytest.raises(ig.InputError, match="Nothing has no rule; override loss, or step"):
+        ig.compile(Nothing(), n_examples=1)
+    with pytest.raises(ig.InputError, match="step gives no table, or the wrong shape; got NaN or infinity"):
+        ig.compile(NotANumber(), n_examples=1)
+    with pytest.raises(ig.InputError, match="ranges of a grid are settings of the algorithm"):
+        ig.compile(Cubic(), n_examples=1, x_bound=3.0)
+
+
+def test_a_table_is_not_exported_in_float32(tmp_path: Path) -> None:
+    from innergrad.export import export_onnx
+
+    with pytest.raises(ig.InputError, match=r"too steep for torch.float32.*a table needs float64"):
+        export_onnx(ig.compile(Cubic(grid=4), n_examples=2), tmp_path / "model.onnx")

@@ -518,9 +518,7 @@ def test_networks_with_kinks_are_refused(activation: str) -> None:
 
 def test_the_recursion_has_no_biases_and_at_least_two_layers() -> None:
     for sizes, bias in (([2, 3, 3, 1], True), ([2, 1], False)):
-        with pytest.raises(
-            InputError, match=r"recursion is for networks of two or more layers without biases.*backprop"
-        ):
+        with pytest.raises(InputError, match=r"recursion takes two layers, or more without biases.*backprop"):
             compiled(sizes, "gelu", variant="recursion", bias=bias)
 
 

@@ -27,7 +27,7 @@ def compile(
 
     target, variant: the architecture; by default the first the algorithm has a program for.
     epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
-        relu, where it is proven, 1e-9 for gpt, where it is measured; kernel attention needs no approximants.
+        relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel attention needs none.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
     x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
     (sin); by default

@@ -139,6 +139,8 @@ def make_prompt(
         allowed = "at least 1" if limits is None else f"1 to n_examples = {limits.n_examples}"
         hint = "compile with a larger n_examples" if n else ""
         raise InputError("the number of examples is out of range", got=n, allowed=allowed, hint=hint)
+    if limits is not None and n != limits.n_examples and getattr(algorithm, "fixed_length", False):
+        raise InputError("the number of examples is fixed", got=n, allowed=f"{limits.n_examples}")
     targets = _array("y", y, dtype)
     if d_y == 1 and (
         targets.shape == inputs.shape[:-1] or (targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1)

@@ -35,6 +35,7 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import check_options, prepared
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant, FeatureSum
+from innergrad.functions.features import fingerprint
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.options import Options
 from innergrad.program import Program
@@ -65,6 +66,7 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
         "format": FORMAT,
         "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
         "options": dataclasses.asdict(tf.options),
+        "sigma": fingerprint(tf.options.sigma) if tf.options.sigma else None,
         "layout": _layout(tf.program),
         "prompt": _prompt(tf.program),
         "body": [
@@ -121,6 +123,9 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
     try:
         algorithm = _algorithm(config["algorithm"], extensions)
         options = check_options(Options(**config["options"]))
+        if options.sigma and config.get("sigma") != fingerprint(options.sigma):
+            what = f"{options.sigma} is not the activation that {path} was compiled with"
+            raise InputError(what, hint="in a fresh session, register the function it was compiled with")
         program = prepared(algorithm, options)
         if config.get("layout") != _layout(program):
             what = f"the layout saved in {path / CONFIG} is not that of its algorithm"

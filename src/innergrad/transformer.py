@@ -28,6 +28,7 @@ from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
 
 if TYPE_CHECKING:
+    from innergrad.certificate import Certificate
     from innergrad.report import Report
 
 Executor = Literal["plain", "dense"]
@@ -110,7 +111,9 @@ class CompiledTransformer:
 
     @cached_property
     def _cost(self) -> Cost:
-        paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
+        paper = {}
+        if self.options.target == self.algorithm.targets[0]:  # what the paper says is about that architecture
+            paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         return self.target.cost(self.program, self.approximants, self.options, paper)
 
     @cached_property
@@ -301,15 +304,8 @@ class CompiledTransformer:
         """Refuse an epsilon that drowns in the rounding of the dtype."""
         if dtype not in (torch.float32, torch.float64):
             raise InputError("unsupported dtype", got=dtype, allowed="torch.float32 or torch.float64")
+        self.check_steps(dtype)
         for name, f in self.approximants.items():
-            if f.ramps and f.error == 0.0 and isinstance(f, PiecewiseLinear):
-                steepest = min(high - low for low, high in f.ramps) / max(1.0, *map(abs, f.knots))
-                if torch.finfo(dtype).eps > 1e-3 * steepest:
-                    raise InputError(
-                        f"the steps of {name} are too steep for {dtype}",
-                        got=f"ramps {steepest:.0e} wide",
-                        hint="float64",
-                    )
             if 0.0 < f.error < torch.inf:
                 floor = rounding(f, dtype, executor)
                 if floor > self.options.epsilon:
@@ -318,6 +314,15 @@ class CompiledTransformer:
                         got=f"a rounding error of {floor:.1e} in {name}",
                         hint="use float64, the plain executor, or a larger epsilon",
                     )
+
+    def check_steps(self, dtype: torch.dtype) -> None:
+        """Refuse a dtype in which the ramps of tables are not told apart."""
+        for name, f in self.approximants.items():
+            if f.ramps and f.error == 0.0 and isinstance(f, PiecewiseLinear):
+                width = min(high - low for low, high in f.ramps) / max(1.0, *map(abs, f.knots))
+                if torch.finfo(dtype).eps > 1e-3 * width:
+                    what = f"the steps of {name} are too steep for {dtype}"
+                    raise InputError(what, got=f"ramps {width:.0e} wide", hint="a table needs float64")
 
     # ----------------------------------------------------------------------------------------------------------
     # checking and saving
@@ -337,6 +342,24 @@ class CompiledTransformer:
         from innergrad.verification import verify
 
         return verify(self, X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed, prompts=prompts)
+
+    def certify(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        w0: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+    ) -> Certificate:
+        """A proven bound on the error of every step that the plain executor takes on these examples (target relu);
+        see :mod:`innergrad.certificate`.
+        """
+        from innergrad.certificate import certify
+
+        self._check_dtype(dtype, "plain")
+        return certify(self, self.prompt(X, y, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed))
 
     def save(self, path: str | Path) -> Path:
         """Write a folder: config.json (settings, layout, layers) and weights.safetensors."""

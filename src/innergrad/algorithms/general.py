@@ -150,7 +150,7 @@ def recursion_program(algorithm: GradientDescent, options: Options) -> Program:
         return backprop_program(algorithm, options)  # Theorem 1
     if net.bias or N < 2:
         raise InputError(
-            "the recursion is for networks of two or more layers without biases, as the paper's",
+            "the recursion takes two layers, or more without biases, as the paper's networks are",
             got=f"{N} layer{'s' * (N > 1)}, bias={net.bias}",
             hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
         )

@@ -46,6 +46,10 @@ class Tabulated(Algorithm):
     """A learning rule on a grid: override :meth:`loss`, or :meth:`step`, and :meth:`predict`.
 
     d_x, d_y, n_weights: sizes. grid: cells D of each entry. x_bound, y_bound, box: the ranges that are divided.
+    fixed_length: prompts have n_examples examples, no fewer. Otherwise a prompt and the same prompt twice have the same
+        id, so the rule may depend on the examples only as a mean over them does.
+
+    The default step is on the *mean* loss, as in Theorem 6; that of ig.GradientDescent on half of it.
     """
 
     targets: ClassVar[tuple[str, ...]] = ("softmax",)
@@ -61,6 +65,7 @@ class Tabulated(Algorithm):
     x_bound: float = 1.0
     y_bound: float = 1.0
     box: float = 1.0
+    fixed_length: bool = False
 
     def __post_init__(self) -> None:
         for name in ("d_x", "d_y", "n_weights", "steps"):
@@ -74,7 +79,7 @@ class Tabulated(Algorithm):
 
     def loss(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
         """The loss of every example, (batch, n), from w (batch, n_weights), X (batch, n, d_x), y (batch, n, d_y)."""
-        raise NotImplementedError("override loss, or step")
+        raise InputError(f"{type(self).__name__} has no rule", hint="override loss, or step")
 
     def step(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor:
         """The next weights, (batch, n_weights): any function that does not depend on the order of the examples.
@@ -148,6 +153,8 @@ class Tabulated(Algorithm):
     # ---------------------------------------------------------------------------------------------------------- program
 
     def program(self, options: Options) -> Program:
+        if options.x_bound is not None or options.y_bound is not None:
+            raise InputError("the ranges of a grid are settings of the algorithm", got="x_bound or y_bound of compile")
         x, y, w = (self._quantiser(name) for name in ("x", "y", "w"))
         table = _context_ids(self, options.n_examples)
         digits = self.d_x + self.d_y
@@ -216,6 +223,7 @@ class Tabulated(Algorithm):
         cells = torch.cartesian_prod(*[torch.arange(D, dtype=torch.float64)] * count).reshape(-1, count)
         weights = self.middles(cells[:, : self.n_weights], self.box)
         values = self.predict(weights, self.middles(cells[:, self.n_weights :], self.x_bound)).detach()
+        _require_numbers("predict", values, (len(cells), self.d_y))
         keys = cells @ (float(D) ** torch.arange(count, dtype=torch.float64))
         order = keys.argsort()
         lanes = [*((f"w[{i}]", w) for i in range(self.n_weights)), *((f"x[{i}]", x) for i in range(self.d_x))]
@@ -238,16 +246,17 @@ class GridDescent(Tabulated):
     algorithm: GradientDescent | None = None
 
     def __init__(self, algorithm: GradientDescent, grid: int = 4, x_bound: float = 1.0, y_bound: float = 1.0) -> None:
-        if not isinstance(algorithm, GradientDescent) or algorithm.box is None or algorithm.momentum:
+        if not isinstance(algorithm, GradientDescent):
             raise InputError(
-                "a grid needs gradient descent with a box, and without momentum",
-                got=repr(algorithm),
-                allowed="an ig.GradientDescent",
+                "a grid is for gradient descent", got=type(algorithm).__name__, allowed="ig.GradientDescent"
             )
+        if algorithm.box is None or algorithm.momentum:
+            what, got = "a grid needs a box, and no momentum", f"box={algorithm.box}, momentum={algorithm.momentum:g}"
+            raise InputError(what, got=got)
         net = algorithm.network
         sizes = {"d_x": net.sizes[0], "d_y": net.sizes[-1], "n_weights": net.n_weights}
         rule = {"lr": algorithm.lr, "steps": algorithm.steps, "box": algorithm.box}
-        given = {"grid": grid, "x_bound": x_bound, "y_bound": y_bound, "algorithm": algorithm}
+        given = {"grid": grid, "x_bound": x_bound, "y_bound": y_bound, "algorithm": algorithm, "fixed_length": False}
         for name, value in (sizes | rule | given).items():
             object.__setattr__(self, name, value)
         self.__post_init__()
@@ -320,7 +329,7 @@ def _context_ids(algorithm: Tabulated, n: int) -> _Table:
     if table_rows(algorithm, n) > math.log10(MOST_ROWS):
         raise _too_large(algorithm, table_rows(algorithm, n))
     size = algorithm.grid ** (algorithm.d_x + algorithm.d_y)
-    chosen = [torch.from_numpy(part) for part in _multisets(size, n)]
+    chosen = [torch.from_numpy(part) for part in _multisets(size, n)][-1 if algorithm.fixed_length else 0 :]
     parts = [_outputs(algorithm, part) for part in chosen]
     weights = torch.cat([part[0] for part in parts], dim=1)  # (cells of w, multisets, n_weights)
     codes = [part.double() / size for part in chosen]
@@ -340,7 +349,7 @@ def _context_ids(algorithm: Tabulated, n: int) -> _Table:
             "the softmax does not tell all prompts apart, or the rule depends on more than the mean over the examples",
             got=f"ids {gap:.0e} apart",
             allowed=f"{APART:g} or more",
-            hint="use a coarser grid or fewer examples; check that step does not depend on the number of examples",
+            hint="use a coarser grid or fewer examples; if step depends on the number of examples, fixed_length=True",
         )
     sharpness, means, kept = best
     cells = 2.0 * torch.arange(len(weights), dtype=torch.float64)
@@ -368,7 +377,8 @@ def _labels(
     if bool((same & (value.diff(dim=0).abs().amax(-1) > 1e-9)).any()):
         raise InputError(
             "relabel is not permutation-equivariant, or depends on more than the mean over the examples",
-            hint="equal examples must get equal labels",
+            got="two labels for one example in one context",
+            hint="equal examples must get equal labels; if they depend on the number of examples, fixed_length=True",
         )
     kept = torch.cat([torch.ones(1, dtype=torch.bool), ~same])
     return place[kept], value[kept]
@@ -388,8 +398,11 @@ def _outputs(algorithm: Tabulated, multisets: Tensor) -> tuple[Tensor, Tensor | 
         digits = torch.tensor([float(cell // D**i % D) for i in range(W)], dtype=torch.float64)
         w = algorithm.middles(digits, algorithm.box).expand(len(X), W)
         found.append(algorithm.step(w, X, y).detach())
+        _require_numbers("step", found[-1], w.shape)
         new = algorithm.relabel(w, X, y)
-        labels += [] if new is None else [new.detach()]
+        if new is not None:
+            _require_numbers("relabel", new, y.shape)
+            labels.append(new.detach())
         _check_symmetric(algorithm, found[-1], new, w, X, y)
     return torch.stack(found), torch.stack(labels) if labels else None
 
@@ -410,6 +423,14 @@ def _check_symmetric(
             same = labels.shape == y.shape
             expected = labels.gather(1, order.unsqueeze(-1).expand_as(labels)) if same else labels
             _require_equal("relabel", expected, other, y.shape)
+
+
+def _require_numbers(name: str, values: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(values.shape) != tuple(shape) or not bool(torch.isfinite(values).all()):
+        got = f"shape {tuple(values.shape)}" if tuple(values.shape) != tuple(shape) else "NaN or infinity"
+        raise InputError(
+            f"{name} gives no table, or the wrong shape", got=got, allowed=f"numbers of shape {tuple(shape)}"
+        )
 
 
 def _require_equal(name: str, expected: Tensor, found: Tensor, shape: torch.Size) -> None:

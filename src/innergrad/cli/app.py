@@ -60,7 +60,8 @@ Epsilon = Annotated[
     float | None,
     typer.Option(
         "--epsilon",
-        help="Sup error of every approximant (default: relu 1e-3, proven; gpt 1e-9, measured; kernel has none).",
+        help="Sup error of every approximant (default: relu 1e-3, proven; gpt, softmax, sigma 1e-9, measured; kernel "
+        "has none).",
         rich_help_panel=EVERY,
     ),
 ]

@@ -17,7 +17,7 @@ from innergrad.cli.settings import compile_settings
 from innergrad.cli.show import print_cost, print_report, print_run, warning_lines, working
 from innergrad.errors import InputError
 from innergrad.storage import load, make_folder
-from innergrad.transformer import CompiledTransformer, Run
+from innergrad.transformer import CompiledTransformer, Run, rounding
 
 
 def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet: bool) -> None:
@@ -164,6 +164,10 @@ def export_model(model: Path | None, out: Path | None, format: str, dtype: str, 
     elif not quiet:
         use = "transformers.GPT2Model.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
         Console().print(f"exported to {out}; next: {use}({str(out)!r})", markup=False, soft_wrap=True)
+        worst = max((rounding(f, dtypes[dtype], "dense") for f in tf.approximants.values() if f.error), default=0.0)
+        if worst > tf.options.epsilon:
+            note = f"note: in {dtype} functions are rounded by up to {worst:.0e}, epsilon is {tf.options.epsilon:g}"
+            Console().print(f"{note}; a model for {dtype} is compiled with --epsilon 1e-5 or so", markup=False)
 
 
 def _load(model: Path | None) -> CompiledTransformer:

@@ -81,6 +81,7 @@ def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
     Its metadata ``innergrad`` says what the entries are. Every layer is written out: hundreds take minutes.
     """
     path = Path(path)
+    tf.check_steps(torch.float32)
     if path.is_dir():
         raise InputError("an ONNX model is one file", got=f"{path}, a folder", hint=f"give {path / 'model.onnx'}")
     make_folder(path.parent)

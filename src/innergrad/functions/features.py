@@ -66,6 +66,7 @@ SIGMAS: dict[str, Sigma] = {
     "cos": Sigma((), math.pi / 2, 0.0, 0.5, level=0.0),
 }
 SHIPPED = tuple(FEATURES)
+_POINTS = torch.tensor([-2.5, -1.0, -0.3, 0.2, 0.9, 2.0], dtype=torch.float64)
 
 
 def register_sigma(name: str, function: Callable[[Tensor], Tensor]) -> Sigma:
@@ -81,11 +82,24 @@ def register_sigma(name: str, function: Callable[[Tensor], Tensor]) -> Sigma:
     if not decay.holds:
         verdict = "cannot be shown to satisfy" if decay.holds is None else "does not satisfy"
         raise InputError(f"{name} {verdict} the general decay condition", got=f"{decay.kind}: {decay.reason}")
-    for cached in (_fit, scales):
-        cached.cache_clear()  # the name may have meant another function
+    if name in FEATURES:  # models that were compiled with it must not change
+        if fingerprint(name) != [float(v) for v in function(_POINTS)]:
+            raise InputError(f"{name} is another function already", hint="take another name")
+        return SIGMAS[name]
     FEATURES[name] = function
-    SIGMAS[name] = _measured(name)
+    try:
+        SIGMAS[name] = _measured(name)
+    except (InputError, np.linalg.LinAlgError) as error:
+        del FEATURES[name]
+        raise InputError(
+            f"sums of {name} make no squares: it has to be smooth, and curved, near zero", got=str(error)
+        ) from error
     return SIGMAS[name]
+
+
+def fingerprint(name: str) -> list[float]:
+    """What a saved model knows its activation by."""
+    return [float(value) for value in FEATURES[name](_POINTS)]
 
 
 def _measured(name: str) -> Sigma:
@@ -112,6 +126,10 @@ def _measured(name: str) -> Sigma:
         )
         for known in candidates
     ]
+    if not min(errors) < 1e-3:
+        raise InputError(
+            "no scale was found", got=f"errors of {min(errors):.0e} of t and t^2 on [-1, 1]", allowed="1e-3"
+        )
     return candidates[int(np.argmin(errors))]
 
 
@@ -274,6 +292,13 @@ def _odd_sum(sigma: str, radius: float, epsilon: float) -> FeatureSum:
 def scales(sigma: str, power: int, coarse: bool) -> Terms:
     """t (power 1) or t^2 (power 2) for |t| <= 1 as a sum of sigma; a constant is one of its terms."""
     return _scales(sigma, SIGMAS[sigma], power, coarse)
+
+
+def algebra_error(sigma: str, coarse: bool) -> float:
+    """How far t and t^2 are off on [-1, 1]; t is exact where sigma is a hinge from afar."""
+    t = torch.linspace(-1.0, 1.0, 2001, dtype=torch.float64)
+    powers = (2,) if SIGMAS[sigma].hinge is not None else (1, 2)
+    return max(float((evaluate(scales(sigma, power, coarse), sigma, t) - t**power).abs().max()) for power in powers)
 
 
 def _scales(sigma: str, known: Sigma, power: int, coarse: bool) -> Terms:

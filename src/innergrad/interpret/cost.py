@@ -49,10 +49,12 @@ class Cost:
     @property
     def blocks(self) -> int:
         """Depth of the body when an attention layer and the mlp after it count as one: a block."""
-        body = [row for row in self.rows if row.times]
-        return sum(
-            row.times for i, row in enumerate(body) if row.kind != "mlp" or i == 0 or body[i - 1].kind != "attention"
-        )
+        return _blocks([row for row in self.rows if row.times])
+
+    @property
+    def readout_blocks(self) -> int:
+        """The read-out, likewise."""
+        return _blocks([row for row in self.rows if not row.times])
 
     @property
     def nonzeros(self) -> int:
@@ -91,6 +93,15 @@ class Cost:
             for name, value in self.totals().items()
         ]
         return "\n".join(lines)
+
+
+def _blocks(rows: Sequence[LayerCost]) -> int:
+    """An mlp right after attention belongs to its block."""
+    return sum(
+        max(row.times, 1)
+        for i, row in enumerate(rows)
+        if row.kind != "mlp" or i == 0 or rows[i - 1].kind != "attention"
+    )
 
 
 def _json(row: LayerCost) -> dict[str, Any]:

@@ -63,7 +63,11 @@ def prepare_softmax(program: Program, options: Options) -> Program:
         if layer.kind == "attention"
     )
     own = (Lane("ns", (), "input"), Lane("log_tokens", (), "input", shared=True)) if sink else ()
-    return replace(program, stream=Stream((*program.stream.lanes, *own)), sink=sink)
+    made = {id(x): replace(x, kind="mlp") if x.kind == "product" else x for x in program.layers}
+    body = tuple(replace(loop, layers=tuple(made[id(x)] for x in loop.layers)) for loop in program.body)
+    readout = tuple(made[id(x)] for x in program.readout)
+    stream = Stream((*program.stream.lanes, *own))
+    return replace(program, stream=stream, body=body, readout=readout, sink=sink)
 
 
 def _rewritten(layer: Layer) -> Layer:

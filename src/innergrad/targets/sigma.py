@@ -17,8 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.functions.dictionaries import FEATURES, Approximant, FeatureSum
-from innergrad.functions.features import COARSE, SIGMAS, linear_sum, piecewise_sum, scales, shared_sums
+from innergrad.functions.features import (
+    COARSE,
+    SIGMAS,
+    algebra_error,
+    linear_sum,
+    piecewise_sum,
+    scales,
+    shared_sums,
+)
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
@@ -58,7 +67,7 @@ class SigmaMlp(Mlp):
 
 
 def prepare(program: Program, options: Options) -> Program:
-    """Scores that are used as they are become a function of their own, which heads add up."""
+    """Products are mlps here; scores that are used as they are become a function of their own, which heads add up."""
     del options
     made = {id(layer): _rewritten(layer) for layer in program.layers}
     body = tuple(replace(loop, layers=tuple(made[id(layer)] for layer in loop.layers)) for loop in program.body)
@@ -66,6 +75,8 @@ def prepare(program: Program, options: Options) -> Program:
 
 
 def _rewritten(layer: Layer) -> Layer:
+    if layer.kind == "product":
+        return replace(layer, kind="mlp")
     return layer if layer.kind != "attention" else replace(layer, instructions=tuple(map(_linear, layer.instructions)))
 
 
@@ -91,6 +102,13 @@ def approximants(program: Program, options: Options) -> dict[str, Approximant]:
     """All smooth functions with the same knots, so that they share heads."""
     sigma, radius = options.sigma or "", options.z_bound or DEFAULT_BOUND
     functions, smooth, made = program.functions(), [], dict[str, Approximant]()
+    products = algebra_error(sigma, options.epsilon >= COARSE)
+    if products > options.epsilon:
+        raise InputError(
+            f"products are not sums of {sigma} to within epsilon",
+            got=f"epsilon = {options.epsilon:g}",
+            allowed=f"at least {products:.1e}",
+        )
     for name in sorted(approximated(program)):
         f = functions[name]
         if f == LINEAR:
