@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 setup: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
