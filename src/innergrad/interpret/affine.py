@@ -4,13 +4,13 @@ It runs beside the values that the transformer produced (the *centres*) and carr
 the exact value may differ from its centre by: a linear combination of symbols in [-1, 1] (:class:`Error`). Symbols are
 shared by lanes, so that errors that cancel do cancel.
 
-    z = <q, k>        dz = <dq, k> + <q, dk> + new(rad dq rad dk)
-    f(z)              df = f'(z) dz + new(eps_f + 1/2 sup|f''| rad(dz)^2)          eps_f: the approximant's proven error
-    f v               d(f v) = f dv + v df + new(rad df rad dv)
+    z = <q, k>        dz = <dq, k> + <q, dk> + (rad dq rad dk)
+    f(z)              df = f'(z) dz + (eps_f + 1/2 sup|f''| rad(dz)^2)             eps_f: the approximant's proven error
+    f v               d(f v) = f dv + v df + (rad df rad dv)
     mean over tokens  each token has symbols of its own, so the radii are averaged
 
-rad is the sum of the absolute coefficients; new(r) is a new symbol with coefficient r, one for every entry. Remainders
-of second order come back as new symbols at the same place: they do not accumulate. Near a kink of f (closer than
+rad is the sum of the absolute coefficients; what is in brackets becomes a new symbol, one for every entry written. So
+remainders of second order come back as symbols of the first: they do not accumulate. Near a kink of f (closer than
 rad dz) f is known to be Lipschitz, and no more. Every symbol remembers which function or product it stands for: the
 final radius is the sum of their shares.
 
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
-from innergrad.functions.scalar import Function
+from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.plain import Labelled, contract
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
@@ -48,22 +48,25 @@ class Error:
         total = torch.zeros_like(like) if self.own is None else self.own.expand_as(like)
         for coefficients in self.blocks.values():
             total = total + coefficients.abs().sum(-1)
-        return total
+        return _sound(total)
 
 
 @dataclass
 class Form:
-    """A value with labelled axes, and the blocks of its error, whose last label is Z."""
+    """A value with labelled axes, and its error: blocks, whose last label is Z, and a radius that has no symbols yet,
+    ``loose``, with the labels of the centre. An instruction gives it one symbol for each entry it writes.
+    """
 
     centre: Labelled
     blocks: dict[int, Labelled]
+    loose: Tensor
 
     def radius(self) -> Labelled:
-        total = Labelled(torch.zeros_like(self.centre.tensor), self.centre.labels)
+        total = Labelled(self.loose, self.centre.labels)
         for block in self.blocks.values():
             labels = block.labels.replace("Z", "")
             total = total + Labelled(block.tensor.abs().sum(block.labels.index("Z")), labels)
-        return Labelled(total.aligned(self.centre.labels).expand_as(self.centre.tensor), self.centre.labels)
+        return Labelled(_sound(total.aligned(self.centre.labels).expand_as(self.centre.tensor)), self.centre.labels)
 
 
 class Affine:
@@ -104,37 +107,38 @@ class Affine:
                 allowed="programs of target relu",
             )
         place, token = f"{layer.name}, {i.dst.lane}", "I" if i.scope == "self" else "S"
-        product = self._read(i.value, before, token)
+        names = [score.f.name for score in i.scores if score.f != IDENTITY]
+        source = f"{names[0] if names else 'products'}: {place}"
+        product = self._read(i.value, before, token) if not i.scores or i.value != (View("one"),) else None
         for score in i.scores:
-            product = self._times(self._function(score, before, token, i, place), product, f"products: {place}")
+            f = self._function(score, before, token, i)
+            product = f if product is None else self._times(f, product)
+        assert product is not None
         product = self._scaled(product, i.scale)
         if i.scope == "all":
-            return i.dst, *self._mean(product, before)
-        rounding = Labelled(4 * self.u * product.centre.tensor.abs(), product.centre.labels)
+            return i.dst, *self._mean(product, before, source)
         if self.program.stream[i.dst.lane].shared:
             if product.blocks:
                 raise InputError(f"{place}: a weight is made from lanes with errors", allowed="programs of target relu")
-            return i.dst, product, {"rounding": rounding}
-        if not i.scores:
-            product = Form(product.centre, product.blocks | self._new(rounding, "rounding"))
-        return i.dst, product, None
+            return i.dst, product, {"rounding": Labelled(product.loose, product.centre.labels)}
+        new = self._new(Labelled(product.loose, product.centre.labels), source)
+        return i.dst, Form(product.centre, product.blocks | new, torch.zeros_like(product.loose)), None
 
-    def _function(self, score: Score, before: State, token: str, i: Attend, place: str) -> Form:
+    def _function(self, score: Score, before: State, token: str, i: Attend) -> Form:
         """f(<q, k>), with the errors of argument, approximant and rounding."""
         total: Form | None = None
         size: Labelled | None = None
         keep = "BIS" + "".join(i.dst.labels)
         for query, key in score.pairs:
             q, k = self._read(query, before, "I"), self._read(key, before, token)
-            term = self._inner(q, k, keep, f"products: {place}")
+            term = self._inner(q, k, keep)
             total = term if total is None else self._sum(total, term)
             absolute = contract([_abs(q.centre), _abs(k.centre)], keep)
             size = absolute if size is None else size + absolute
         assert total is not None
         assert size is not None
-        terms = self._terms(score, i)
-        rounding = (terms + 2) * self.u * size.aligned(total.centre.labels)
-        return self._apply(score.f, total, rounding, place)
+        rounding = (self._terms(score, i) + 2) * self.u * size.aligned(total.centre.labels)
+        return self._apply(score.f, Form(total.centre, total.blocks, total.loose + rounding))
 
     def _terms(self, score: Score, i: Attend) -> int:
         """Summands of the inner product."""
@@ -144,13 +148,13 @@ class Affine:
             count += math.prod(sizes[label] for label in inner)
         return count
 
-    def _apply(self, f: Function, z: Form, rounding: Tensor, place: str) -> Form:
+    def _apply(self, f: Function, z: Form) -> Form:
         approximant = self.approximants.get(f.name)
         ramps = () if approximant is None else approximant.ramps
         epsilon = 0.0 if approximant is None or ramps else approximant.error
         value, slope = _slope(f if approximant is None else approximant, f, z.centre.tensor)
-        radius = z.radius().tensor + rounding
-        smooth = torch.full_like(radius, epsilon) + 0.5 * _curvature(f) * radius**2 + slope.abs() * rounding
+        radius = z.radius().tensor
+        smooth = torch.full_like(radius, epsilon) + 0.5 * _curvature(f) * radius**2 + slope.abs() * z.loose
         rough = torch.full_like(radius, epsilon) + _lipschitz(f) * radius
         near = torch.zeros_like(radius, dtype=torch.bool)
         for kink in f.breaks:
@@ -162,10 +166,9 @@ class Affine:
         remainder = remainder + 4 * self.u * (value.abs() + slope.abs() * z.centre.tensor.abs())
         kept = Labelled(torch.where(near, 0.0, slope), z.centre.labels)
         blocks = {number: _multiply(kept, block) for number, block in z.blocks.items()}
-        new = self._new(Labelled(remainder, z.centre.labels), f"{f.name}: {place}")
-        return Form(Labelled(value, z.centre.labels), {**blocks, **new})
+        return Form(Labelled(value, z.centre.labels), blocks, remainder)
 
-    def _inner(self, q: Form, k: Form, keep: str, source: str) -> Form:
+    def _inner(self, q: Form, k: Form, keep: str) -> Form:
         centre = contract([q.centre, k.centre], keep)
         blocks: dict[int, Labelled] = {}
         for number in {*q.blocks, *k.blocks}:
@@ -175,12 +178,12 @@ class Affine:
                 if number in form.blocks
             ]
             blocks[number] = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        loose = torch.zeros_like(centre.tensor)
         if q.blocks and k.blocks:
-            second = contract([q.radius(), k.radius()], keep)
-            blocks |= self._new(Labelled(second.aligned(centre.labels).expand_as(centre.tensor), centre.labels), source)
-        return Form(centre, blocks)
+            loose = loose + contract([q.radius(), k.radius()], keep).aligned(centre.labels)
+        return Form(centre, blocks, loose)
 
-    def _times(self, f: Form, v: Form, source: str) -> Form:
+    def _times(self, f: Form, v: Form) -> Form:
         labels = f.centre.labels + "".join(label for label in v.centre.labels if label not in f.centre.labels)
         centre = Labelled(f.centre.aligned(labels) * v.centre.aligned(labels), labels)
         blocks: dict[int, Labelled] = {}
@@ -191,40 +194,44 @@ class Affine:
                 if number in form.blocks
             ]
             blocks[number] = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-        second = torch.zeros_like(centre.tensor)
-        if f.blocks and v.blocks:
-            second = second + f.radius().aligned(labels) * v.radius().aligned(labels)
-        second = second + 4 * self.u * centre.tensor.abs()  # the product, its scale, its sum
-        return Form(centre, blocks | self._new(Labelled(second, labels), source))
+        radii = f.radius().aligned(labels), v.radius().aligned(labels)
+        loose = radii[0] * radii[1] + 4 * self.u * centre.tensor.abs()  # rounded: the product, its scale, its sum
+        for form, other in ((f, v), (v, f)):
+            loose = (
+                loose + Labelled(form.loose, form.centre.labels).aligned(labels) * other.centre.aligned(labels).abs()
+            )
+        return Form(centre, blocks, _sound(loose))
 
     def _scaled(self, form: Form, scale: float) -> Form:
         centre = Labelled(scale * form.centre.tensor, form.centre.labels)
-        return Form(centre, {n: Labelled(scale * block.tensor, block.labels) for n, block in form.blocks.items()})
+        blocks = {n: Labelled(scale * block.tensor, block.labels) for n, block in form.blocks.items()}
+        return Form(centre, blocks, abs(scale) * form.loose + 4 * self.u * centre.tensor.abs())
 
     def _sum(self, a: Form, b: Form) -> Form:
         blocks = dict(a.blocks)
         for number, block in b.blocks.items():
             blocks[number] = blocks[number] + block if number in blocks else block
-        return Form(a.centre + b.centre, blocks)
+        centre = a.centre + b.centre
+        loose = Labelled(a.loose, a.centre.labels) + Labelled(b.loose, b.centre.labels)
+        return Form(centre, blocks, loose.aligned(centre.labels).expand_as(centre.tensor))
 
-    def _mean(self, form: Form, before: State) -> tuple[Form, dict[str, Labelled]]:
+    def _mean(self, form: Form, before: State, source: str) -> tuple[Form, dict[str, Labelled]]:
         """The mean over the tokens; their symbols are independent, so the radii are averaged, source by source."""
         tokens = max(value.shape[1] for value in before.values())
         labels = form.centre.labels.replace("S", "")
-        axis = form.centre.labels.index("S") if "S" in form.centre.labels else None
-        centre = form.centre.tensor if axis is None else form.centre.tensor.mean(axis)
-        rounding = (
-            (tokens + 2) * self.u * (form.centre.tensor.abs() if axis is None else form.centre.tensor.abs().mean(axis))
+        centre, size, loose = (
+            Labelled(tensor.mean(form.centre.labels.index("S")) if "S" in form.centre.labels else tensor, labels)
+            for tensor in (form.centre.tensor, form.centre.tensor.abs(), form.loose)
         )
-        shares = {"rounding": Labelled(rounding, labels)}
+        shares = {"rounding": Labelled((tokens + 2) * self.u * size.tensor, labels), source: loose}
         for number, block in form.blocks.items():
             total = block.tensor.abs().sum(block.labels.index("Z"))
             left = block.labels.replace("Z", "")
             reduced = total.mean(left.index("S")) if "S" in left else total
             share = Labelled(reduced, left.replace("S", ""))
-            source = self.sources[number]
-            shares[source] = shares[source] + share if source in shares else share
-        return Form(Labelled(centre, labels), {}), shares
+            name = self.sources[number]
+            shares[name] = shares[name] + share if name in shares else share
+        return Form(centre, {}, loose.tensor), shares
 
     def _pointwise(self, i: Attend, before: State) -> set[str]:
         """lane += f(lane), entry by entry: what is cleared has no error; a projection does not enlarge any."""
@@ -257,15 +264,15 @@ class Affine:
                 part = _view(coefficients, view.index, view.coefficient, token, shared, "Z")
                 blocks[number] = blocks[number] + part if number in blocks else part
         assert centre is not None
-        return Form(centre, blocks)
+        return Form(centre, blocks, torch.zeros_like(centre.tensor))
 
     def _new(self, radius: Labelled, source: str) -> dict[int, Labelled]:
         """One new symbol for every entry (of every token): coefficients on the diagonal."""
-        if not bool((radius.tensor > 0).any()):
+        if not bool((_sound(radius.tensor) > 0).any()):
             return {}
         tokens = "".join(label for label in radius.labels if label in "BIS")
         entries = "".join(label for label in radius.labels if label not in "BIS")
-        aligned = radius.aligned(tokens + entries)
+        aligned = _sound(radius.aligned(tokens + entries))
         lead, shape = aligned.shape[: len(tokens)], aligned.shape[len(tokens) :]
         coefficients = torch.diag_embed(aligned.reshape(*lead, -1)).reshape(*lead, *shape, -1)
         self.sources.append(source)
@@ -277,7 +284,7 @@ class Affine:
         shape = self.program.stream[dst.lane].shape
         for source, share in (shares or {}).items():
             full = like.new_zeros(like.shape[0], 1, *shape)
-            full[(slice(None), 0, *place)] = share.aligned("B" + labels)
+            full[(slice(None), 0, *place)] = _sound(share.aligned("B" + labels))
             kept = self.shares.setdefault(dst.lane, {})
             kept[source] = kept[source] + full if source in kept else full
             error.own = full if error.own is None else error.own + full
@@ -287,6 +294,11 @@ class Affine:
             full = like.new_zeros(like.shape[0], tokens, *shape, added.shape[-1])
             full[(slice(None), slice(None), *place)] = added
             error.blocks[number] = error.blocks[number] + full if number in error.blocks else full
+
+
+def _sound(radius: Tensor) -> Tensor:
+    """Zero times infinity is not known: infinity."""
+    return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
 
 
 def _place(dst: View) -> tuple[int | slice, ...]:
