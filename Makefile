@@ -31,6 +31,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/claims.py
 	$(BIN)/python benchmarks/constructions.py
 	$(BIN)/python benchmarks/bridges.py
+	$(BIN)/python benchmarks/decay.py
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -200,6 +200,16 @@ def lookup() -> list[str]:
     return lines
 
 
+def decay() -> list[str]:
+    """Twelve functions and the general decay condition."""
+    lines = ["| σ | condition | why | terms of the sum |", "|---" * 4 + "|"]
+    for row in read("decay")["decay"]:
+        verdict = {True: "holds", False: "fails", None: "undecided"}[row["holds"]]
+        why = f"{row['kind']}: {row['reason']}".replace("|", "\\|")
+        lines.append(f"| {row['name']} | {verdict} | {why} | {row['terms'] or ''} |")
+    return lines
+
+
 def sigma() -> list[str]:
     """Theorem 1: heads a neuron against the error of the new weights."""
     lines = ["| σ | general decay condition | 12 heads a neuron | 24 | 48 | float32 (its ε) |", "|---" * 6 + "|"]
@@ -223,6 +233,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "softmax": softmax,
     "lookup": lookup,
     "sigma": sigma,
+    "decay": decay,
 }
 PAGES = ("README.md", "docs/error.md", "docs/constructions.md")
 
