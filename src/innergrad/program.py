@@ -21,8 +21,8 @@ averaged: it is zero on the queries and weighted so that the mean over all token
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -223,6 +223,11 @@ class Program:
     def layers(self) -> tuple[Layer, ...]:
         """The stored layers: the layers of every loop once, then the read-out."""
         return (*(layer for loop in self.body for layer in loop.layers), *self.readout)
+
+    def with_layers(self, change: Callable[[Layer], Layer]) -> Program:
+        """The same program, every layer changed."""
+        body = tuple(replace(loop, layers=tuple(map(change, loop.layers))) for loop in self.body)
+        return replace(self, body=body, readout=tuple(map(change, self.readout)))
 
     def schedule(self) -> Iterator[tuple[Layer, bool]]:
         """Every layer in the order in which it is applied, and whether a step of the algorithm ends with it."""

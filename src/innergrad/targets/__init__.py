@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from innergrad.functions.features import SIGMAS
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering, sigma
-from innergrad.targets.base import LoopedTransformer, Sublayer, Target, cost_of, tokens_of
+from innergrad.targets.base import LoopedTransformer, Sublayer, Target, counted
 from innergrad.targets.gpt import FeedForward, GptAttention
 from innergrad.targets.relu import Mlp, Product, ReluAttention
 from innergrad.targets.relu_cost import relu_cost
 from innergrad.targets.relu_functions import approximants
+
+GPT = Target(
+    variants=("pre-ln", "raw"),
+    epsilon=1e-9,
+    finest=1e-12,
+    proven=False,
+    rounding=gpt_functions.rounding,
+    prepare=gpt_prepare.prepare,
+    check=gpt_functions.check,
+    approximated=gpt_functions.approximated,
+    approximants=gpt_functions.approximants,
+    lower=gpt_lowering.lower,
+    cost=counted(gpt_lowering.lower),
+    bounds=gpt_functions.bounds,
+    structural=("t", "query", "log_omega", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
+    probes=(0.25, 0.5, 1.0),
+    inspect=gpt_functions.inspect,
+    longest=gpt_functions.longest,
+    modules={"attention": GptAttention, "mlp": FeedForward},
+)
 
 TARGETS: dict[str, Target] = {
     "relu": Target(
@@ -38,31 +60,18 @@ TARGETS: dict[str, Target] = {
         approximated=lambda program: set(),
         approximants=lambda program, options: {},
         lower=kernel.lower,
-        cost=lambda program, approximants, options, paper: cost_of(
-            program, kernel.lower(program, approximants, options), options.n_examples + 1, paper
-        ),
+        cost=counted(kernel.lower),
         structural=("t",),
         probes=(0.25, 0.5, 1.0),
         modules={"attention": kernel.KernelAttention},
     ),
-    "softmax": Target(
+    "softmax": replace(
+        GPT,
         variants=("sink", "mean", "lookup"),
-        epsilon=1e-9,
-        finest=1e-12,
-        proven=False,
-        rounding=gpt_functions.rounding,
         prepare=gpt_prepare.prepare_softmax,
-        check=gpt_functions.check,
-        approximated=gpt_functions.approximated,
-        approximants=gpt_functions.approximants,
-        lower=gpt_lowering.lower,
-        cost=lambda program, approximants, options, paper: cost_of(
-            program, gpt_lowering.lower(program, approximants, options), tokens_of(program, options), paper
-        ),
-        bounds=gpt_functions.bounds,
         structural=("t", "query", "ns", "log_omega", "log_tokens"),
-        probes=(0.25, 0.5, 1.0),
-        modules={"attention": GptAttention, "mlp": FeedForward},
+        inspect=Target.inspect,
+        longest=Target.longest,
     ),
     "sigma": Target(
         variants=("backprop", "recursion"),
@@ -76,35 +85,13 @@ TARGETS: dict[str, Target] = {
         approximated=sigma.approximated,
         approximants=sigma.approximants,
         lower=sigma.lower,
-        cost=lambda program, approximants, options, paper: cost_of(
-            program, sigma.lower(program, approximants, options), tokens_of(program, options), paper
-        ),
+        cost=counted(sigma.lower),
         bounds=sigma.bounds,
         structural=("t", "query"),
         probes=(0.25, 0.5, 1.0),
         modules={"attention": sigma.SigmaAttention, "mlp": sigma.SigmaMlp},
     ),
-    "gpt": Target(
-        variants=("pre-ln", "raw"),
-        epsilon=1e-9,
-        finest=1e-12,
-        proven=False,
-        rounding=gpt_functions.rounding,
-        prepare=gpt_prepare.prepare,
-        check=gpt_functions.check,
-        approximated=gpt_functions.approximated,
-        approximants=gpt_functions.approximants,
-        lower=gpt_lowering.lower,
-        cost=lambda program, approximants, options, paper: cost_of(
-            program, gpt_lowering.lower(program, approximants, options), tokens_of(program, options), paper
-        ),
-        bounds=gpt_functions.bounds,
-        structural=("t", "query", "log_omega", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
-        probes=(0.25, 0.5, 1.0),
-        inspect=gpt_functions.inspect,
-        longest=gpt_functions.longest,
-        modules={"attention": GptAttention, "mlp": FeedForward},
-    ),
+    "gpt": GPT,
 }
 
 __all__ = ["TARGETS", "LoopedTransformer", "Sublayer", "Target"]

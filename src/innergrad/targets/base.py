@@ -193,8 +193,18 @@ def tokens_of(program: Program, options: Options) -> int:
     return int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
 
 
-def cost_of(program: Program, module: LoopedTransformer, tokens: int, paper: dict[str, str]) -> Cost:
+def counted(
+    lower: Callable[[Program, Approximants, Options], LoopedTransformer],
+) -> Callable[[Program, Approximants, Options, dict[str, str]], Cost]:
     """The cost, counted on the weights themselves: for targets whose weights are quick to build."""
+
+    def cost(program: Program, approximants: Approximants, options: Options, paper: dict[str, str]) -> Cost:
+        return _cost_of(program, lower(program, approximants, options), tokens_of(program, options), paper)
+
+    return cost
+
+
+def _cost_of(program: Program, module: LoopedTransformer, tokens: int, paper: dict[str, str]) -> Cost:
     times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
     rows = [
         _layer_cost(program, layer, built, tokens, count)

@@ -63,19 +63,18 @@ def prepare_softmax(program: Program, options: Options) -> Program:
         if layer.kind == "attention"
     )
     own = (Lane("ns", (), "input"), Lane("log_tokens", (), "input", shared=True)) if sink else ()
-    made = {id(x): replace(x, kind="mlp") if x.kind == "product" else x for x in program.layers}
-    body = tuple(replace(loop, layers=tuple(made[id(x)] for x in loop.layers)) for loop in program.body)
-    readout = tuple(made[id(x)] for x in program.readout)
     stream = Stream((*program.stream.lanes, *own))
-    return replace(program, stream=stream, body=body, readout=readout, sink=sink)
+    return replace(program.with_layers(_products_as_mlps), stream=stream, sink=sink)
+
+
+def _products_as_mlps(layer: Layer) -> Layer:
+    return replace(layer, kind="mlp") if layer.kind == "product" else layer
 
 
 def _rewritten(layer: Layer) -> Layer:
     """Products are mlps here; linear scores over the examples become a function that heads can sum up."""
-    if layer.kind == "product":
-        return replace(layer, kind="mlp")
     if layer.kind != "attention":
-        return layer
+        return _products_as_mlps(layer)
     return replace(layer, instructions=tuple(_linear_scores(layer, i) for i in layer.instructions))
 
 

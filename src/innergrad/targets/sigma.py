@@ -69,9 +69,7 @@ class SigmaMlp(Mlp):
 def prepare(program: Program, options: Options) -> Program:
     """Products are mlps here; scores that are used as they are become a function of their own, which heads add up."""
     del options
-    made = {id(layer): _rewritten(layer) for layer in program.layers}
-    body = tuple(replace(loop, layers=tuple(made[id(layer)] for layer in loop.layers)) for loop in program.body)
-    return replace(program, body=body, readout=tuple(made[id(layer)] for layer in program.readout))
+    return program.with_layers(_rewritten)
 
 
 def _rewritten(layer: Layer) -> Layer:
