@@ -26,8 +26,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from innergrad.algorithms.literal import Gradient, below, loss_layers
-from innergrad.algorithms.mean import GRADIENTS, descent, layer_lanes, output_derivative, squared
+from innergrad.algorithms.literal import Gradient, below
+from innergrad.algorithms.mean import (
+    descent,
+    gradient_range,
+    layer_lanes,
+    loss_derivative,
+    output_derivative,
+    require_smooth,
+)
+from innergrad.algorithms.sink import kept_lanes, kept_products
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.networks import Network
@@ -41,18 +49,18 @@ if TYPE_CHECKING:
 
 def backprop_program(algorithm: GradientDescent, options: Options) -> Program:
     net, N = _network(algorithm), algorithm.network.depth
-    bound = max(GRADIENTS, options.z_bound or 0.0)
+    bound = gradient_range(options)
     scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j) if lane.name != "z1" or N == 1]
     scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
-    g_lanes, g_layers = _loss(algorithm, bound)
+    g_lanes, g_layers = loss_derivative(algorithm, bound)
     signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
-    products = tuple(made for j in range(1, N) for made in _products(j))
+    products = tuple(made for j in range(1, N) for made in kept_products(j))
     layers = _forward(net, kept=True)
     if g_layers:
         layers += [_with(g_layers[0], *products), Layer("mlp", f"backward {N}", (signal,))]
     else:
         layers += [Layer("mlp", f"backward {N}", (*products, signal))]
-    scratch += [*g_lanes, *(lane for j in range(1, N) for lane in _product_lanes(net, j))]
+    scratch += [*g_lanes, *(lane for j in range(1, N) for lane in kept_lanes(net, j))]
     for j in range(N - 1, 0, -1) if N > 2 else ():
         above = (f"V{N}[c,k]", f"s{N}[c]") if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
@@ -83,22 +91,8 @@ def _network(algorithm: GradientDescent) -> Network:
             got=f"output={net.output!r}",
             allowed="output='linear'",
         )
-    if net.activation.r.exact is not None or net.activation.dr.jumps:
-        raise InputError(
-            "smooth units do not add up to functions with kinks",
-            got=f"activation {net.activation.name!r}",
-            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
-            hint="target='relu' has them",
-        )
+    require_smooth(net, "target='relu' has them")
     return net
-
-
-def _loss(algorithm: GradientDescent, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-    if squared(algorithm.loss):
-        return (), ()
-    d_y = algorithm.network.sizes[-1]
-    lanes, layers = loss_layers(algorithm.loss, f"z{algorithm.network.depth}", d_y)
-    return (*lanes, Lane("g", (d_y,), bound=bound)), layers
 
 
 def _with(layer: Layer, *instructions: Attend) -> Layer:
@@ -130,17 +124,6 @@ def _forward(net: Network, place: str = "", kept: bool = False, copy: str = "", 
     return layers
 
 
-def _products(j: int) -> tuple[Attend, ...]:
-    """H_j = d_j p_{j-1}^T, U_j = d_j V_j."""
-    H = Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]")))
-    return (H, Attend(f"U{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"V{j}[k,c]")))) if j > 1 else (H,)
-
-
-def _product_lanes(net: Network, j: int) -> tuple[Lane, ...]:
-    shape = net.sizes[j], net.sizes[j - 1]
-    return (Lane(f"H{j}", shape), Lane(f"U{j}", shape)) if j > 1 else (Lane(f"H{j}", shape),)
-
-
 # ----------------------------------------------------------------------------------------------- the paper's recursion
 
 
@@ -154,8 +137,8 @@ def recursion_program(algorithm: GradientDescent, options: Options) -> Program:
             got=f"{N} layer{'s' * (N > 1)}, bias={net.bias}",
             hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
         )
-    bound, own = max(GRADIENTS, options.z_bound or 0.0), _Recursion(net)
-    g_lanes, g_layers = _loss(algorithm, bound)
+    bound, own = gradient_range(options), _Recursion(net)
+    g_lanes, g_layers = loss_derivative(algorithm, bound)
     own.scratch += [Lane(f"z{j}", (net.sizes[j],)) for j in range(2, N + 1)]
     own.scratch += [*g_lanes, Lane(f"s{N}", (net.sizes[N],), bound=bound)]
     signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))

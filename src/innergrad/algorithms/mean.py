@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from innergrad.algorithms.base import LOG_UNIT, example_stream, pointwise
 from innergrad.algorithms.literal import Gradient, below, loss_layers, update_layer, weight_lanes
+from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
 from innergrad.losses import Loss, ResidualLoss
 from innergrad.networks import Network
@@ -39,13 +40,14 @@ GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is l
 
 def mean_program(algorithm: GradientDescent, options: Options) -> Program:
     net = algorithm.network
-    bound = max(GRADIENTS, options.z_bound or 0.0)
+    bound = gradient_range(options)
     output = last_lane(net)
-    loss_lanes, loss = _loss(algorithm, bound)
-    backward_lanes, backward = _backward(net, output_derivative(algorithm), bound)
+    loss_lanes, loss = loss_derivative(algorithm, bound)
+    g = output_derivative(algorithm)
+    backward_lanes, backward = _backward(net, g, bound)
     scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
     step = (*_forward(net), *loss, *backward)
-    return descent(algorithm, scratch, step, _forward(net, "read-out: "), output, _gradient(algorithm))
+    return descent(algorithm, scratch, step, _forward(net, "read-out: "), output, mean_gradient(net, g))
 
 
 def descent(
@@ -72,6 +74,22 @@ def descent(
     )
     stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *momentum, *scratch, *inputs)
     return Program(stream, (Loop(algorithm.steps, step),), readout, output)
+
+
+def gradient_range(options: Options) -> float:
+    """Of the lanes of the backward pass."""
+    return max(GRADIENTS, options.z_bound or 0.0)
+
+
+def require_smooth(net: Network, instead: str) -> None:
+    """For blocks whose units are smooth: sums of them have no kinks."""
+    if net.activation.r.exact is not None or net.activation.dr.jumps:
+        raise InputError(
+            "smooth units do not add up to functions with kinks",
+            got=f"activation {net.activation.name!r}",
+            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
+            hint=instead,
+        )
 
 
 def last_lane(net: Network) -> str:
@@ -121,7 +139,8 @@ def _forward(net: Network, place: str = "") -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def _loss(algorithm: GradientDescent, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+def loss_derivative(algorithm: GradientDescent, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+    """The lane g and the mlp that fills it; nothing for the squared loss."""
     if squared(algorithm.loss):
         return (), ()
     net = algorithm.network
@@ -149,9 +168,8 @@ def signal(net: Network, j: int, g: str, label: str = "k") -> str:
     return f"s{j}[{label}]" if j < net.depth or net.activated(j) else g.replace("[k]", f"[{label}]")
 
 
-def _gradient(algorithm: GradientDescent) -> Gradient:
-    """dst += rate * weighted mean over the examples of the gradient in V_j or b_j, halved as the risk is."""
-    net, g = algorithm.network, output_derivative(algorithm)
+def mean_gradient(net: Network, g: str) -> Gradient:
+    """dst += rate * weighted mean over the examples of G_j or s_j, halved as the risk is."""
 
     def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
         return average(dst, f"G{j}[k,c]" if matrix else signal(net, j, g), rate / 2)

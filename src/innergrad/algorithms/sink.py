@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING
 
 from innergrad.algorithms.literal import below, loss_layers
 from innergrad.algorithms.mean import (
-    GRADIENTS,
     activation,
-    average,
     descent,
     forward,
+    gradient_range,
     last_lane,
     layer_lanes,
+    mean_gradient,
     output_derivative,
+    require_smooth,
     signal,
     squared,
 )
-from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.networks import Network
 from innergrad.options import Options
@@ -46,14 +46,8 @@ if TYPE_CHECKING:
 
 def sink_program(algorithm: GradientDescent, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
-    bound = max(GRADIENTS, options.z_bound or 0.0)
-    if net.activation.r.exact is not None or net.activation.dr.jumps:
-        raise InputError(
-            "sigmoids do not add up to functions with kinks",
-            got=f"activation {net.activation.name!r}",
-            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
-            hint="or variant='mean', whose MLPs do kinks",
-        )
+    bound = gradient_range(options)
+    require_smooth(net, "or variant='mean', whose MLPs do kinks")
     g, g_lanes, loss = _loss(algorithm, bound)
     layers = _forward(net)
     if net.activated(N):
@@ -67,19 +61,25 @@ def sink_program(algorithm: GradientDescent, options: Options) -> Program:
         above = (f"V{N}[c,k]", signal(net, N, g, "c")) if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
         scratch += [Lane(f"{name}{j}", (net.sizes[j],), bound=bound) for name in "qs"]
-        scratch.append(Lane(f"H{j}", (net.sizes[j], net.sizes[j - 1])))
-        if j > 1:
-            scratch.append(Lane(f"U{j}", (net.sizes[j], net.sizes[j - 1])))
+        scratch += kept_lanes(net, j)
     scratch += [Lane(f"G{j}", (net.sizes[j], net.sizes[j - 1])) for j in range(1, N + 1)]
     layers.append(Layer("mlp", "gradients", _gradients(net, g)))
-
-    def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
-        return average(dst, f"G{j}[k,c]" if matrix else signal(net, j, g), rate / 2)
 
     readout = [*_forward(net, "read-out: ")]
     if net.activated(N):
         readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
-    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), gradient)
+    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), mean_gradient(net, g))
+
+
+def kept_products(j: int) -> tuple[Attend, ...]:
+    """What the backward pass uses of layer j: H_j = d_j p_{j-1}^T and, above the first, U_j = d_j V_j."""
+    H = Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]")))
+    return (H, Attend(f"U{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"V{j}[k,c]")))) if j > 1 else (H,)
+
+
+def kept_lanes(net: Network, j: int) -> tuple[Lane, ...]:
+    shape = net.sizes[j], net.sizes[j - 1]
+    return (Lane(f"H{j}", shape), Lane(f"U{j}", shape)) if j > 1 else (Lane(f"H{j}", shape),)
 
 
 def _forward(net: Network, place: str = "") -> list[Layer]:
@@ -89,9 +89,7 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
         layers.append(Layer("attention", f"{place}activation {j}", activation(net, j, derivative=not place)))
         products = forward(net, j + 1)
         if not place:
-            products += (Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]"))),)
-        if not place and j > 1:
-            products += (Attend(f"U{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"V{j}[k,c]"))),)
+            products += kept_products(j)
         layers.append(Layer("mlp", f"{place}forward {j + 1}", products))
     return layers
 

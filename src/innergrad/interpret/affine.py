@@ -21,7 +21,7 @@ sum of their absolute terms, a function by four roundings of its value, and of i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -29,8 +29,8 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
-from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.interpret.plain import Labelled, contract
+from innergrad.functions.scalar import IDENTITY, NEGATION, Function
+from innergrad.interpret.plain import Labelled, contract, labelled_view
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
 
@@ -86,7 +86,7 @@ class Affine:
         cleared = set()
         for instruction in layer.instructions:
             if _in_place(instruction):
-                cleared |= self._pointwise(instruction, before)
+                cleared |= _cleared(instruction)
             else:
                 changes.append(self._instruction(layer, instruction, before))
         for lane in cleared:
@@ -155,7 +155,7 @@ class Affine:
         value, slope = _slope(f if approximant is None else approximant, f, z.centre.tensor)
         radius = z.radius().tensor
         smooth = torch.full_like(radius, epsilon) + 0.5 * _curvature(f) * radius**2 + slope.abs() * z.loose
-        rough = torch.full_like(radius, epsilon) + _lipschitz(f) * radius
+        rough = torch.full_like(radius, epsilon) + f.lipschitz * radius
         near = torch.zeros_like(radius, dtype=torch.bool)
         for kink in f.breaks:
             near |= (z.centre.tensor - kink).abs() <= radius
@@ -233,18 +233,6 @@ class Affine:
             shares[name] = shares[name] + share if name in shares else share
         return Form(centre, {}, loose.tensor), shares
 
-    def _pointwise(self, i: Attend, before: State) -> set[str]:
-        """lane += f(lane), entry by entry: what is cleared has no error; a projection does not enlarge any."""
-        (score,) = i.scores
-        lane, f = i.dst.lane, score.f
-        zero = torch.zeros(1, dtype=torch.float64)
-        if f.exact is not None and not f.exact.knots and float(f(zero + 1.0)) == -1.0:
-            return {lane}
-        slopes = f.exact.slopes if f.exact is not None else ()
-        if not slopes or any(not -2.0 <= slope <= 0.0 for slope in slopes):
-            raise InputError(f"no certificate for {f.name} in place", allowed="negation, clip")
-        return set()  # |1 + f'| <= 1: no error grows
-
     # ----------------------------------------------------------------------------------------------------------- lanes
 
     def _read(self, expression: Expr, state: State, token: str) -> Form:
@@ -252,8 +240,7 @@ class Affine:
         centre: Labelled | None = None
         blocks: dict[int, Labelled] = {}
         for view in expression:
-            shared = self.program.stream[view.lane].shared or state[view.lane].shape[1] == 1
-            term = _view(state[view.lane], view.index, view.coefficient, token, shared, "")
+            term = labelled_view(self.program, view, state[view.lane], token)
             centre = term if centre is None else centre + term
             error = self.errors.get(view.lane)
             if error is None:
@@ -261,7 +248,7 @@ class Affine:
             if error.own is not None and error.own.abs().max() > 0:
                 raise InputError(f"lane {view.lane} is read again after its mean", allowed="programs of target relu")
             for number, coefficients in error.blocks.items():
-                part = _view(coefficients, view.index, view.coefficient, token, shared, "Z")
+                part = labelled_view(self.program, view, coefficients, token, "Z")
                 blocks[number] = blocks[number] + part if number in blocks else part
         assert centre is not None
         return Form(centre, blocks, torch.zeros_like(centre.tensor))
@@ -301,6 +288,16 @@ def _sound(radius: Tensor) -> Tensor:
     return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
 
 
+def _cleared(i: Attend) -> set[str]:
+    """lane += f(lane), entry by entry: a lane that is cleared has no error; a projection does not enlarge any."""
+    f = i.scores[0].f
+    if f == NEGATION:
+        return {i.dst.lane}
+    if f.exact is None or not all(-2.0 <= slope <= 0.0 for slope in f.exact.slopes):  # |1 + f'| <= 1
+        raise InputError(f"no certificate for {f.name} in place", allowed="negation, clip")
+    return set()
+
+
 def _place(dst: View) -> tuple[int | slice, ...]:
     return tuple(entry if isinstance(entry, int) else slice(None) for entry in dst.index)
 
@@ -311,19 +308,6 @@ def _in_place(i: Attend) -> bool:
         return False
     views = [view for query, key in i.scores[0].pairs for view in (*query, *key) if view.lane != "one"]
     return len(views) == 1 and views[0].lane == i.dst.lane and views[0].index == i.dst.index
-
-
-def _view(
-    tensor: Tensor, index: Iterable[str | int], coefficient: float, token: str, shared: bool | None, extra: str
-) -> Labelled:
-    labels = "B" + token
-    if shared:
-        tensor, labels = tensor[:, 0], "B"
-    for axis, entry in reversed(list(enumerate(index, start=len(labels)))):
-        if isinstance(entry, int):
-            tensor = tensor.select(axis, entry)
-    labels += "".join(entry for entry in index if isinstance(entry, str)) + extra
-    return Labelled(coefficient * tensor, labels)
 
 
 def _abs(value: Labelled) -> Labelled:
@@ -355,7 +339,3 @@ def _curvature(f: Function) -> float:
     if not math.isfinite(f.curvature):
         raise InputError(f"{f.name} declares no curvature (sup |f''|)", hint="declare it, or nothing can be certified")
     return f.curvature
-
-
-def _lipschitz(f: Function) -> float:
-    return f.lipschitz

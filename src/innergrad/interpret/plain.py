@@ -17,7 +17,7 @@ from torch import Tensor
 from innergrad.errors import DomainError
 from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.program import Attend, Expr, Layer, Program, Score
+from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
 
 ScalarFunction = Callable[[Tensor], Tensor]
@@ -136,20 +136,25 @@ def _combine(program: Program, expression: Expr, state: State, token: str) -> La
     """A linear combination of lane views at token I or S; shared lanes have no token axis."""
     total: Labelled | None = None
     for view in expression:
-        tensor, labels = state[view.lane], "B" + token
-        if program.stream[view.lane].shared or tensor.shape[1] == 1:
-            tensor, labels = tensor[:, 0], "B"
-        for axis, index in reversed(list(enumerate(view.index, start=len(labels)))):
-            if isinstance(index, int):
-                tensor = tensor.select(axis, index)
-        labels += "".join(view.labels)
-        if len(set(labels)) < len(labels):  # a label twice: the diagonal
-            once = "".join(dict.fromkeys(labels))
-            tensor, labels = torch.einsum(f"{labels}->{once}", tensor), once
-        term = Labelled(tensor * view.coefficient if view.coefficient != 1.0 else tensor, labels)
+        term = labelled_view(program, view, state[view.lane], token)
         total = term if total is None else total + term
     assert total is not None
     return total
+
+
+def labelled_view(program: Program, view: View, tensor: Tensor, token: str, extra: str = "") -> Labelled:
+    """One view of a lane; extra: the label of a further axis at the end of the tensor."""
+    labels = "B" + token
+    if program.stream[view.lane].shared or tensor.shape[1] == 1:
+        tensor, labels = tensor[:, 0], "B"
+    for axis, index in reversed(list(enumerate(view.index, start=len(labels)))):
+        if isinstance(index, int):
+            tensor = tensor.select(axis, index)
+    labels += "".join(view.labels) + extra
+    if len(set(labels)) < len(labels):  # a label twice: the diagonal
+        once = "".join(dict.fromkeys(labels))
+        tensor, labels = torch.einsum(f"{labels}->{once}", tensor), once
+    return Labelled(tensor * view.coefficient if view.coefficient != 1.0 else tensor, labels)
 
 
 def _score_argument(program: Program, score: Score, state: State, read: str, keep: str) -> Labelled:
