@@ -29,7 +29,6 @@ from innergrad.functions.features import (
     scales,
     shared_sums,
     unit_level,
-    without_slope,
 )
 from innergrad.functions.scalar import Function, clip_residual
 
@@ -290,13 +289,12 @@ def test_the_level_of_a_constant_unit_is_not_zero(sigma: str) -> None:
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("sigma", HINGES)
 def test_a_projection_is_a_sum_of_steep_units(sigma: str, epsilon: float) -> None:
-    """clip(t, -2, 2) - t to epsilon on the whole line; without_slope leaves units only, the same function."""
+    """clip(t, -2, 2) - t to epsilon on the whole line."""
     f = piecewise_sum(clip_residual(2.0), sigma, epsilon)
     t = np.concatenate([uniform(-10, 10), 2 + uniform(-1, 1) * epsilon * 10, [-2.0, 0.0, 2.0]])
     by_numpy = f.slope * t + f.constant + NUMPYS[sigma](np.outer(t, f.a) + np.array(f.b)) @ np.array(f.c)
     assert np.abs(by_numpy - (np.clip(t, -2, 2) - t)).max() <= epsilon + 1e-13
     assert f.error <= epsilon
-    np.testing.assert_allclose(value(without_slope(f), t), by_numpy, atol=1e-12)
 
 
 @pytest.mark.parametrize("sigma", HINGES)
@@ -306,14 +304,6 @@ def test_hinges_are_as_close_to_relu_as_declared(sigma: str) -> None:
     found, declared = float(np.abs(NUMPYS[sigma](z) - np.maximum(z, 0)).max()), SIGMAS[sigma].hinge
     assert declared is not None
     assert found <= declared < 1.01 * found
-
-
-@pytest.mark.parametrize("sigma", ["gelu", "softplus", "silu"])
-def test_without_slope_writes_lines_and_constants_as_units(sigma: str) -> None:
-    t = uniform(-5, 5)
-    f = without_slope(FeatureSum(sigma, (2.0,), (0.5,), (-1.5,), slope=-0.75, constant=0.3))
-    expected = -1.5 * NUMPYS[sigma](2 * t + 0.5) - 0.75 * t + 0.3
-    np.testing.assert_allclose(value(f, t), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("sigma", WAVES)

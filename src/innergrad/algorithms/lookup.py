@@ -474,6 +474,3 @@ def _steps(name: str, edges: np.ndarray, values: np.ndarray, widths: np.ndarray)
 
     jumps = tuple(zip(starts, changes.tolist(), itertools.repeat(1)))
     return Function(name, value, curvature=0.0, bound=float(np.abs(values).max()), jumps=jumps, exact=ramped)
-
-
-__all__ = ["GridDescent", "Tabulated", "step_function", "table_rows"]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -229,8 +229,7 @@ def _sum(
     error: float = 0.0,
 ) -> FeatureSum:
     """A sum of sigma and nothing else: the constant is a unit of its own."""
-    level = SIGMAS[sigma].level
-    value = float(FEATURES[sigma](torch.tensor(level, dtype=torch.float64)))
+    level, value = unit_level(sigma)
     columns = [tuple(float(entry) for entry in term) for term in terms]
     columns += [(0.0, level, constant / value)] if constant else []
     a, b, c = zip(*columns, strict=True)
@@ -330,13 +329,6 @@ def piecewise_sum(f: Function, sigma: str, epsilon: float) -> FeatureSum:
             hint="or do without: box=None",
         )
     return hinge_sum(approximate(f, max(epsilon, 1e-8)), epsilon, sigma, hinge)
-
-
-def without_slope(f: FeatureSum) -> FeatureSum:
-    """Its linear part and its constant as units."""
-    terms = [*zip(f.a, f.b, f.c, strict=True), (1.0, 0.0, f.slope), (-1.0, 0.0, -f.slope)]
-    made = _sum(f.feature, (term for term in terms if term[2]), f.constant, f.domain, f.error)
-    return replace(made, ramps=f.ramps)
 
 
 def evaluate(terms: Terms, sigma: str, t: Tensor) -> Tensor:
