@@ -1,12 +1,12 @@
 """Which statements of four papers hold? One small numerical check per numbered statement, and a table of verdicts.
 
-    python benchmarks/claims.py            runs all, writes results/claims.json and docs/claims.md (twenty seconds)
+    python benchmarks/claims.py            runs all, writes results/claims.json and docs/claims.md (half a minute)
     python benchmarks/claims.py --check    exit 1 if docs/claims.md or the rows here differ from results/claims.json
 
 A check returns the error of the true statement, which must be at most ``limit``. Where the paper is wrong it returns
 two numbers: that error for the corrected statement, and how far off the printed one is, which must be at least
-``threshold``. The checks are in ``claims_general.py``, ``claims_softmax.py``, ``claims_functional.py`` and
-``claims_primitives.py``.
+``threshold``. The checks are in ``claims_general.py``, ``claims_gradient.py``, ``claims_softmax.py``,
+``claims_functional.py`` and ``claims_primitives.py``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Claim:
 
 @dataclass
 class Paper:
-    """A paper and its claims, in the order in which they are decorated."""
+    """A paper, or a part of one, and its claims, in the order in which they are decorated."""
 
     key: str
     reference: str
@@ -108,10 +108,12 @@ class Paper:
 def papers() -> list[Paper]:
     import claims_functional
     import claims_general
+    import claims_gradient
     import claims_primitives
     import claims_softmax
 
-    return [claims_general.PAPER, claims_softmax.PAPER, claims_functional.PAPER, claims_primitives.PAPER]
+    modules = (claims_general, claims_gradient, claims_softmax, claims_functional, claims_primitives)
+    return [module.PAPER for module in modules]
 
 
 def all_claims() -> list[Claim]:
@@ -170,16 +172,16 @@ def count(rows: list[dict[str, Any]]) -> str:
 INTRODUCTION = """\
 # Which statements hold?
 
-Four papers that this library builds on (of 001 the appendix on softmax transformers), statement by statement. A row
-says what the paper says and what came out: it **holds**, or it is **corrected**, and then what is right instead; a
-**definition** is checked for being consistent, and of a **cited** result only what is cheap to see is checked. Every
-row is a numerical check, written against something else than the formula it tests (autograd, SciPy, scikit-learn,
-finite groups, brute force, the layer of the paper itself): the error of the true statement must be below the limit and,
-where the paper is wrong, the error of the *printed* statement must be above a threshold. Errors are absolute unless the
-check says otherwise, for a bound the ratio of its sides; float64; fixed seeds.
+Four papers that this library builds on, statement by statement. A row says what the paper says and what came out: it
+**holds**, or it is **corrected**, and then what is right instead and why; a **definition** is checked for being
+consistent, and of a **cited** result only what is cheap to see is checked. Every row is a numerical check, written
+against something else than the formula it tests (autograd, SciPy, scikit-learn, finite groups, brute force, the layer
+of the paper itself, the lanes and weights of a compiled transformer): the error of the true statement must be below the
+limit and, where the paper is wrong, the error of the *printed* statement must be above a threshold. Errors are absolute
+unless the check says otherwise, for a bound the ratio of its sides; float64; fixed seeds.
 
-Made by `python benchmarks/claims.py` from `benchmarks/claims_general.py`, `benchmarks/claims_softmax.py`,
-`benchmarks/claims_functional.py` and `benchmarks/claims_primitives.py`; one row again:
+Made by `python benchmarks/claims.py` from `benchmarks/claims_general.py`, `benchmarks/claims_gradient.py`,
+`benchmarks/claims_softmax.py`, `benchmarks/claims_functional.py` and `benchmarks/claims_primitives.py`; one row again:
 `pytest tests/test_claims.py -k 003-Prop-3.1`.
 """
 
@@ -187,7 +189,8 @@ Made by `python benchmarks/claims.py` from `benchmarks/claims_general.py`, `benc
 def page(rows: list[dict[str, Any]], sources: list[Paper]) -> str:
     lines = [INTRODUCTION]
     for paper in sources:
-        own = [entry for entry in rows if entry["paper"] == paper.key]
+        ids = {claim.id for claim in paper.claims}
+        own = [entry for entry in rows if entry["id"] in ids]
         lines += [f"## {paper.key}: {paper.reference}", "", f"{len(own)} rows: {count(own)}.", "", *table(own), ""]
     return "\n".join(lines)
 

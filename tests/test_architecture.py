@@ -33,7 +33,7 @@ ORDER = (
     ("targets",),
     ("report",),
     ("transformer",),
-    ("compiler", "verification", "certificate"),
+    ("compiler", "verification", "certificate", "bounds"),
     ("storage",),
     ("export",),
     ("cli",),

@@ -21,6 +21,20 @@ GENERAL = """
     Def. 1; Def. 2; Def. 3; Def. 4; Assumption 1; Assumption 2; Theorem 1; Remark 1; Theorem 2; Remark 2; Lemma 1;
     Lemma 2; Theorem 3; Lemma 3; Lemma 4; Theorem 4; Lemma 5; (1), (2); (3); Sec. 3, (4); Trade-off of width and depth
 """
+GRADIENT = """
+    Abstract, ReLU; (2.1), D; (2.1), prediction; (2.2); (2.3), (3.5); (2.3), start; (3.5), start; Problem 1, W;
+    Def. 1, (3.1)-(3.3), Remark 1; (3.1), output; (3.4); Remark 2; Def. 2; Lemma 1, 8, (3.6); Lemma 1, sketch;
+    Def. 3, (3.7); (3.8); Def. 4; Lemma 7, smoothness; Lemma 7, terms; Lemma 2, 9, (3.9); Lemma 2, L_r;
+    Lemma 2, R_1; Lemma 2, B_r^j; Lemma 2, norm; (3.10), (3.11); (3.12), order; (D.5)-(D.8); Lemma 3, 10, (3.13);
+    Lemma 3, R_2; Lemma 3, dimension; Lemma 3, norm; (D.9)-(D.12); Lemma 4, 11, (3.15); Lemma 4, R_3;
+    Theorem 1, R_3; (D.10), (D.13); Lemma 4, norm; (D.14); (D.13), losses; Def. 5, 6, (3.17); Before Def. 5;
+    Remark 3; Lemma 5, 12, (3.19), (D.15); Lemma 5, norm; D.5, output; (3.20); (3.21); Lemma 6, 13, (3.22), (3.23);
+    Lemma 6, (3.24); Theorem 1, 4; Theorem 1, layers, B.1; Theorem 1, order; Theorem 1, heads;
+    Theorem 1, width, B.3; Theorem 1, norm; Theorem 1, C_w; Theorem 1, Proj; D.7, last MLP; (D.16); D.7, layer 2N+3;
+    D.7, norm; D.7, sum over k; D.7, j = 1; D.7, choice of eps; Theorem 2; Theorem 3; Cor. 1.1, 4.1; Cor. 1.1, L_f;
+    Cor. 1.1, w_GD; Lemma 14, step size; Lemma 14, sum; B.3, FLOPs; B.3, ICL costs more; Def. 7; Def. 7, 1/n;
+    Def. 8; Def. 9; (C.1); (D.1); (D.2), (D.3); (D.4); Def. 10; Lemma 15; Theorem 5
+"""
 SOFTMAX = """
     Def. 11; Def. 12; Def. 13; Lemma 16, 18; Lemma 17; Theorem 6; (F.1); (F.2); (F.3); (F.4); (F.5); (F.6);
     (F.7), (F.8); (F.9); (F.10); (F.11); (F.12); (F.13); (F.14); (F.15); (F.16); (F.17); (F.18), (F.19);
@@ -50,7 +64,8 @@ def test_claim(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize(
-    ("paper", "listed"), [("000", GENERAL), ("001", SOFTMAX), ("003", FUNCTIONAL), ("004", PRIMITIVES)]
+    ("paper", "listed"),
+    [("000", GENERAL), ("001", GRADIENT), ("001", SOFTMAX), ("003", FUNCTIONAL), ("004", PRIMITIVES)],
 )
 def test_every_numbered_statement_has_a_row(paper: str, listed: str) -> None:
     numbers = {claim.number for claim in CLAIMS if claim.paper == paper}

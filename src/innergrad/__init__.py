@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from innergrad.algorithms.functional import FunctionalGradientDescent
     from innergrad.algorithms.lookup import GridDescent, Tabulated
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
+    from innergrad.bounds import Domainwide
+    from innergrad.certificate import Certificate
     from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError, NotPositive
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.functions.decay import Decay, decay_condition
+    from innergrad.functions.facts import Facts, prove_facts
     from innergrad.functions.features import register_sigma
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
     from innergrad.kernels import Kernel
@@ -33,10 +36,13 @@ _NAMES = {
     "algorithms.functional": "FunctionalGradientDescent",
     "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
+    "bounds": "Domainwide",
+    "certificate": "Certificate",
     "compiler": "compile",
     "errors": "DegenerateStart DomainError InputError LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.decay": "Decay decay_condition",
+    "functions.facts": "Facts prove_facts",
     "functions.features": "register_sigma",
     "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
     "kernels": "Kernel",
@@ -59,10 +65,13 @@ __all__ = [
     "Algorithm",
     "Asymptote",
     "Attend",
+    "Certificate",
     "CompiledTransformer",
     "Decay",
     "DegenerateStart",
     "DomainError",
+    "Domainwide",
+    "Facts",
     "Function",
     "FunctionalGradientDescent",
     "GradientDescent",
@@ -92,6 +101,7 @@ __all__ = [
     "example_stream",
     "load",
     "pointwise",
+    "prove_facts",
     "reference",
     "register_sigma",
 ]

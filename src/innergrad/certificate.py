@@ -1,39 +1,59 @@
-"""Certificates after the run: how far each step that a transformer took can be from the exact step of the algorithm.
+"""Certificates after the run: how far what a transformer learned can be from what the algorithm would have learned.
 
-:func:`certify` runs the transformer, and the affine interpreter (:mod:`innergrad.interpret.affine`) beside it, on the
-values that the transformer produced. The result is a bound on every weight after every step, given the weights before
-it: no sampling, no unknown constants, rounding included.
+:func:`certify` runs the transformer, and the affine interpreter (:mod:`innergrad.interpret.affine`) beside it on the
+values that the transformer produced.
+
+- *per step*: a bound on everything that was learned in a step, given the weights before it;
+- *for the trajectory*: a bound on the distance to the algorithm's own path. The exact weights are somewhere in an
+  ellipsoid {w + A xi, |xi| <= 1} around the transformer's w; a step takes it to {w' + M xi + C zeta + rest}, which the
+  next ellipsoid encloses. M is the derivative of the step, C zeta the errors of the step itself, and the rest has every
+  term of second order, so the bound holds on the whole segment between the two iterates. Where it diverges it is
+  infinite;
+- *for the predictions*: the read-out, from the last ellipsoid.
+
+No sampling and no unknown constants; rounding is included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.interpret import plain
-from innergrad.interpret.affine import Affine
+from innergrad.functions.dictionaries import Approximant
+from innergrad.interpret.affine import BEFORE, Affine, Error, U, spectral_norm
+from innergrad.program import Program
 from innergrad.prompt import Prompt
+from innergrad.stream import Lane, State
 
 if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer
+    from innergrad.transformer import CompiledTransformer, Executor
+
+Errors = Literal["sup", "pointwise"]
+INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
+ROUND = 512  # with more entries the ellipsoid is a ball
+LARGEST = 1536  # with more entries there is no trajectory bound unless it is asked for
 
 
 @dataclass(frozen=True)
 class StepCertificate:
     """One step, from the weights the transformer had before it.
 
-    radius (batch, D_w): no weight is farther than this from the exact step's.
+    radius (batch, D_w): no weight is farther than this from the exact step's; without weights, all state.
     shares: what the sum of the radii is made of: functions and products of layers, and rounding.
+    layers: the largest radius of what each layer wrote.
+    culprits: arguments at which nothing is known, if the radius is infinite.
     """
 
-    radius: Float[Tensor, "batch n_weights"]
+    radius: Float[Tensor, "batch n_learned"]
     shares: dict[str, float]
+    layers: dict[str, float]
+    culprits: tuple[str, ...] = ()
 
     @property
     def bound(self) -> float:
@@ -43,59 +63,237 @@ class StepCertificate:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A bound for every step; ``weights`` (batch, steps + 1, D_w) are those of the run it speaks of."""
+    """Bounds for a run.
+
+    path (batch, steps + 1, D_w): the weights of the run the certificate speaks of.
+    trajectory (batch, steps): on the distance of the weights to the algorithm's, after every step; None if it was not
+        asked for.
+    predictions (batch, n_query, d_y): no prediction is farther than this from the algorithm's.
+    errors: ``sup``, from the proven sup errors of the approximants; ``pointwise``, from the errors at the arguments.
+    """
 
     steps: tuple[StepCertificate, ...]
-    weights: Tensor
+    path: Tensor
     lr: float
+    errors: Errors
+    trajectory: Float[Tensor, "batch steps"] | None = None
+    predictions: Tensor | None = None
 
     @property
     def bounds(self) -> list[float]:
-        """On the error of the weights in each step."""
+        """On the error of the weights in each step, given the weights before it."""
         return [step.bound for step in self.steps]
 
     @property
-    def gradient_bounds(self) -> list[float]:
+    def gradient(self) -> list[float]:
         """On the error of the gradient in each step: the same, divided by the learning rate."""
         return [step.bound / self.lr for step in self.steps]
 
+    @property
+    def weights(self) -> list[float]:
+        """On the distance to the algorithm's weights after each step; ``inf`` where the bound has diverged."""
+        if self.trajectory is None:
+            raise InputError("the trajectory was not certified", hint="certify(..., trajectory=True)")
+        return [float(bound) for bound in self.trajectory.amax(0)]
+
+    @property
+    def diverged(self) -> int | None:
+        """The first step after which the bound on the trajectory is infinite."""
+        return next((number for number, bound in enumerate(self.weights, start=1) if math.isinf(bound)), None)
+
+    @property
+    def culprits(self) -> list[str]:
+        """Arguments about which nothing is known, step by step."""
+        return [f"step {n}: {text}" for n, step in enumerate(self.steps, start=1) for text in step.culprits]
+
     def __str__(self) -> str:
-        lines = [f"{'step':>5}{'error of the gradient, at most':>32}   largest share"]
-        for number, (step, bound) in enumerate(zip(self.steps, self.gradient_bounds, strict=True), start=1):
+        head = f"{'step':>5}{'error of the gradient <=':>26}"
+        head += f"{'distance to the exact path <=':>32}" if self.trajectory is not None else ""
+        lines = [head + "   largest share"]
+        path = self.weights if self.trajectory is not None else []
+        for number, (step, bound) in enumerate(zip(self.steps, self.gradient, strict=True), start=1):
             source = max(step.shares, key=lambda name: step.shares[name])
             part = step.shares[source] / max(sum(step.shares.values()), 1e-300)
-            lines.append(f"{number:>5}{bound:>32.3e}   {source} ({part:.0%})")
+            along = f"{path[number - 1]:>32.3e}" if path else ""
+            share = f"{source} ({part:.0%})" if math.isfinite(part) else step.culprits[0] if step.culprits else source
+            lines.append(f"{number:>5}{bound:>26.3e}{along}   {share}")
         return "\n".join(lines)
 
 
-def certify(tf: CompiledTransformer, prompt: Prompt) -> Certificate:
-    """Bounds for the run of the plain executor on the prompt."""
-    if not tf.proven or tf.options.target != "relu":
+def certify(
+    tf: CompiledTransformer,
+    prompt: Prompt,
+    given: Prompt,
+    *,
+    executor: Executor,
+    trajectory: bool | None,
+    errors: Errors | None,
+) -> Certificate:
+    """Bounds for a run on the prompt; ``given`` is the same prompt in float64, i.e. what the caller gave."""
+    program = tf.program
+    mode: Errors = errors or ("sup" if tf.proven else "pointwise")
+    if mode not in ("sup", "pointwise"):
+        raise InputError("unknown kind of errors", got=repr(mode), allowed="'sup' or 'pointwise'")
+    if mode == "sup" and not tf.proven:
         raise InputError(
-            "only target relu has proven approximants, which a certificate is made from",
-            got=f"target={tf.options.target!r}",
-            allowed="target='relu'",
+            f"errors of approximants are measured, not proven, on target {tf.options.target!r}",
+            allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
-    program, state = tf.program, prompt.state(tf.program)
-    roundoff = torch.finfo(prompt.X.dtype).eps / 2
-    steps, weights, affine = [], [prompt.w0], Affine(program, tf.approximants, roundoff)
-    for layer, step_ends in program.schedule():
-        affine.layer(layer, {name: value.double() for name, value in state.items()})
-        state = plain.apply_layer(program, layer, state, tf.functions)
+    approximants: dict[str, Approximant] = dict(tf.approximants) if mode == "sup" else {}
+    rounded = _rounded_inputs(prompt.state(program), given.state(program))
+    path = _Path(program, prompt, approximants, rounded)
+    follow = path.size <= LARGEST if trajectory is None else trajectory
+    steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
+    before, affine = _double(prompt.state(program)), _fresh(program, approximants, rounded)
+    for layer, state, step_ends in tf.execute(prompt, executor):
+        after = _double(state)
+        if len(steps) < program.steps:
+            affine.layer(layer, before, after)
+        if follow and path.finite:
+            path.affine.layer(layer, before, after)
         if step_ends:
-            steps.append(_step(affine, [lane.name for lane in program.weights]))
+            steps.append(_step(affine, path, after))
             weights.append(prompt.weights(program, state))
-            affine = Affine(program, tf.approximants, roundoff)
-        if len(steps) == program.steps:
-            break  # the read-out teaches nothing
-    return Certificate(tuple(steps), torch.stack(weights, dim=1), getattr(tf.algorithm, "lr", 1.0) or 1.0)
+            affine = _fresh(program, approximants, rounded)
+            if follow:
+                along.append(path.end_step(after) if path.finite else along[-1])
+        before = after
+    predictions = None
+    if follow:
+        lane = program.prediction
+        radius = path.affine.radius(lane, before[lane]) if path.finite else torch.full_like(before[lane], math.inf)
+        predictions = prompt.predictions(program, {lane: radius}).abs() * INFLATION
+    lr = float(getattr(tf.algorithm, "lr", 1.0) or 1.0)
+    found = torch.stack(along, dim=1) if follow else None
+    return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions)
 
 
-def _step(affine: Affine, lanes: Iterable[str]) -> StepCertificate:
-    radii, shares = [], dict[str, float]()
-    for lane in lanes:
-        own = affine.shares.get(lane, {})
-        radii.append(sum(share.flatten(1) for share in own.values()))
-        for source, share in own.items():
-            shares[source] = shares.get(source, 0.0) + float(share.sum()) / len(share)
-    return StepCertificate(torch.cat([torch.as_tensor(radius) for radius in radii], dim=1), shares)
+def _double(state: State) -> State:
+    return {name: value.double() for name, value in state.items()}
+
+
+def _rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
+    """How far the input lanes are from what the caller gave: weights of examples are quotients and logarithms."""
+    computed = ("omega", "log_omega", "log_tokens")
+    return {
+        name: (value.double() - given[name]).abs() + (4 * U * given[name].abs() if name in computed else 0.0)
+        for name, value in state.items()
+    }
+
+
+def _fresh(
+    program: Program, approximants: dict[str, Approximant], rounded: dict[str, Tensor], *, columns: bool = False
+) -> Affine:
+    affine = Affine(program, approximants, columns=columns)
+    for lane, radius in rounded.items():
+        if program.stream[lane].role == "input":
+            affine.given(lane, radius)
+    return affine
+
+
+def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
+    radii = {lane.name: affine.radius(lane.name, path.like(lane, after)) for lane in path.lanes}
+    radius = path.flat(radii)[:, path.learned] * INFLATION
+    return StepCertificate(
+        radius, affine.parts([lane.name for lane in path.lanes]), dict(affine.worst), tuple(affine.culprits)
+    )
+
+
+class _Path:
+    """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
+
+    def __init__(
+        self, program: Program, prompt: Prompt, approximants: dict[str, Approximant], rounded: dict[str, Tensor]
+    ) -> None:
+        self.program, self.approximants, self.rounded = program, approximants, rounded
+        self.lanes = [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
+        state, number, places = prompt.state(program), 0, dict[str, Tensor]()
+        for lane in self.lanes:
+            shape = (1, *self.like(lane, state).shape[1:])
+            places[lane.name] = torch.arange(number, number + math.prod(shape)).view(shape)
+            number += math.prod(shape)
+        self.size = number
+        weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
+        self.learned: Tensor = weights.long()
+        self.affine = _fresh(program, approximants, rounded, columns=self.size <= ROUND)
+        self.finite = True  # for some prompt of the batch
+
+    def like(self, lane: Lane, state: State) -> Tensor:
+        return state[lane.name][:, :1] if lane.shared else state[lane.name]
+
+    def flat(self, parts: dict[str, Tensor]) -> Tensor:
+        """(batch, entries) from lanes (batch, tokens or 1, *shape); a last axis of symbols is kept."""
+        return torch.cat([parts[lane.name].flatten(1) for lane in self.lanes], dim=1)
+
+    def end_step(self, after: State) -> Tensor:
+        """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
+        errors = {lane.name: self.affine.errors.get(lane.name, Error()) for lane in self.lanes}
+        likes = {lane.name: self.like(lane, after) for lane in self.lanes}
+        batch = next(iter(likes.values())).shape[0]
+        M = self._matrix({name: error.blocks.get(BEFORE) for name, error in errors.items()}, likes)
+        numbers = dict.fromkeys(number for error in errors.values() for number in error.columns)
+        columns = [
+            self._matrix({name: error.columns.get(number) for name, error in errors.items()}, likes)
+            for number in numbers
+        ]
+        for error in errors.values():
+            error.columns = {}
+        R = self.flat({name: errors[name].total(like, before=False) for name, like in likes.items()})
+        squares = [error.ball.square().sum(-1) for error in errors.values() if error.ball is not None]
+        ball = sum(squares, torch.zeros(batch, dtype=torch.float64)).sqrt()
+        A = _enclose(M, [part for part in columns if part is not None], R, ball)
+        self.affine.collapse()
+        start = 0
+        for name, like in likes.items():
+            entries = math.prod(like.shape[1:])
+            self.affine.start(name, A[:, start : start + entries].reshape(*like.shape, -1))
+            start += entries
+        bound = spectral_norm(A[:, self.learned])
+        self.finite = bool(torch.isfinite(bound).any())
+        return bound
+
+    def _matrix(self, blocks: dict[str, Tensor | None], likes: dict[str, Tensor]) -> Tensor | None:
+        """Coefficients of all entries of weights and state, (batch, entries, symbols)."""
+        widths = [block.shape[-1] for block in blocks.values() if block is not None]
+        if not widths:
+            return None
+        rows = [
+            like.new_zeros(like.shape[0], math.prod(like.shape[1:]), widths[0])
+            if (block := blocks[name]) is None
+            else block.expand(*like.shape, widths[0]).reshape(like.shape[0], -1, widths[0])
+            for name, like in likes.items()
+        ]
+        return torch.cat(rows, dim=1)
+
+
+def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, ball: Tensor) -> Tensor:
+    """A with {A xi} containing {M xi + C zeta + rho + beta}, |xi| <= 1, |zeta_j| <= 1, |rho_i| <= R_i, |beta| <= ball;
+    infinite where that is not bounded.
+
+    The sum of ellipsoids of shapes Q_k is inside the one of shape sum_k Q_k / t_k for any t_k > 0 that add up to one;
+    the sum of the squares of its axes is least for t_k proportional to the roots of the traces of Q_k. A segment
+    {c zeta} is an ellipsoid of shape c c^T; a box is inside a ball.
+    """
+    identity = torch.eye(R.shape[1], dtype=torch.float64)
+    rest = (R.norm(dim=-1) + ball)[:, None, None]
+    if R.shape[1] > ROUND:
+        axis = rest if M is None else rest + spectral_norm(M)[:, None, None]
+        return torch.where(_small(axis), axis, math.inf) * INFLATION * identity
+    shapes = [rest**2 * identity]
+    if columns:
+        C = torch.cat(columns, dim=-1)
+        lengths = C.norm(dim=1, keepdim=True).clamp(min=1e-150)
+        shapes.append(lengths.sum(-1, keepdim=True) * (C / lengths) @ C.mT)
+    if M is not None:
+        shapes.append(M @ M.mT)
+    traces = torch.stack([shape.diagonal(dim1=1, dim2=2).sum(-1) for shape in shapes])
+    known = _small(traces).all(0)[:, None, None]
+    roots = torch.where(known[:, 0, 0], traces, 1.0).clamp(min=1e-200).sqrt()[..., None, None]
+    Q = torch.stack([torch.where(known, shape, identity) for shape in shapes]).div(roots / roots.sum(0)).sum(0)
+    Q = Q + 1e-12 * Q.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None] * identity  # pays for the rounding of the root
+    return torch.where(known, torch.linalg.cholesky(Q) * INFLATION, math.inf)
+
+
+def _small(value: Tensor) -> Tensor:
+    """Neither infinite nor on the way there."""
+    return value.abs() < 1e100

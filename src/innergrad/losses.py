@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from innergrad.functions.activations import EXP_CAPPED, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH
 from innergrad.functions.scalar import IDENTITY, Function
@@ -58,14 +57,14 @@ class SoftmaxLoss(Loss):
 
 def _log_cosh(t: Tensor, y: Tensor) -> Tensor:
     d = (t - y).abs()
-    return (d + F.softplus(-2 * d, threshold=math.inf) - math.log(2.0)).sum(-1)
+    return (d + torch.log1p(torch.exp(-2 * d)) - math.log(2.0)).sum(-1)
 
 
 _BUILTIN: tuple[Loss, ...] = (
     ResidualLoss("squared", lambda t, y: (t - y).square().sum(-1), IDENTITY, 2.0),
     ResidualLoss("log-cosh", _log_cosh, TANH),
     ResidualLoss("pseudo-huber", lambda t, y: (torch.sqrt(1 + (t - y).square()) - 1).sum(-1), PSEUDO_HUBER_U),
-    LogisticLoss("logistic", lambda t, y: (F.softplus(t, threshold=math.inf) - t * y).sum(-1)),
+    LogisticLoss("logistic", lambda t, y: (torch.logaddexp(t, torch.zeros_like(t)) - t * y).sum(-1)),
     SoftmaxLoss("softmax", lambda t, y: torch.logsumexp(t, -1) - (t * y).sum(-1)),
 )
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in _BUILTIN}

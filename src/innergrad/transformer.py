@@ -28,6 +28,7 @@ from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
 
 if TYPE_CHECKING:
+    from innergrad.bounds import Domainwide
     from innergrad.certificate import Certificate
     from innergrad.report import Report
 
@@ -157,7 +158,7 @@ class CompiledTransformer:
         self._check_dtype(dtype, executor)
         prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         weights, state = [prompt.w0], prompt.state(self.program)
-        for _, state, step_ends in self._execute(prompt, executor):
+        for _, state, step_ends in self.execute(prompt, executor):
             if step_ends:
                 weights.append(prompt.weights(self.program, state))
         predictions = prompt.predictions(self.program, state)
@@ -186,7 +187,7 @@ class CompiledTransformer:
             prompt.omega.repeat_interleave(n_query, 0),
             True,
         )
-        for _, after, _ in self._execute(one_each, executor):
+        for _, after, _ in self.execute(one_each, executor):
             state = after
         explained = one_each.predictions(self.program, state)[:, 0, 0].view(batch, n_query)
         return self.algorithm.std(prior - explained)
@@ -210,10 +211,11 @@ class CompiledTransformer:
         prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
         return [
             ("input", prompt.state(self.program)),
-            *((layer.name, state) for layer, state, _ in self._execute(prompt, executor)),
+            *((layer.name, state) for layer, state, _ in self.execute(prompt, executor)),
         ]
 
-    def _execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
+    def execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
+        """The forward pass, layer by layer: (layer, lanes after it, whether a step ends)."""
         state = prompt.state(self.program)
         tokens, longest = state["x"].shape[1], self.target.longest(self.program, self.options, prompt.X.dtype)
         if executor == "dense" and tokens > longest:
@@ -343,23 +345,45 @@ class CompiledTransformer:
 
         return verify(self, X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed, prompts=prompts)
 
+    @cached_property
+    def certificate(self) -> Domainwide:
+        """What is known before any run: bounds on the error for every prompt of the declared domain (x_bound, y_bound,
+        box); see :mod:`innergrad.bounds`.
+        """
+        from innergrad.bounds import apriori
+
+        return apriori(self)
+
     def certify(
         self,
         X: ArrayLike,
         y: ArrayLike,
+        X_query: ArrayLike | None = None,
         *,
         w0: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        executor: Executor = "plain",
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
+        trajectory: bool | None = None,
+        errors: Literal["sup", "pointwise"] | None = None,
     ) -> Certificate:
-        """A proven bound on the error of every step that the plain executor takes on these examples (target relu);
-        see :mod:`innergrad.certificate`.
+        """A rigorous bound on the error of a run on these examples: of the gradient in every step, of the weights along
+        the path, and of the predictions; see :mod:`innergrad.certificate`.
+
+        trajectory: also bound the distance to the algorithm's own path and the predictions, which costs more; by
+        default for up to 1,536 weights. errors: ``sup``, from the approximants' proven sup errors (the default where
+        they are proven), or ``pointwise``, from their errors at the arguments that occurred: tighter, and the only one
+        on targets where sup errors are measured.
         """
         from innergrad.certificate import certify
 
-        self._check_dtype(dtype, "plain")
-        return certify(self, self.prompt(X, y, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed))
+        self._check_dtype(dtype, executor)
+        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
+        weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(dtype).double()
+        double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
+        given = self.prompt(*double, w0=prompt.w0.double(), sample_weight=weight)
+        return certify(self, prompt, given, executor=executor, trajectory=trajectory, errors=errors)
 
     def save(self, path: str | Path) -> Path:
         """Write a folder: config.json (settings, layout, layers) and weights.safetensors."""

@@ -64,7 +64,7 @@ def _dsilu(t: Tensor) -> Tensor:
 
 
 def _softplus(t: Tensor) -> Tensor:
-    return t.clamp(min=0.0) + torch.log1p(torch.exp(-t.abs()))
+    return torch.logaddexp(t, torch.zeros_like(t))  # its derivative is right at 0, too
 
 
 def _flat(value: float, beyond: float) -> Asymptote:

@@ -9,8 +9,9 @@ A function is known by its name; besides its value it declares the facts that it
 - ``lipschitz`` (of f) and ``bound`` (sup |f|),
 - ``exact``  f is piecewise linear and is its own approximant.
 
-These declarations are what a user supplies for a new function. They are facts, not tuning: a curvature that is too
-small is noticed while the approximant is built (:mod:`innergrad.functions.approximants`).
+These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
+arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. A formula that interval
+arithmetic cannot follow is trusted, and said to be: ``prove_facts(f).proven`` is False.
 """
 
 from __future__ import annotations

@@ -1,144 +1,252 @@
-"""The affine interpreter: how far a step, as the transformer computed it, can be from the exact step.
+"""The affine interpreter: how far what a transformer computed can be from what the algorithm would have.
 
-It runs beside the values that the transformer produced (the *centres*) and carries, for every lane of every token, what
-the exact value may differ from its centre by: a linear combination of symbols in [-1, 1] (:class:`Error`). Symbols are
-shared by lanes, so that errors that cancel do cancel.
+It runs beside a forward pass. The values that the transformer produced are the *centres*; for every lane of every token
+it carries what the exact value may differ from its centre by, a linear combination of symbols (:class:`Error`). Lanes
+share symbols, so errors that cancel do cancel.
 
-    z = <q, k>        dz = <dq, k> + <q, dk> + (rad dq rad dk)
-    f(z)              df = f'(z) dz + (eps_f + 1/2 sup|f''| rad(dz)^2)             eps_f: the approximant's proven error
-    f v               d(f v) = f dv + v df + (rad df rad dv)
-    mean over tokens  each token has symbols of its own, so the radii are averaged
+    z = <q, k>        dz = <dq, k> + <q, dk> + [rad dq rad dk]
+    f(z)              df = f'(z) dz + [eps_f + 1/2 sup|f''| rad(dz)^2]             eps_f: the approximant's proven error
+    f v               d(f v) = f dv + v df + [rad df rad dv]
+    softmax(z)        da_s = a_s (dz_s - sum_r a_r dz_r) + [2 rho^2 exp(2 rho) a_s],  rho = max rad(dz)
 
-rad is the sum of the absolute coefficients; what is in brackets becomes a new symbol, one for every entry written. So
-remainders of second order come back as symbols of the first: they do not accumulate. Near a kink of f (closer than
-rad dz) f is known to be Lipschitz, and no more. Every symbol remembers which function or product it stands for: the
-final radius is the sum of their shares.
+What is in brackets becomes a new symbol, one for every entry of the lane that is written. So remainders of second order
+come back as symbols of the first: they do not accumulate. Near a kink of f only slopes on both sides are known.
 
-Rounding of the centres themselves enters with unit roundoff u: inner products of m terms are off by (m + 2) u of the
-sum of their absolute terms, a function by four roundings of its value, and of its argument times the slope.
+Symbols are of two kinds. Those an instruction makes are in [-1, 1] and belong to one token: rad is the sum of absolute
+coefficients, and a sum over tokens adds their radii. The symbols ``BEFORE`` describe what weights and state may be off
+by when the step begins: a vector of Euclidean norm at most one, known to all tokens; their rad is the Euclidean norm of
+the coefficients. With them the forms enclose the exact step from *every* point of an ellipsoid around the transformer's
+weights, and their coefficients are the derivative of the step. Terms of second order in BEFORE are not taken entry by
+entry (not all entries can be off by their most at once) but as a vector of bounded Euclidean norm, a lane's *ball*,
+which goes through linear maps by their operator norms.
+
+Rounding is not estimated but measured: what a layer wrote is compared with the instruction, evaluated on the same
+stream in float64. So one interpreter serves float32 and float64, and every executor. The rounding of that evaluation is
+bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
-from innergrad.functions.scalar import IDENTITY, NEGATION, Function
-from innergrad.interpret.plain import Labelled, contract, labelled_view
+from innergrad.functions.facts import local_curvature, prove_facts
+from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
 
-Blocks = dict[int, Tensor]  # symbols, by where they come from -> coefficients (batch, tokens, *shape, symbols)
+BEFORE = 0  # the number of the block of symbols that stand for the state before the step
+U = 2.0**-53
+Key = tuple[int, str]  # a block of symbols, and whose they are: "I", "S" of the token written or read, "G" of all
+_BEFORE: Key = (BEFORE, "G")
+
+
+def gamma(terms: int) -> float:
+    return terms * U / (1 - terms * U)
 
 
 @dataclass
 class Error:
-    """What a lane may be off by: coefficients of symbols, and a radius of symbols that no other lane has."""
+    """What a lane may be off by: coefficients of symbols (batch, tokens or 1, *shape, symbols), a radius of the shape
+    of the lane, and a vector of norm at most ``ball`` (batch, tokens or 1). A shared lane may also have ``columns``,
+    coefficients (batch, 1, *shape, symbols) of symbols of all tokens, which its mean is made of.
+    """
 
-    blocks: Blocks = field(default_factory=dict)
-    own: Tensor | None = None
+    blocks: dict[int, Tensor] = field(default_factory=dict)
+    radius: Tensor | None = None
+    ball: Tensor | None = None
+    columns: dict[int, Tensor] = field(default_factory=dict)
 
-    def radius(self, like: Tensor) -> Tensor:
-        total = torch.zeros_like(like) if self.own is None else self.own.expand_as(like)
-        for coefficients in self.blocks.values():
-            total = total + coefficients.abs().sum(-1)
+    def total(self, like: Tensor, *, before: bool = True) -> Tensor:
+        """The radius of all of it, of the shape of the lane; without what comes from BEFORE, if so asked."""
+        total = torch.zeros_like(like) if self.radius is None else self.radius.expand_as(like).clone()
+        if before and self.ball is not None:
+            total = total + self.ball.view(*self.ball.shape, *[1] * (like.ndim - 2))
+        for number, block in (*self.blocks.items(), *self.columns.items()):
+            if before or number != BEFORE:
+                total = total + _size(block, -1, number)
         return _sound(total)
 
 
 @dataclass
 class Form:
-    """A value with labelled axes, and its error: blocks, whose last label is Z, and a radius that has no symbols yet,
-    ``loose``, with the labels of the centre. An instruction gives it one symbol for each entry it writes.
+    """A value with labelled axes and its error: blocks of coefficients, whose last label is Z, a loose radius, and the
+    norm (for every token) of a vector besides.
     """
 
     centre: Labelled
-    blocks: dict[int, Labelled]
-    loose: Tensor
+    blocks: dict[Key, Labelled] = field(default_factory=dict)
+    loose: Labelled | None = None
+    ball: Labelled | None = None
+
+    @property
+    def errs(self) -> bool:
+        return bool(self.blocks) or self.loose is not None
 
     def radius(self) -> Labelled:
-        total = Labelled(self.loose, self.centre.labels)
-        for block in self.blocks.values():
-            labels = block.labels.replace("Z", "")
-            total = total + Labelled(block.tensor.abs().sum(block.labels.index("Z")), labels)
-        return Labelled(_sound(total.aligned(self.centre.labels).expand_as(self.centre.tensor)), self.centre.labels)
+        return _total([self.entries(), *self.vector()[:1]], self.centre)
+
+    def entries(self) -> Labelled:
+        """The radius of all that is known entry by entry."""
+        sizes = [
+            Labelled(_size(block.tensor, block.labels.index("Z"), number), block.labels.replace("Z", ""))
+            for (number, _), block in self.blocks.items()
+            if number != BEFORE
+        ]
+        return _total([*sizes, *([] if self.loose is None else [self.loose])], self.centre)
+
+    def vector(self) -> list[Labelled]:
+        """What comes from BEFORE: the radius of every entry, and the norm of the vector, for every token."""
+        block = self.blocks.get(_BEFORE)
+        if block is None:
+            return [] if self.ball is None else [self.ball, self.ball]
+        entries = Labelled(_size(block.tensor, block.labels.index("Z"), BEFORE), block.labels.replace("Z", ""))
+        tokens = "".join(label for label in block.labels if label in "BIS")
+        rows = block.aligned(tokens + "".join(label for label in block.labels if label not in "BISZ") + "Z")
+        norm = Labelled(
+            spectral_norm(rows.flatten(len(tokens), -2) if rows.ndim > len(tokens) + 1 else rows.unsqueeze(-2)), tokens
+        )
+        return [entries, norm] if self.ball is None else [entries + self.ball, norm + self.ball]
+
+
+@dataclass
+class Change:
+    """What an instruction adds to a lane: its form, and the radii of other tokens' symbols by where they come from."""
+
+    dst: View
+    form: Form
+    source: str
+    others: dict[str, Labelled]
+    columns: dict[int, Labelled]
 
 
 class Affine:
-    """The errors of all lanes, layer by layer. ``sources`` names what every block of symbols stands for."""
+    """The errors of all lanes, layer by layer.
 
-    def __init__(self, program: Program, approximants: Mapping[str, Approximant], roundoff: float) -> None:
-        self.program, self.approximants, self.u = program, approximants, roundoff
+    approximants: what stands for the functions, with proven errors; functions without one are taken at their exact
+    values, so that the error of what the transformer computed instead is measured where it was evaluated.
+    columns: keep the symbols that shared lanes are means of, instead of their radii.
+    """
+
+    def __init__(self, program: Program, approximants: Mapping[str, Approximant], *, columns: bool = False) -> None:
+        self.program, self.approximants, self.columns = program, approximants, columns
         self.errors: dict[str, Error] = {}
-        self.sources: list[str] = ["rounding"]
-        self.shares: dict[str, dict[str, Tensor]] = {}  # lane -> source -> share of the radius of shared lanes
+        self.sources: list[str] = ["before"]
+        self.shares: dict[str, dict[str, Tensor]] = {}  # shared lane -> source -> part of its radius
+        self.culprits: list[str] = []  # arguments about which nothing is known
+        self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
 
-    def layer(self, layer: Layer, before: State) -> None:
-        """All instructions read the state before the layer; then all add."""
-        if "omega" not in self.errors:  # weights of the examples are quotients: rounded
-            self.errors["omega"] = Error({0: 4 * self.u * before["omega"].abs().unsqueeze(-1)})
-        changes: list[tuple[View, Form, dict[str, Labelled] | None]] = []
-        cleared = set()
-        for instruction in layer.instructions:
-            if _in_place(instruction):
-                cleared |= _cleared(instruction)
-            else:
-                changes.append(self._instruction(layer, instruction, before))
-        for lane in cleared:
-            self.errors.pop(lane, None)
-        for dst, form, shares in changes:
-            if shares is not None:  # the weight itself is rounded when something is added to it
-                kept = Labelled(before[dst.lane][:, 0][(slice(None), *_place(dst))].abs(), "B" + "".join(dst.labels))
-                shares["rounding"] = shares["rounding"] + Labelled(2 * self.u * kept.tensor, kept.labels)
-            self._add(dst, form, shares, before[dst.lane])
+    def start(self, lane: str, block: Tensor) -> None:
+        """The lane is off by ``block`` times the symbols BEFORE."""
+        self.errors[lane] = Error({BEFORE: block})
+
+    def given(self, lane: str, radius: Tensor) -> None:
+        """An input lane is itself rounded."""
+        if bool((radius > 0).any()):
+            self.sources.append("rounding")
+            self.errors[lane] = Error({len(self.sources) - 1: _diagonal(radius)})
+
+    def layer(self, layer: Layer, before: State, after: State) -> None:
+        """All instructions read the stream before the layer, then all add; float64 tensors."""
+        in_place = {i.dst.lane: i for i in layer.instructions if _in_place(i)}
+        for i in layer.instructions:
+            if i.dst.lane in in_place and i is not in_place[i.dst.lane]:
+                del in_place[i.dst.lane]
+        changes: dict[str, list[Change]] = {}
+        for i in layer.instructions:
+            if i.dst.lane not in in_place:
+                changes.setdefault(i.dst.lane, []).append(self._instruction(layer, i, before))
+        for lane, i in in_place.items():
+            self._squeeze(i, before[lane], after[lane])
+        for lane, added in changes.items():
+            self._add(layer, lane, added, before[lane], after[lane])
+        written = {*in_place, *changes} & {*self.errors}
+        self.worst[layer.name] = max(
+            (float(self.errors[lane].total(self._like(lane, after)).max()) for lane in written), default=0.0
+        )
+
+    def radius(self, lane: str, like: Tensor, *, before: bool = True) -> Tensor:
+        error = self.errors.get(lane)
+        return torch.zeros_like(like) if error is None else error.total(like, before=before)
+
+    def parts(self, lanes: list[str]) -> dict[str, float]:
+        """What the radii of the lanes, summed, are made of; for the mean prompt of the batch."""
+        found: dict[str, float] = {}
+        for lane in lanes:
+            for source, share in self.shares.get(lane, {}).items():
+                found[source] = found.get(source, 0.0) + float(share.sum()) / len(share)
+            error = self.errors.get(lane, Error())
+            for number, block in error.blocks.items():
+                source = self.sources[number]
+                found[source] = found.get(source, 0.0) + float(_size(block, -1, number).sum()) / len(block)
+        return found
+
+    def collapse(self) -> None:
+        """Forget the symbols BEFORE: what they were for is a radius from now on."""
+        for error in self.errors.values():
+            block = error.blocks.pop(BEFORE, None)
+            if block is not None:
+                size = _size(block, -1, BEFORE)
+                error.radius = size if error.radius is None else error.radius + size
 
     # ---------------------------------------------------------------------------------------------------- instructions
 
-    def _instruction(self, layer: Layer, i: Attend, before: State) -> tuple[View, Form, dict[str, Labelled] | None]:
-        if i.where != "all" or i.reduce == "softmax" or i.scope not in ("self", "all") or self.program.causal:
-            raise InputError(
-                f"layer {layer.name}: no certificate for this instruction yet",
-                got=f"scope={i.scope!r}, reduce={i.reduce!r}, where={i.where!r}",
-                allowed="programs of target relu",
-            )
-        place, token = f"{layer.name}, {i.dst.lane}", "I" if i.scope == "self" else "S"
-        names = [score.f.name for score in i.scores if score.f != IDENTITY]
-        source = f"{names[0] if names else 'products'}: {place}"
-        product = self._read(i.value, before, token) if not i.scores or i.value != (View("one"),) else None
+    def _instruction(self, layer: Layer, i: Attend, before: State) -> Change:
+        token, family = ("I" if i.scope == "self" else "S"), "".join(i.dst.labels)
+        tokens = max(value.shape[1] for value in before.values())
+        mask = scope_mask(self.program, i, before, tokens)
+        factors = [] if i.scores and i.value == (View("one"),) else [self._read(i.value, before, token)]
         for score in i.scores:
-            f = self._function(score, before, token, i)
-            product = f if product is None else self._times(f, product)
-        assert product is not None
-        product = self._scaled(product, i.scale)
-        if i.scope == "all":
-            return i.dst, *self._mean(product, before, source)
-        if self.program.stream[i.dst.lane].shared:
-            if product.blocks:
-                raise InputError(f"{place}: a weight is made from lanes with errors", allowed="programs of target relu")
-            return i.dst, product, {"rounding": Labelled(product.loose, product.centre.labels)}
-        new = self._new(Labelled(product.loose, product.centre.labels), source)
-        return i.dst, Form(product.centre, product.blocks | new, torch.zeros_like(product.loose)), None
+            z = self._argument(score, before, token, i)
+            f = self._apply(score.f, z, f"{layer.name}, {i.dst.lane}")
+            factors.append(self._softmax(f, mask, tokens) if i.reduce == "softmax" else f)
+        if mask is not None and i.reduce != "softmax":
+            factors.append(Form(mask))
+        reads_all = token == "S"
+        summed = any("S" in factor.centre.labels for factor in factors)
+        weight = torch.tensor(i.scale, dtype=torch.float64)
+        if reads_all and i.reduce == "mean" and summed:
+            weight = weight / tokens if mask is None else weight
+            if mask is not None:
+                count = contract([mask], "BI")
+                factors.append(Form(Labelled(1.0 / count.tensor.clamp(min=1.0), count.labels)))
+        elif reads_all and i.reduce == "sum" and not summed:
+            weight = weight * tokens
+        factors.append(Form(Labelled(weight, "")))
+        if i.where != "all":
+            factors.append(Form(Labelled(before["t" if i.where == "demos" else "query"], "BI")))
+        names = [score.f.name for score in i.scores if score.f != IDENTITY]
+        source = f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
+        keep = "BI" + family
+        form, read = self._product(factors, keep, tokens if summed else 1, collapse=True)
+        if self.columns and self.program.stream[i.dst.lane].shared:
+            columns = {number: block for (number, _), block in read.items()}
+            return Change(i.dst, form, source, {}, columns)
+        others: dict[str, Labelled] = {}
+        for (number, _), block in read.items():
+            radius = contract([_map(torch.abs, block)], keep)
+            name = self.sources[number]
+            others[name] = others[name] + radius if name in others else radius
+        return Change(i.dst, form, source, others, {})
 
-    def _function(self, score: Score, before: State, token: str, i: Attend) -> Form:
-        """f(<q, k>), with the errors of argument, approximant and rounding."""
-        total: Form | None = None
-        size: Labelled | None = None
-        keep = "BIS" + "".join(i.dst.labels)
+    def _argument(self, score: Score, before: State, token: str, i: Attend) -> Form:
+        """z = sum over pairs of <q, k>."""
+        keep, total = "BIS" + "".join(i.dst.labels), None
+        terms = self._terms(score, i)
         for query, key in score.pairs:
-            q, k = self._read(query, before, "I"), self._read(key, before, token)
-            term = self._inner(q, k, keep)
-            total = term if total is None else self._sum(total, term)
-            absolute = contract([_abs(q.centre), _abs(k.centre)], keep)
-            size = absolute if size is None else size + absolute
+            factors = [self._read(query, before, "I"), self._read(key, before, token)]
+            form, _ = self._product(factors, keep, terms)
+            total = form if total is None else _sum(total, form)
         assert total is not None
-        assert size is not None
-        rounding = (self._terms(score, i) + 2) * self.u * size.aligned(total.centre.labels)
-        return self._apply(score.f, Form(total.centre, total.blocks, total.loose + rounding))
+        return total
 
     def _terms(self, score: Score, i: Attend) -> int:
         """Summands of the inner product."""
@@ -148,139 +256,227 @@ class Affine:
             count += math.prod(sizes[label] for label in inner)
         return count
 
-    def _apply(self, f: Function, z: Form) -> Form:
-        approximant = self.approximants.get(f.name)
-        ramps = () if approximant is None else approximant.ramps
-        epsilon = 0.0 if approximant is None or ramps else approximant.error
-        value, slope = _slope(f if approximant is None else approximant, f, z.centre.tensor)
-        radius = z.radius().tensor
-        smooth = torch.full_like(radius, epsilon) + 0.5 * _curvature(f) * radius**2 + slope.abs() * z.loose
-        rough = torch.full_like(radius, epsilon) + f.lipschitz * radius
-        near = torch.zeros_like(radius, dtype=torch.bool)
-        for kink in f.breaks:
-            near |= (z.centre.tensor - kink).abs() <= radius
-        for start, end in ramps:  # between two steps nothing is known
-            inside = (z.centre.tensor + radius >= start) & (z.centre.tensor - radius <= end)
-            smooth = torch.where(inside, math.inf, smooth)
-        remainder = torch.where(near, rough, smooth)
-        remainder = remainder + 4 * self.u * (value.abs() + slope.abs() * z.centre.tensor.abs())
-        kept = Labelled(torch.where(near, 0.0, slope), z.centre.labels)
-        blocks = {number: _multiply(kept, block) for number, block in z.blocks.items()}
-        return Form(Labelled(value, z.centre.labels), blocks, remainder)
-
-    def _inner(self, q: Form, k: Form, keep: str) -> Form:
-        centre = contract([q.centre, k.centre], keep)
-        blocks: dict[int, Labelled] = {}
-        for number in {*q.blocks, *k.blocks}:
-            parts = [
-                contract([form.blocks[number], other.centre], keep + "Z")
-                for form, other in ((q, k), (k, q))
-                if number in form.blocks
-            ]
-            blocks[number] = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-        loose = torch.zeros_like(centre.tensor)
-        if q.blocks and k.blocks:
-            loose = loose + contract([q.radius(), k.radius()], keep).aligned(centre.labels)
-        return Form(centre, blocks, loose)
-
-    def _times(self, f: Form, v: Form) -> Form:
-        labels = f.centre.labels + "".join(label for label in v.centre.labels if label not in f.centre.labels)
-        centre = Labelled(f.centre.aligned(labels) * v.centre.aligned(labels), labels)
-        blocks: dict[int, Labelled] = {}
-        for number in {*f.blocks, *v.blocks}:
-            parts = [
-                _multiply(other.centre, form.blocks[number])
-                for form, other in ((f, v), (v, f))
-                if number in form.blocks
-            ]
-            blocks[number] = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-        radii = f.radius().aligned(labels), v.radius().aligned(labels)
-        loose = radii[0] * radii[1] + 4 * self.u * centre.tensor.abs()  # rounded: the product, its scale, its sum
-        for form, other in ((f, v), (v, f)):
-            loose = (
-                loose + Labelled(form.loose, form.centre.labels).aligned(labels) * other.centre.aligned(labels).abs()
-            )
-        return Form(centre, blocks, _sound(loose))
-
-    def _scaled(self, form: Form, scale: float) -> Form:
-        centre = Labelled(scale * form.centre.tensor, form.centre.labels)
-        blocks = {n: Labelled(scale * block.tensor, block.labels) for n, block in form.blocks.items()}
-        return Form(centre, blocks, abs(scale) * form.loose + 4 * self.u * centre.tensor.abs())
-
-    def _sum(self, a: Form, b: Form) -> Form:
-        blocks = dict(a.blocks)
-        for number, block in b.blocks.items():
-            blocks[number] = blocks[number] + block if number in blocks else block
-        centre = a.centre + b.centre
-        loose = Labelled(a.loose, a.centre.labels) + Labelled(b.loose, b.centre.labels)
-        return Form(centre, blocks, loose.aligned(centre.labels).expand_as(centre.tensor))
-
-    def _mean(self, form: Form, before: State, source: str) -> tuple[Form, dict[str, Labelled]]:
-        """The mean over the tokens; their symbols are independent, so the radii are averaged, source by source."""
-        tokens = max(value.shape[1] for value in before.values())
-        labels = form.centre.labels.replace("S", "")
-        centre, size, loose = (
-            Labelled(tensor.mean(form.centre.labels.index("S")) if "S" in form.centre.labels else tensor, labels)
-            for tensor in (form.centre.tensor, form.centre.tensor.abs(), form.loose)
+    def _apply(self, f: Function, z: Form, place: str) -> Form:
+        """f(z), with the errors of the argument and of what stands for f."""
+        stand_in = self.approximants.get(f.name)
+        value, slope = _slope(f if stand_in is None else stand_in, f, z.centre.tensor)
+        radius, labels = z.radius().aligned(z.centre.labels).expand_as(value), z.centre.labels
+        loose = torch.zeros_like(value) if z.loose is None else z.loose.aligned(labels).expand_as(value)
+        epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
+        kept = slope
+        curvature, rough = (
+            _curvature(f, z.centre.tensor, radius, locally=_BEFORE in z.blocks),
+            z.entries().aligned(labels).expand_as(value),
         )
-        shares = {"rounding": Labelled((tokens + 2) * self.u * size.tensor, labels), source: loose}
-        for number, block in form.blocks.items():
-            total = block.tensor.abs().sum(block.labels.index("Z"))
-            left = block.labels.replace("Z", "")
-            reduced = total.mean(left.index("S")) if "S" in left else total
-            share = Labelled(reduced, left.replace("S", ""))
-            name = self.sources[number]
-            shares[name] = shares[name] + share if name in shares else share
-        return Form(centre, {}, loose.tensor), shares
+        remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
+        ball = _bent(z, slope, curvature)
+        if f.breaks:
+            near = torch.zeros_like(radius, dtype=torch.bool)
+            for kink in f.breaks:
+                near |= (z.centre.tensor - kink).abs() <= radius
+            middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else _slopes(f.exact.slopes)
+            kept = torch.where(near, middle, slope)
+            remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
+        unknown = _unknown(f, stand_in, z.centre.tensor, radius)
+        if unknown is not None and bool(unknown.any()):
+            remainder = torch.where(unknown, math.inf, remainder)
+            self._blame(f, z.centre.tensor, radius, unknown, place)
+        remainder = remainder + epsilon + 4 * U * (value.abs() + slope.abs() * z.centre.tensor.abs())
+        factor = Labelled(kept, labels)
+        blocks = {key: contract([factor, block], _union(labels, block.labels)) for key, block in z.blocks.items()}
+        return Form(Labelled(value, labels), blocks, Labelled(_sound(remainder), labels), ball)
+
+    def _blame(self, f: Function, z: Tensor, radius: Tensor, unknown: Tensor, place: str) -> None:
+        worst = torch.where(unknown, radius, -1.0).flatten().argmax()
+        at, off = float(z.flatten()[worst]), float(radius.flatten()[worst])
+        jumps = ", ".join(f"{position:g}" for position, _, _ in f.jumps)
+        self.culprits.append(f"{place}: {int(unknown.sum())} arguments of {f.name} may be at a jump ({jumps}), e.g. ")
+        self.culprits[-1] += f"z = {at:.3g} known to within {off:.1e}"
+
+    def _softmax(self, z: Form, mask: Labelled | None, tokens: int) -> Form:
+        """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
+        labels = z.centre.labels if "S" in z.centre.labels else z.centre.labels + "S"
+        labels = labels if mask is None else _union(labels, mask.labels)
+        shape = (z.centre + Labelled(torch.zeros(tokens), "S")).aligned(labels)
+        scores = shape if mask is None else shape.masked_fill(mask.aligned(labels) == 0, -math.inf)
+        axis = labels.index("S")
+        a = torch.nan_to_num(torch.softmax(scores, dim=axis))
+        radius = torch.where(a > 0, z.radius().aligned(labels), 0.0)
+        rho = radius.amax(axis, keepdim=True)
+        rest = Form(z.centre, {key: block for key, block in z.blocks.items() if key[1] == "S"}, z.loose, z.ball)
+        rough = rest.radius().aligned(labels).expand_as(a)
+        remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
+        remainder = remainder + (4 * U + gamma(tokens + 2)) * a * (1 + scores.abs().nan_to_num(posinf=0.0))
+        weights, blocks = Labelled(a, labels), dict[Key, Labelled]()
+        for key, block in z.blocks.items():
+            if key[1] != "S":
+                own = contract([weights, block], _union(labels, block.labels))
+                mean = Labelled(own.tensor.sum(own.labels.index("S")), own.labels.replace("S", ""))
+                blocks[key] = own + contract([_map(torch.neg, weights), mean], own.labels)
+        return Form(weights, blocks, Labelled(_sound(remainder), labels))
+
+    def _product(
+        self, factors: list[Form], keep: str, terms: int, *, collapse: bool = False
+    ) -> tuple[Form, dict[Key, Labelled]]:
+        """The product of the factors, summed over every label that is not kept.
+
+        collapse: symbols of the tokens that are read do not outlive the sum: their coefficients are given apart.
+        """
+        centres = [factor.centre for factor in factors]
+        sizes = [_map(torch.abs, centre) for centre in centres]
+        loose = _times(contract(sizes, keep), gamma(terms + len(factors) + 1))
+        blocks: dict[Key, Labelled] = {}
+        read: dict[Key, Labelled] = {}
+
+        def others(m: int) -> list[Labelled]:
+            return [*centres[:m], *centres[m + 1 :]]
+
+        for m, factor in enumerate(factors):
+            for key, block in factor.blocks.items():
+                mine = collapse and key[1] == "S"
+                found, kept = (read, keep.replace("I", "IS") + "Z") if mine else (blocks, keep + "Z")
+                part = contract([*others(m), block], kept)
+                found[key] = found[key] + part if key in found else part
+            if factor.loose is not None:
+                loose = loose + contract([*sizes[:m], *sizes[m + 1 :], factor.loose], keep)
+        balls = [_through(others(m), factor, keep) for m, factor in enumerate(factors) if factor.ball is not None]
+        erring = {m: (factor.entries(), factor.vector()) for m, factor in enumerate(factors) if factor.errs}
+        for a, b in combinations(erring, 2):
+            (rough_a, vector_a), (rough_b, vector_b) = erring[a], erring[b]
+            rest = [size + factors[m].radius() for m, size in enumerate(sizes) if m not in (a, b)]
+            loose = loose + contract([rough_a, factors[b].radius(), *rest], keep)
+            if vector_a:
+                loose = loose + contract([vector_a[0], rough_b, *rest], keep)
+            if vector_a and vector_b:
+                largest = [_over_tokens(torch.amax, part) for part in rest]
+                balls.append(contract([vector_a[1], vector_b[1], *largest], _tokens(keep)))
+        ball = None
+        for part in balls:
+            ball = part if ball is None else ball + part
+        return Form(contract(centres, keep), blocks, _map(_sound, loose), ball), read
 
     # ----------------------------------------------------------------------------------------------------------- lanes
 
     def _read(self, expression: Expr, state: State, token: str) -> Form:
         """A linear combination of lane views, with the errors of the lanes."""
         centre: Labelled | None = None
-        blocks: dict[int, Labelled] = {}
+        loose: Labelled | None = None
+        ball: Labelled | None = None
+        blocks: dict[Key, Labelled] = {}
         for view in expression:
             term = labelled_view(self.program, view, state[view.lane], token)
             centre = term if centre is None else centre + term
             error = self.errors.get(view.lane)
             if error is None:
                 continue
-            if error.own is not None and error.own.abs().max() > 0:
-                raise InputError(f"lane {view.lane} is read again after its mean", allowed="programs of target relu")
             for number, coefficients in error.blocks.items():
+                key = (number, "G" if number == BEFORE else token)
                 part = labelled_view(self.program, view, coefficients, token, "Z")
-                blocks[number] = blocks[number] + part if number in blocks else part
+                blocks[key] = blocks[key] + part if key in blocks else part
+            if error.radius is not None:
+                size = _map(torch.abs, labelled_view(self.program, view, error.radius, token))
+                loose = size if loose is None else loose + size
+            if error.ball is not None:
+                one = error.ball.shape[1] == 1
+                norm = Labelled(error.ball[:, 0] if one else error.ball, "B" if one else "B" + token)
+                norm = _times(norm, abs(view.coefficient))
+                ball = norm if ball is None else ball + norm
         assert centre is not None
-        return Form(centre, blocks, torch.zeros_like(centre.tensor))
+        return Form(centre, blocks, loose, ball)
 
-    def _new(self, radius: Labelled, source: str) -> dict[int, Labelled]:
-        """One new symbol for every entry (of every token): coefficients on the diagonal."""
-        if not bool((_sound(radius.tensor) > 0).any()):
-            return {}
-        tokens = "".join(label for label in radius.labels if label in "BIS")
-        entries = "".join(label for label in radius.labels if label not in "BIS")
-        aligned = _sound(radius.aligned(tokens + entries))
-        lead, shape = aligned.shape[: len(tokens)], aligned.shape[len(tokens) :]
-        coefficients = torch.diag_embed(aligned.reshape(*lead, -1)).reshape(*lead, *shape, -1)
-        self.sources.append(source)
-        return {len(self.sources) - 1: Labelled(coefficients, tokens + entries + "Z")}
+    def _add(self, layer: Layer, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
+        """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
+        shared = self.program.stream[lane].shared
+        before, after = (before[:, :1], after[:, :1]) if shared else (before, after)
+        tokens = max(before.shape[1], after.shape[1])
+        shape = self.program.stream[lane].shape
+        error, full = self.errors.setdefault(lane, Error()), torch.Size((after.shape[0], tokens, *shape))
+        computed, size = torch.zeros(full, dtype=torch.float64), before.abs() + after.abs()
+        radii: dict[str, Tensor] = {}
+        for change in changes:
+            place = (slice(None), slice(None), *_place(change.dst))
+            labels = "BI" + "".join(change.dst.labels)
+            centre = change.form.centre.aligned(labels)
+            computed[place] += centre
+            for (number, _), block in change.form.blocks.items():
+                added = block.aligned(labels + "Z")
+                spread = torch.zeros(*full, added.shape[-1], dtype=torch.float64)
+                spread[place] = added
+                error.blocks[number] = error.blocks[number] + spread if number in error.blocks else spread
+            if change.form.ball is not None:
+                norm = change.form.ball.aligned("BI").expand(full[:2])
+                copies = full[2:].numel() / max(1, centre[0, 0].numel()) if not _indexed(change.dst) else 1.0
+                error.ball = _plus(error.ball, norm * math.sqrt(copies))
+            for number, block in change.columns.items():
+                added = block.aligned(labels + "SZ")[:, 0].flatten(-2)  # no axis I: the lane is shared
+                spread = torch.zeros(*full, added.shape[-1], dtype=torch.float64)
+                spread[place] = added.unsqueeze(1)
+                error.columns[number] = _plus(error.columns.get(number), spread)
+            loose = {change.source: change.form.loose} if change.form.loose is not None else {}
+            for source, part in (*loose.items(), *change.others.items()):
+                radii.setdefault(source, torch.zeros(full, dtype=torch.float64))[place] += part.aligned(labels)
+        residual = (after - before - computed).abs() + gamma(len(changes) + 2) * (size + computed.abs())
+        if shared:
+            kept = self.shares.setdefault(lane, {})
+            for source, radius in ({**radii, "rounding": radii.get("rounding", 0.0) + residual}).items():
+                kept[source] = kept[source] + radius if source in kept else radius
+                error.radius = radius if error.radius is None else error.radius + radius
+            return
+        new = _sound(sum(radii.values()) + residual)
+        if bool((new > 0).any()):
+            self.sources.append(changes[0].source)
+            error.blocks[len(self.sources) - 1] = _diagonal(new)
 
-    def _add(self, dst: View, form: Form, shares: dict[str, Labelled] | None, like: Tensor) -> None:
-        error, labels = self.errors.setdefault(dst.lane, Error()), "".join(dst.labels)
-        place = _place(dst)
-        shape = self.program.stream[dst.lane].shape
-        for source, share in (shares or {}).items():
-            full = like.new_zeros(like.shape[0], 1, *shape)
-            full[(slice(None), 0, *place)] = _sound(share.aligned("B" + labels))
-            kept = self.shares.setdefault(dst.lane, {})
-            kept[source] = kept[source] + full if source in kept else full
-            error.own = full if error.own is None else error.own + full
-        for number, block in form.blocks.items():
-            added = block.aligned("BI" + labels + "Z")
-            tokens = max(like.shape[1], added.shape[1])
-            full = like.new_zeros(like.shape[0], tokens, *shape, added.shape[-1])
-            full[(slice(None), slice(None), *place)] = added
-            error.blocks[number] = error.blocks[number] + full if number in error.blocks else full
+    def _squeeze(self, i: Attend, before: Tensor, after: Tensor) -> None:
+        """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
+        it where the box is not touched.
+        """
+        f, lane = i.scores[0].f, i.dst.lane
+        error = self.errors.get(lane)
+        if self.program.stream[lane].shared:
+            before, after = before[:, :1], after[:, :1]
+        residual = (after - before - f(before)).abs()
+        rounded = bool((residual > 0).any())
+        if error is None and not rounded:
+            return
+        error = self.errors.setdefault(lane, Error())
+        assert f.exact is not None
+        slopes = [1.0 + slope for slope in f.exact.slopes]
+        radius = error.total(before)
+        piece = torch.bucketize(before, torch.tensor(f.exact.knots, dtype=torch.float64))
+        slope = torch.tensor(slopes, dtype=torch.float64)[piece]
+        near = torch.zeros_like(radius, dtype=torch.bool)
+        for kink in f.exact.knots:
+            near |= (before - kink).abs() <= radius
+        middle, half = _slopes(tuple(slopes))
+        if error.radius is not None:  # |g(a) - g(b)| <= max slope |a - b|
+            error.radius = error.radius * torch.where(near, max(map(abs, slopes)), slope.abs())
+        for blocks in (error.blocks, error.columns):
+            for number, block in blocks.items():
+                size = _size(block, -1, number)
+                blocks[number] = block * torch.where(near, middle, slope).unsqueeze(-1)
+                if bool(near.any()):
+                    error.radius = _plus(error.radius, torch.where(near, half * size, 0.0))
+        if error.ball is not None:
+            steepest = slope.abs().masked_fill(near, max(map(abs, slopes))).flatten(2).amax(-1)
+            error.ball = error.ball * steepest if bool((steepest > 0).any()) else None
+        if rounded:
+            error.radius = _plus(error.radius, residual)
+        if not bool((error.total(before) > 0).any()):
+            self.errors.pop(lane)
+
+    def _like(self, lane: str, state: State) -> Tensor:
+        return state[lane][:, :1] if self.program.stream[lane].shared else state[lane]
+
+
+def _plus(a: Tensor | None, b: Tensor) -> Tensor:
+    return b if a is None else a + b
+
+
+def _size(block: Tensor, axis: int, number: int) -> Tensor:
+    """rad: Euclidean for the symbols BEFORE, else the sum of absolute coefficients."""
+    size: Tensor = block.norm(dim=axis) if number == BEFORE else block.abs().sum(axis)
+    return size
 
 
 def _sound(radius: Tensor) -> Tensor:
@@ -288,14 +484,124 @@ def _sound(radius: Tensor) -> Tensor:
     return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
 
 
-def _cleared(i: Attend) -> set[str]:
-    """lane += f(lane), entry by entry: a lane that is cleared has no error; a projection does not enlarge any."""
-    f = i.scores[0].f
-    if f == NEGATION:
-        return {i.dst.lane}
-    if f.exact is None or not all(-2.0 <= slope <= 0.0 for slope in f.exact.slopes):  # |1 + f'| <= 1
-        raise InputError(f"no certificate for {f.name} in place", allowed="negation, clip")
-    return set()
+def _map(function: object, value: Labelled) -> Labelled:
+    assert callable(function)
+    return Labelled(function(value.tensor), value.labels)
+
+
+def _times(value: Labelled, factor: float) -> Labelled:
+    return Labelled(value.tensor * factor, value.labels)
+
+
+def _sum(a: Form, b: Form) -> Form:
+    blocks = dict(a.blocks)
+    for key, block in b.blocks.items():
+        blocks[key] = blocks[key] + block if key in blocks else block
+    return Form(a.centre + b.centre, blocks, _both(a.loose, b.loose), _both(a.ball, b.ball))
+
+
+def _both(a: Labelled | None, b: Labelled | None) -> Labelled | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a + b
+
+
+def _total(parts: list[Labelled], like: Labelled) -> Labelled:
+    total = Labelled(torch.zeros_like(like.tensor), like.labels)
+    for part in parts:
+        total = total + part
+    return _map(_sound, total)
+
+
+def _tokens(labels: str) -> str:
+    return "".join(label for label in labels if label in "BIS")
+
+
+def _over_tokens(reduce: Callable[..., Tensor], value: Labelled) -> Labelled:
+    """Reduced over every axis that is not a token's."""
+    tokens = _tokens(value.labels)
+    ordered = value.aligned(tokens + "".join(label for label in value.labels if label not in tokens))
+    axes = tuple(range(len(tokens), ordered.ndim))
+    return Labelled(reduce(ordered, dim=axes) if axes else ordered, tokens)
+
+
+def spectral_norm(matrix: Tensor) -> Tensor:
+    """The spectral norm of every matrix (..., rows, columns), infinite where an entry is."""
+    if 1 in matrix.shape[-2:]:
+        return _sound(matrix.flatten(-2).norm(dim=-1))
+    bad = ~torch.isfinite(matrix).flatten(-2).all(-1)
+    finite = torch.where(bad[..., None, None], 0.0, matrix)
+    gram = finite @ finite.mT if matrix.shape[-2] <= matrix.shape[-1] else finite.mT @ finite
+    norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * (1 + 1e-9)
+    return torch.where(bad, math.inf, norm)
+
+
+def _through(others: list[Labelled], factor: Form, keep: str) -> Labelled:
+    """The ball of a factor times the norm of the linear map that the others are; tokens not kept are added up."""
+    assert factor.ball is not None
+    inner = [label for label in factor.centre.labels if label not in "BIS"]
+    outer = [label for label in keep if label not in "BIS"]
+    matrix = contract(others, "BIS" + "".join(dict.fromkeys([*outer, *inner])))
+    tokens = _tokens(matrix.labels)
+    groups = [
+        [label for label in matrix.labels if label in inner and label in outer],
+        [label for label in matrix.labels if label in outer and label not in inner],
+        [label for label in matrix.labels if label in inner and label not in outer],
+    ]
+    ordered = matrix.aligned(tokens + "".join("".join(group) for group in groups))
+    sizes = [math.prod(matrix.tensor.shape[matrix.labels.index(label)] for label in group) for group in groups]
+    norm = spectral_norm(ordered.reshape(*ordered.shape[: len(tokens)], *sizes)).amax(-1)
+    return contract([Labelled(norm, tokens), factor.ball], _tokens(keep))
+
+
+def _bent(z: Form, slope: Tensor, curvature: Tensor | float) -> Labelled | None:
+    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
+    parts = (
+        []
+        if z.ball is None
+        else [contract([_over_tokens(torch.amax, Labelled(slope.abs(), z.centre.labels)), z.ball], "BIS")]
+    )
+    vector = z.vector()
+    if vector:
+        entries, norm = vector
+        labels = "".join(dict.fromkeys(z.centre.labels + entries.labels))
+        bend = 0.5 * curvature * entries.aligned(labels)
+        parts.append(contract([_over_tokens(torch.amax, Labelled(bend, labels)), norm], "BIS"))
+    ball = None
+    for part in parts:
+        ball = _both(ball, part)
+    return ball
+
+
+def _indexed(view: View) -> bool:
+    return any(isinstance(entry, int) for entry in view.index)
+
+
+def _union(labels: str, more: str) -> str:
+    union = labels + "".join(label for label in more if label not in labels)
+    return union.replace("Z", "") + "Z" if "Z" in union else union
+
+
+def _diagonal(radius: Tensor) -> Tensor:
+    """One symbol for every entry of every token: (batch, tokens, *shape) -> (batch, tokens, *shape, entries)."""
+    lead, shape = radius.shape[:2], radius.shape[2:]
+    return torch.diag_embed(radius.reshape(*lead, -1)).reshape(*lead, *shape, -1)
+
+
+def _slopes(slopes: tuple[float, ...]) -> tuple[float, float]:
+    """The middle of the slopes, and how far they are from it."""
+    return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
+
+
+def _unknown(f: Function, stand_in: Approximant | None, z: Tensor, radius: Tensor) -> Tensor | None:
+    """Where a step function may be on either side of a jump, or its stand-in on a ramp."""
+    if not f.jumps and (stand_in is None or not stand_in.ramps):
+        return None
+    unknown = torch.zeros_like(z, dtype=torch.bool)
+    intervals = [(at, at) for at, _, _ in f.jumps] if stand_in is None else stand_in.ramps
+    for start, end in intervals:
+        unknown |= (z + radius >= start) & (z - radius <= end)
+    return unknown
 
 
 def _place(dst: View) -> tuple[int | slice, ...]:
@@ -303,22 +609,11 @@ def _place(dst: View) -> tuple[int | slice, ...]:
 
 
 def _in_place(i: Attend) -> bool:
-    """dst += f(dst), and nothing else."""
-    if len(i.scores) != 1 or i.scope != "self":
+    """dst += f(dst), f piecewise linear, and nothing else."""
+    if len(i.scores) != 1 or i.scope != "self" or i.scale != 1.0 or i.value != (View("one"),) or i.where != "all":
         return False
     views = [view for query, key in i.scores[0].pairs for view in (*query, *key) if view.lane != "one"]
-    return len(views) == 1 and views[0].lane == i.dst.lane and views[0].index == i.dst.index
-
-
-def _abs(value: Labelled) -> Labelled:
-    return Labelled(value.tensor.abs(), value.labels)
-
-
-def _multiply(factor: Labelled, block: Labelled) -> Labelled:
-    """Entry by entry; labels that the factor has and the block lacks are spread over."""
-    labels = block.labels.replace("Z", "")
-    labels += "".join(label for label in factor.labels if label not in labels) + "Z"
-    return Labelled(factor.aligned(labels) * block.aligned(labels), labels)
+    return i.scores[0].f.exact is not None and views == [i.dst] and all(isinstance(k, str) for k in i.dst.index)
 
 
 def _slope(computed: Approximant | Function, f: Function, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -333,9 +628,16 @@ def _slope(computed: Approximant | Function, f: Function, z: Tensor) -> tuple[Te
     return value, torch.zeros_like(value) if slope is None else slope.detach()
 
 
-def _curvature(f: Function) -> float:
+def _curvature(f: Function, z: Tensor, radius: Tensor, *, locally: bool) -> Tensor | float:
+    """A proven bound on |f''|, off the kinks: on all of the line, or between z - radius and z + radius."""
     if f.exact is not None or f.jumps:
         return 0.0
-    if not math.isfinite(f.curvature):
-        raise InputError(f"{f.name} declares no curvature (sup |f''|)", hint="declare it, or nothing can be certified")
-    return f.curvature
+    facts = prove_facts(f)
+    if facts.proven and not locally:
+        return facts.curvature
+    known = torch.isfinite(radius)
+    reach = torch.where(known, radius, 0.0)
+    bound = local_curvature(f, z - reach, z + reach).clamp(max=facts.curvature)
+    if not facts.proven and bool(torch.isinf(bound).all()):
+        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
+    return torch.where(known, bound, facts.curvature)

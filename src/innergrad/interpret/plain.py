@@ -100,7 +100,7 @@ def _contribution(
     tokens = max(value.shape[1] for value in state.values())
     read = "I" if instruction.scope == "self" else "S"
     family = "".join(instruction.dst.labels)
-    mask = _scope_mask(program, instruction, state, tokens)
+    mask = scope_mask(program, instruction, state, tokens)
     factors = [_combine(program, instruction.value, state, read)]
     for score in instruction.scores:
         argument = _score_argument(program, score, state, read, "BIS" + family)
@@ -166,7 +166,7 @@ def _score_argument(program: Program, score: Score, state: State, read: str, kee
     return total
 
 
-def _scope_mask(program: Program, instruction: Attend, state: State, tokens: int) -> Labelled | None:
+def scope_mask(program: Program, instruction: Attend, state: State, tokens: int) -> Labelled | None:
     """1 where token S is in the scope of token I; None for ``self``, and for ``all`` unless the program is causal.
 
     A sink reads no other token, except that ``all`` is all.

@@ -1,0 +1,353 @@
+"""What a function declares, proven by interval arithmetic: never by sampling.
+
+:func:`prove_facts` encloses the ranges of f, f' and f'' for all |t| <= reach (2^128: every float32) by branch and
+bound: cells are halved until their enclosures are close to a value that is attained. The enclosures are proven; the
+attained values refute declarations that are too small. f is continuous, and f' is between the ``breaks``: where cells
+meet, the limits from both sides agree.
+
+An asymptote: g = f - (slope t + intercept) is monotone from ``beyond`` to REACH, up to a total variation ``slack`` in
+the other direction, and its value at REACH, which stands for its limit, is enclosed. So between any t and REACH, g is
+between g(t) and that ``limit``, up to the slack.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
+from innergrad.functions.intervals import Interval, quiet
+from innergrad.functions.jets import Jet, NoRule
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.rules import evaluate
+from innergrad.functions.scalar import Asymptote, Function
+
+REACH = 2.0**128
+_TOLERANCE = 8e-7  # of the enclosures of ranges, relative to the largest value in the range
+_COARSE = 1e-3
+_ACCEPTED = 1e-6  # a declaration may be this much, relatively, below what is proven: the proven number is what counts
+_CONTINUOUS = 1e-9
+_LIMIT = 1e-12  # an asymptote is right to this
+_SLACK = 1e-13
+_LEVELS = 100
+_MOST_CELLS = 20_000
+_PIECES = 4  # per interval, in local bounds
+
+Range = tuple[float, float]
+_ANYTHING: Range = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """f minus its asymptote, between t and reach, lies between its value at t and ``limit``, give or take ``slack``."""
+
+    limit: Range
+    slack: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Enclosures of the ranges of f, f', f'' (between breaks) for |t| <= reach, and of the tails.
+
+    proven: False if the formula is beyond interval arithmetic, or a declaration could be neither proven nor refuted;
+        ``reason`` says why, and then nothing here is more than "unknown".
+    """
+
+    name: str
+    proven: bool = True
+    reason: str = ""
+    reach: float = REACH
+    value: Range = _ANYTHING
+    first: Range = _ANYTHING
+    second: Range = _ANYTHING
+    left: Tail | None = None
+    right: Tail | None = None
+
+    @property
+    def bound(self) -> float:
+        return max(map(abs, self.value))
+
+    @property
+    def lipschitz(self) -> float:
+        return max(map(abs, self.first))
+
+    @property
+    def curvature(self) -> float:
+        return max(map(abs, self.second))
+
+
+class _Unproven(Exception):
+    """A declaration is neither proven nor refuted."""
+
+
+@lru_cache(maxsize=256)
+def prove_facts(f: Function, reach: float = REACH) -> Facts:
+    """The facts of f for |t| <= reach; asymptotes up to REACH in any case.
+
+    Raises InputError where a declaration is false, and says where. ``Facts.proven`` is False where the formula has no
+    interval rules, or where intervals are too coarse to decide.
+    """
+    if f.jumps:
+        return _of_steps(f)
+    if f.exact is not None:
+        return _of_pieces(f, f.exact)
+    try:
+        tails = [None if a is None else _tail(f, a, side) for a, side in ((f.left, -1), (f.right, 1))]
+        value, first, second = _ranges(f, reach)
+    except (NoRule, _Unproven) as problem:
+        return Facts(f.name, False, f"{f.name}: {problem}", reach)  # everything unknown
+    return Facts(f.name, True, "", reach, value, first, second, *tails)
+
+
+def local_curvature(f: Function, lo: Tensor, hi: Tensor) -> Tensor:
+    """A bound on |f''| on each interval [lo, hi]; inf where there is none, as across a break."""
+    low, high = lo.detach().cpu().numpy().astype(np.float64), hi.detach().cpu().numpy().astype(np.float64)
+    across = np.zeros(low.shape, dtype=bool)
+    for position in (*f.breaks, *(jump[0] for jump in f.jumps)):
+        across |= (low < position) & (position < high)
+    if f.jumps or f.exact is not None:
+        bound = np.zeros(low.shape)
+    else:
+        everywhere = _global_curvature(f, low, high)
+        bound = np.minimum(_cell_curvature(f, low, high, np.isfinite(everywhere)), everywhere)
+    return torch.from_numpy(np.where(across, math.inf, bound)).to(lo.device)
+
+
+def _cell_curvature(f: Function, low: np.ndarray, high: np.ndarray, smooth: np.ndarray) -> np.ndarray:
+    """From the formula on each interval cut into a few pieces, and at 0, where formulas have their kinks.
+
+    A cut could hide a kink of f: they count where f is known to be smooth, or where the whole interval has a bound.
+    """
+    parts = [low + (high - low) * (i / _PIECES) for i in range(1, _PIECES)]
+    edges = np.sort(np.stack([low, *parts, high, np.clip(0.0, low, high)]), axis=0)
+    try:
+        whole = evaluate(f.value, low.ravel(), high.ravel()).second.magnitude.reshape(low.shape)
+        pieces = evaluate(f.value, edges[:-1].ravel(), edges[1:].ravel()).second.magnitude.reshape(edges[1:].shape)
+    except NoRule:
+        return np.full(low.shape, math.inf)
+    empty = (edges[:-1] == edges[1:]) & (low < high)  # no part of the interval
+    bound: np.ndarray = np.where(smooth | np.isfinite(whole), np.where(empty, 0.0, pieces).max(axis=0), math.inf)
+    return bound
+
+
+def _global_curvature(f: Function, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """What is proven for every t. A function that is only good on a domain may have false global declarations."""
+    try:
+        facts = prove_facts(f)
+    except InputError:
+        return np.full(low.shape, math.inf)
+    inside = (low >= -facts.reach) & (high <= facts.reach)
+    return np.where(inside & facts.proven, facts.curvature, math.inf)
+
+
+# ----------------------------------------------------------------------------------------------------------- the ranges
+
+
+def _edges(f: Function, lo: float, hi: float) -> np.ndarray:
+    """Where cells begin: quarters near 0, powers of two farther out, and the breaks."""
+    powers = 2.0 ** np.arange(4, 1 + max(4, math.ceil(math.log2(max(abs(lo), abs(hi), 16.0)))))
+    points = np.concatenate([-powers, np.linspace(-16, 16, 129), powers, np.array([lo, hi, *f.breaks])])
+    return np.unique(points[(points >= lo) & (points <= hi)])
+
+
+def _parts(jet: Jet) -> tuple[Interval, Interval, Interval]:
+    return jet.value, jet.first, jet.second
+
+
+def _refined(cells: Jet, centre: Jet) -> tuple[Interval, Interval, Interval]:
+    """Enclosures of f and f' on cells, also from their values in the middle and one derivative more."""
+    value, first, second = _parts(cells)
+    lo, middle, hi = (Interval.point(x) for x in (cells.t.lo, centre.t.lo, cells.t.hi))
+    step = Interval((lo - middle).lo, (hi - middle).hi)
+    first = first.meet(centre.first + second * step)
+    return value.meet(centre.value + first * step), first, second
+
+
+@quiet
+def _ranges(f: Function, reach: float) -> list[Range]:
+    """Enclosures of the ranges of f, f' and f'', checked against what f declares."""
+    edges = _edges(f, -reach, reach)
+    _check_continuity(f, edges[1:-1])
+    a, b, wanted = edges[:-1], edges[1:], [k for k in range(3) if k == 0 or math.isfinite(_declared(f, k))]
+    low, high = np.full(3, math.inf), np.full(3, -math.inf)  # proven
+    least, most = np.full(3, math.inf), np.full(3, -math.inf)  # attained
+    points = edges
+    for level in range(_LEVELS):
+        middle = 0.5 * (a + b)
+        cells, centre = evaluate(f.value, a, b), evaluate(f.value, middle, middle, side=1)
+        for k, part in enumerate(_parts(evaluate(f.value, points, points, side=1) if level == 0 else centre)):
+            least[k], most[k] = min(least[k], part.hi.min()), max(most[k], part.lo.max())
+            _check_declared(f, k, part, points if level == 0 else middle)
+        enclosures = _refined(cells, centre)
+        below, above = least - _allowance(least, most), most + _allowance(most, least)
+        fine = np.ones(a.shape, dtype=bool)
+        for k in wanted:
+            fine &= (enclosures[k].hi <= above[k]) & (enclosures[k].lo >= below[k])
+        fine |= (middle <= a) | (middle >= b) | (level == _LEVELS - 1) | ((~fine).sum() > _MOST_CELLS)
+        for k in range(3):
+            low[k] = min(low[k], enclosures[k].lo[fine].min(initial=math.inf))
+            high[k] = max(high[k], enclosures[k].hi[fine].max(initial=-math.inf))
+        kinks = middle[~fine & ~np.isfinite(cells.second.magnitude)]  # a finite f'' leaves no room for one
+        _check_continuity(f, kinks)
+        a, b = np.concatenate([a[~fine], middle[~fine]]), np.concatenate([middle[~fine], b[~fine]])
+        if a.size == 0:
+            break
+    for k in range(3):
+        limit, found = _declared(f, k), max(abs(low[k]), abs(high[k]))
+        if math.isfinite(limit) and not found <= limit * (1 + _ACCEPTED):
+            raise _Unproven(f"{_FACTS[k]} = {limit:g} could not be proven; what could is {found:g}")
+    return [(float(x), float(y)) for x, y in zip(low, high, strict=True)]
+
+
+def _allowance(end: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """How far enclosures may be from what is attained; f'' is refined where it is largest, which costs most."""
+    allowed: np.ndarray = _TOLERANCE * np.maximum(np.abs(end), np.minimum(np.abs(other), 1.0))
+    if abs(other[2]) > 1.01 * abs(end[2]):
+        allowed[2] = _COARSE * abs(other[2])
+    return allowed
+
+
+_FACTS = ("bound", "lipschitz", "curvature")
+_HINTS = ("declare sup |f|", "declare sup |f'|", "declare sup |f''|")
+
+
+def _declared(f: Function, k: int) -> float:
+    return (f.bound, f.lipschitz, f.curvature)[k]
+
+
+def _check_declared(f: Function, k: int, part: Interval, t: np.ndarray) -> None:
+    """Attained values are lower bounds of the supremum."""
+    attained = np.maximum(np.maximum(part.lo, -part.hi), 0.0)
+    worst = int(np.argmax(attained))
+    if attained[worst] > _declared(f, k) * (1 + 1e-12):
+        what = f"{f.name} exceeds its declared {_FACTS[k]} at t = {t[worst]:g}"
+        raise InputError(what, got=f"{attained[worst]:g}", allowed=f"{_declared(f, k):g}", hint=_HINTS[k])
+
+
+def _check_continuity(f: Function, t: np.ndarray) -> None:
+    """f has no jump at t, and f' none but at the breaks: limits from both sides agree."""
+    if t.size == 0:
+        return
+    right, left = evaluate(f.value, t, t, side=1), evaluate(f.value, t, t, side=-1)
+    for k, kind in enumerate(("jump", "break")):
+        above, below = _parts(right)[k], _parts(left)[k]
+        allowed = _CONTINUOUS * np.maximum(1.0, above.magnitude)
+        checked = np.ones(t.shape, dtype=bool) if k == 0 else ~np.isin(t, f.breaks)
+        apart = checked & (np.maximum(above.lo - below.hi, below.lo - above.hi) > allowed)
+        if apart.any():
+            what = f"{f.name} is not continuous" if k == 0 else f"the derivative of {f.name} is not continuous"
+            raise InputError(what, got=f"a change at t = {t[apart][0]:g}", hint=f"declare it as a {kind}")
+        hull = above.hull(below)
+        width = hull.hi - hull.lo
+        no_bound = (above.lo == below.lo) & (above.hi == below.hi) & ~np.isfinite(width)  # overflow, or a pole
+        unclear = checked & ~(width <= allowed) & ~no_bound
+        if unclear.any():
+            raise _Unproven(f"it could not be proven continuous, with its derivative, at t = {t[unclear][0]:g}")
+
+
+# ------------------------------------------------------------------------------------------------------------ the tails
+
+
+def _tail(f: Function, asymptote: Asymptote, direction: int) -> Tail:
+    """The total variation of f - asymptote in the wrong direction, and its value at the far end."""
+    ends = sorted((asymptote.beyond, direction * REACH))
+    edges = _edges(f, *ends)
+    a, b = edges[:-1], edges[1:]
+    up = down = 0.0  # total variations upwards and downwards, at most
+    steepest, falls = -math.inf, math.inf  # slopes that are attained
+    for level in range(_LEVELS):
+        cells = _minus(evaluate(f.value, a, b), asymptote)
+        start, end = (_minus(evaluate(f.value, t, t, side), asymptote).first for t, side in ((a, 1), (b, -1)))
+        width = Interval(np.zeros_like(a), np.nextafter(b - a, math.inf))
+        change = cells.second * width
+        slope = cells.first.meet(start + change).meet(end - change)
+        rise, fall = (np.maximum(x, 0.0) * width.hi for x in (slope.hi, -slope.lo))
+        steepest, falls = max(steepest, start.lo.max()), min(falls, start.hi.min())
+        if min(steepest, -falls) > _CONTINUOUS:
+            what = f"{f.name} does not approach its declared asymptote monotonically beyond {asymptote.beyond:g}"
+            raise InputError(what, got=f"slopes {steepest:g} and {falls:g}", hint="declare a point farther out")
+        middle = 0.5 * (a + b)
+        last = level == _LEVELS - 1 or a.size > _MOST_CELLS
+        done = (np.minimum(rise, fall) <= 0.01 * _SLACK * 2.0 ** (-level / 2)) | (middle <= a) | (middle >= b) | last
+        up, down = up + float(rise[done].sum()) * (1 + 1e-9), down + float(fall[done].sum()) * (1 + 1e-9)
+        if min(up, down) > _SLACK:
+            break
+        a, b = np.concatenate([a[~done], middle[~done]]), np.concatenate([middle[~done], b[~done]])
+        if a.size == 0:
+            break
+    far = np.array([direction * REACH])
+    rest = _minus(evaluate(f.value, far, far, side=-direction), asymptote).value
+    limit = (float(rest.lo[0]), float(rest.hi[0]))
+    if limit[0] > _LIMIT or limit[1] < -_LIMIT:
+        what = f"{f.name} does not approach its declared asymptote"
+        raise InputError(what, got=f"distance {min(map(abs, limit)):g} at t = {far[0]:g}")
+    if not max(map(abs, limit)) <= _LIMIT:
+        raise _Unproven(f"its asymptote could not be proven: the distance at t = {far[0]:g} is in {limit}")
+    if not min(up, down) <= _SLACK:
+        raise _Unproven(
+            f"it could not be proven that it approaches its asymptote monotonically beyond {asymptote.beyond:g}; far "
+            "out, a formula must neither overflow nor cancel (torch.sigmoid, torch.tanh and torch.hypot do not)"
+        )
+    return Tail(limit, min(up, down))
+
+
+def _minus(jet: Jet, asymptote: Asymptote) -> Jet:
+    """f - (slope t + intercept)."""
+    return jet - (Jet.variable(jet.t.lo, jet.t.hi, jet.side) * asymptote.slope + asymptote.intercept)
+
+
+# ------------------------------------------------------------------------------------------- piecewise linear functions
+
+
+def _of_pieces(f: Function, exact: PiecewiseLinear) -> Facts:
+    """Slopes and the values at the knots say it all."""
+    knots = exact_knots(exact)
+    ends = [
+        value + Fraction(slope) * (Fraction(end) - knot)
+        for end, slope, (knot, value) in ((-REACH, exact.slopes[0], knots[0]), (REACH, exact.slopes[-1], knots[-1]))
+    ]
+    value = _rounded([*ends, *(value for _, value in knots)])
+    first = (min(exact.slopes), max(exact.slopes))
+    return _declared_or_false(f, Facts(f.name, value=value, first=first, second=(0.0, 0.0)))
+
+
+def _of_steps(f: Function) -> Facts:
+    """A step function is given by its jumps; it has no Lipschitz constant."""
+    start = Fraction(float(f.value(torch.tensor(-1e300, dtype=torch.float64))))
+    levels = accumulate((Fraction(height) for _, height, _ in sorted(f.jumps)), initial=start)
+    return _declared_or_false(f, Facts(f.name, value=_rounded(list(levels)), second=(0.0, 0.0)))
+
+
+def _rounded(values: list[Fraction]) -> Range:
+    low, high = float(min(values)), float(max(values))
+    return (
+        low if Fraction(low) <= min(values) else math.nextafter(low, -math.inf),
+        high if Fraction(high) >= max(values) else math.nextafter(high, math.inf),
+    )
+
+
+def _declared_or_false(f: Function, facts: Facts) -> Facts:
+    for name, declared, proven in (("bound", f.bound, facts.bound), ("lipschitz", f.lipschitz, facts.lipschitz)):
+        if math.isfinite(declared) and proven > declared * (1 + _ACCEPTED):
+            raise InputError(f"{f.name} exceeds its declared {name}", got=f"{proven:g}", allowed=f"{declared:g}")
+    return facts
+
+
+def exact_knots(f: PiecewiseLinear) -> list[tuple[Fraction, Fraction]]:
+    """The knots and the anchor, in order, with the values there, in rational arithmetic."""
+    knots = [Fraction(x) for x in f.knots]
+    anchor, value = Fraction(f.anchor), Fraction(f.value)
+    centre = sum(x < anchor for x in knots)
+    right, left = [(anchor, value)], [(anchor, value)]
+    for knot, slope in zip(knots[centre:], f.slopes[centre:], strict=False):
+        right.append((knot, right[-1][1] + Fraction(slope) * (knot - right[-1][0])))
+    for knot, slope in zip(reversed(knots[:centre]), reversed(f.slopes[1 : centre + 1]), strict=False):
+        left.append((knot, left[-1][1] + Fraction(slope) * (knot - left[-1][0])))
+    return [*reversed(left[1:]), *right]
