@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import innergrad as ig
+from innergrad import certificate as certificates
+from innergrad.interpret.affine import BEFORE
 
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
 
@@ -61,7 +63,7 @@ def test_it_says_what_the_bound_is_made_of() -> None:
     algorithm = ig.GradientDescent(ig.Network([2, 4, 1], "tanh"), steps=3)
     certificate = ig.compile(algorithm, epsilon=1e-3, n_examples=4).certify(torch.randn(4, 2), torch.randn(4, 1))
     for step in certificate.steps:
-        assert sum(step.shares.values()) == pytest.approx(float(step.radius.sum()), rel=1e-9)
+        assert sum(step.shares.values()) == pytest.approx(float(step.radius.sum()), rel=1e-8)
         assert any(source.startswith("tanh': derivatives") for source in step.shares)
         assert step.shares["rounding"] < 1e-12
     assert "error of the gradient <=" in str(certificate)
@@ -83,6 +85,123 @@ def test_an_argument_in_a_ramp_has_no_finite_bound() -> None:
     X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.8, -0.7, 0.5, 0.4])
     assert tf.certify(X, y, w0=w0).bounds[0] < 1e-12
     assert tf.certify(X, y, w0=torch.tensor([0.004, -0.7, 0.5, 0.4])).bounds[0] == float("inf")
+
+
+def test_culprits_are_named_and_errors_at_the_arguments_may_still_be_finite() -> None:
+    """Inside the ramp, but not at the jump: what the ramp computes is known to differ, and by how much."""
+    algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "relu", bias=False), steps=1)
+    tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2)
+    X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.004, -0.7, 0.5, 0.4])
+    (culprit,) = tf.certify(X, y, w0=w0).culprits
+    assert "step 1: derivatives, d1: 2 arguments of relu' may be at a jump (0), e.g. z = " in culprit
+    pointwise = tf.certify(X, y, w0=w0, errors="pointwise")
+    error = float((pointwise.path[0, 1] - one_exact_step(algorithm, X.double(), y.double(), w0.double())).norm())
+    assert 1e-3 < error <= pointwise.bounds[0] < 4 * error
+    assert pointwise.culprits == []
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+def test_the_trajectory_is_enclosed_step_by_step(momentum: float) -> None:
+    network = ig.Network([3, 6, 6, 1], "tanh")
+    algorithm = ig.GradientDescent(network, lr=0.1, steps=25, box=4.0, momentum=momentum)
+    X, y, X_query = algorithm.random_prompt(10, 3, torch.Generator().manual_seed(1))
+    tf = ig.compile(algorithm, epsilon=1e-5, n_examples=10)
+    certificate, exact = tf.certify(X, y, X_query, w0=network.init(1)), ig.reference(algorithm, X, y, X_query, seed=1)
+    distance = (certificate.path[0] - exact.weights).norm(dim=-1)[1:]
+    ratios = torch.tensor(certificate.weights) / distance
+    assert bool((ratios >= 1).all())
+    assert float(ratios.max()) < 100
+    assert certificate.diverged is None
+    assert certificate.predictions is not None
+    error = (tf.run(X, y, X_query, w0=network.init(1)).predictions - exact.predictions).abs()
+    assert bool((error <= certificate.predictions[0]).all())
+
+
+def test_a_trajectory_that_is_lost_says_so() -> None:
+    """Steps far too large: errors grow without bound, and the bound says from which step on it is infinite."""
+    algorithm = ig.GradientDescent(ig.Network([3, 6, 1], "tanh"), lr=2.0, steps=30, box=4.0)
+    X, y, _ = algorithm.random_prompt(8, 1, torch.Generator().manual_seed(0))
+    certificate = ig.compile(algorithm, epsilon=1e-3, n_examples=8).certify(X, y)
+    assert certificate.diverged is not None
+    assert certificate.weights[certificate.diverged - 2] < float("inf")
+    assert certificate.weights[-1] == float("inf")
+    assert all(bound < float("inf") for bound in certificate.bounds)
+    assert "inf" in str(certificate)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_step_from_every_point_of_the_ellipsoid_is_enclosed(seed: int) -> None:
+    """w + A xi -> the exact step is w' + M xi + rest, entry by entry and, in norm, within the next ellipsoid."""
+    generator = torch.Generator().manual_seed(seed)
+    network = ig.Network([2, 4, 3, 1], ["tanh", "gelu", "softplus", "sin"][seed % 4])
+    algorithm = ig.GradientDescent(network, lr=0.3, steps=1, box=None)
+    X, y, _ = algorithm.random_prompt(6, 1, generator)
+    tf, w = ig.compile(algorithm, epsilon=1e-4, n_examples=6, z_bound=16.0), network.init(seed)
+    prompt, size = tf.prompt(X, y, w0=w), network.n_weights
+    path = certificates._Path(tf.program, prompt, dict(tf.approximants), {})
+    A = 0.02 * torch.randn(size, size, generator=generator, dtype=torch.float64) / size**0.5
+    start = 0
+    for lane in path.lanes:
+        path.affine.start(lane.name, A[start : start + lane.size].reshape(1, 1, *lane.shape, size))
+        start += lane.size
+    before = prompt.state(tf.program)
+    for layer, after, step_ends in tf.execute(prompt, "plain"):
+        path.affine.layer(layer, before, after)
+        before = after
+        if step_ends:
+            break
+    after_weights = prompt.weights(tf.program, before)[0]
+    path.end_step(before)
+    shape = torch.cat([path.affine.errors[lane.name].blocks[BEFORE].reshape(lane.size, -1) for lane in path.lanes])
+    largest = 0.0
+    for _ in range(200):
+        xi = torch.randn(size, generator=generator, dtype=torch.float64)
+        exact = one_exact_step(algorithm, X, y, w + A @ (xi / xi.norm()))
+        largest = max(largest, float(torch.linalg.solve(shape, exact - after_weights).norm()))
+    assert 0.05 < largest <= 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ellipsoids_enclose_sums(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    M, C, R, ball = draw(1, 5, 5), 0.3 * draw(1, 5, 7), 0.2 * draw(1, 5).abs(), 0.1
+    units = 10.0 ** draw(1, 5)
+    A = certificates._enclose(M, [C], R, torch.full((1, 5), ball / 5**0.5, dtype=torch.float64), units)[0]
+    for _ in range(300):
+        xi, beta = draw(5), draw(5)
+        corner = C[0] @ draw(7).sign() + R[0] * draw(5).sign() + ball * beta / beta.norm()
+        point = M[0] @ (xi / xi.norm()) + corner
+        assert float(torch.linalg.solve(A, point).norm()) <= 1.0
+
+
+def test_a_corrupted_weight_is_inside_its_certificate() -> None:
+    """Rounding is measured on what the layers wrote, so is everything else that is wrong with them."""
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1], "tanh"), lr=0.5, steps=2)
+    tf = ig.compile(algorithm, epsilon=1e-4, n_examples=5)
+    X, y, _ = algorithm.random_prompt(5, 1, torch.Generator().manual_seed(0))
+    honest = tf.certify(X, y, executor="dense")
+    value = next(iter(tf.module.stored_layers())).get_buffer("W_O.value")
+    value[0] += 0.05
+    certificate, exact = tf.certify(X, y, executor="dense"), ig.reference(algorithm, X, y).weights
+    error = float((certificate.path[0, -1] - exact[-1]).norm())
+    assert honest.weights[-1] < error <= certificate.weights[-1]
+
+
+def test_a_function_about_which_nothing_is_proven_is_refused() -> None:
+    def value(t: torch.Tensor) -> torch.Tensor:
+        return torch.special.ndtr(t) if isinstance(t, torch.Tensor) else torch.special.i0(t)
+
+    facts = {"curvature": 0.25, "left": ig.Asymptote(0, 0, 0), "right": ig.Asymptote(0, 1, 0), "lipschitz": 0.4}
+    cdf = ig.Function("cdf", value, **facts)  # type: ignore[arg-type]
+    density = ig.ACTIVATIONS["sigmoid"].dr
+    network = ig.Network([1, 2, 1], ig.Activation("cdf", cdf, density))
+    tf = ig.compile(ig.GradientDescent(network, steps=1), epsilon=1e-2, n_examples=2)
+    with pytest.raises(ig.InputError, match="nothing is proven about cdf, so there is no certificate"):
+        tf.certify(torch.randn(2, 1), torch.randn(2, 1))
 
 
 def test_what_is_not_proven_is_not_certified_from_sup_errors() -> None:

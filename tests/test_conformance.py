@@ -169,6 +169,25 @@ def test_dense_equals_plain(case: Compiled) -> None:
     assert len(plain) == case.tf.n_layers + case.tf.n_readout_layers + 1
 
 
+@pytest.mark.parametrize("executor", ["plain", "dense"])
+def test_the_certificate_holds(case: Compiled, executor: str) -> None:
+    """Of weights and predictions, against the algorithm itself; infinite only where a ramp may have been hit."""
+    prompt = case.prompts(2)
+    run = case.tf.run(**prompt, executor=executor)  # type: ignore[arg-type]
+    exact = ig.reference(case.algorithm, **prompt)
+    certificate = case.tf.certify(**prompt, executor=executor, trajectory=True)  # type: ignore[arg-type]
+    assert certificate.trajectory is not None
+    assert certificate.predictions is not None
+    assert torch.equal(certificate.path, run.weights)
+    steps = exact.weights.shape[1] - 1  # an online algorithm has no step for examples that are not there
+    distance = (run.weights[:, 1 : steps + 1] - exact.weights[:, 1:]).norm(dim=-1)
+    assert bool((distance <= certificate.trajectory[:, :steps]).all())
+    assert bool(((run.predictions - exact.predictions).abs() <= certificate.predictions).all())
+    assert (certificate.diverged is None) or certificate.culprits
+    for step, bound in enumerate(certificate.bounds, start=1):
+        assert bound < 1.0 or any(text.startswith(f"step {step}:") for text in certificate.culprits)
+
+
 def test_an_independent_forward_pass_of_the_saved_folder_agrees(case: Compiled, tmp_path: Path) -> None:
     prompt = {name: value[0] for name, value in case.prompts(1).items()}
     case.tf.save(tmp_path)

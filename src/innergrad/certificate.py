@@ -229,19 +229,18 @@ class _Path:
         """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
         errors = {lane.name: self.affine.errors.get(lane.name, Error()) for lane in self.lanes}
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
-        batch = next(iter(likes.values())).shape[0]
         M = self._matrix({name: error.blocks.get(BEFORE) for name, error in errors.items()}, likes)
         numbers = dict.fromkeys(number for error in errors.values() for number in error.columns)
         columns = [
             self._matrix({name: error.columns.get(number) for name, error in errors.items()}, likes)
             for number in numbers
         ]
+        units = self._units({name: errors[name].total(like) for name, like in likes.items()})
         for error in errors.values():
             error.columns = {}
         R = self.flat({name: errors[name].total(like, before=False) for name, like in likes.items()})
-        squares = [error.ball.square().sum(-1) for error in errors.values() if error.ball is not None]
-        ball = sum(squares, torch.zeros(batch, dtype=torch.float64)).sqrt()
-        A = _enclose(M, [part for part in columns if part is not None], R, ball)
+        balls = self.flat({name: _spread(errors[name].ball, like) for name, like in likes.items()})
+        A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
         self.affine.collapse()
         start = 0
         for name, like in likes.items():
@@ -251,6 +250,17 @@ class _Path:
         bound = spectral_norm(A[:, self.learned])
         self.finite = bool(torch.isfinite(bound).any())
         return bound
+
+    def _units(self, radii: dict[str, Tensor]) -> Tensor:
+        """The size of what each entry is off by: one for all weights, one for every lane of other state."""
+        largest = {name: torch.nan_to_num(part, posinf=0.0).flatten(1).amax(1) for name, part in radii.items()}
+        weights = [largest[lane.name] for lane in self.program.weights]
+        for lane in self.program.weights:
+            largest[lane.name] = torch.stack(weights).amax(0)
+        sizes = {name: largest[name].clamp(min=1e-100) for name in radii}
+        return self.flat(
+            {name: sizes[name].view(-1, *[1] * (part.ndim - 1)).expand_as(part) for name, part in radii.items()}
+        )
 
     def _matrix(self, blocks: dict[str, Tensor | None], likes: dict[str, Tensor]) -> Tensor | None:
         """Coefficients of all entries of weights and state, (batch, entries, symbols)."""
@@ -266,32 +276,44 @@ class _Path:
         return torch.cat(rows, dim=1)
 
 
-def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, ball: Tensor) -> Tensor:
+def _spread(ball: Tensor | None, like: Tensor) -> Tensor:
+    """The ball b of a lane with m entries, of each token, as numbers e = b / sqrt(m) of its entries: like boxes, balls
+    together are inside the ellipsoid of shape diag(e_i sum_j e_j).
+    """
+    if ball is None:
+        return torch.zeros_like(like)
+    each = ball / math.sqrt(max(1, math.prod(like.shape[2:])))
+    return each.view(*each.shape, *[1] * (like.ndim - 2)).expand_as(like)
+
+
+def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, units: Tensor) -> Tensor:
     """A with {A xi} containing {M xi + C zeta + rho + beta}, |xi| <= 1, |zeta_j| <= 1, |rho_i| <= R_i, |beta| <= ball;
     infinite where that is not bounded.
 
     The sum of ellipsoids of shapes Q_k is inside the one of shape sum_k Q_k / t_k for any t_k > 0 that add up to one;
     the sum of the squares of its axes is least for t_k proportional to the roots of the traces of Q_k. A segment
-    {c zeta} is an ellipsoid of shape c c^T; a box is inside a ball.
+    {c zeta} is an ellipsoid of shape c c^T; so a box is inside the one of shape diag(R_i sum_j R_j). Lanes may differ by
+    orders of magnitude, so every entry is measured in its ``units``.
     """
     identity = torch.eye(R.shape[1], dtype=torch.float64)
-    rest = (R.norm(dim=-1) + ball)[:, None, None]
     if R.shape[1] > ROUND:
-        axis = rest if M is None else rest + spectral_norm(M)[:, None, None]
+        axis = (R.norm(dim=-1) + balls.norm(dim=-1))[:, None, None]
+        axis = axis if M is None else axis + spectral_norm(M)[:, None, None]
         return torch.where(_small(axis), axis, math.inf) * INFLATION * identity
-    shapes = [rest**2 * identity]
+    rows = units.unsqueeze(-1)
+    shapes = [torch.diag_embed(part * part.sum(-1, keepdim=True)) for part in (R / units, balls / units)]
     if columns:
-        C = torch.cat(columns, dim=-1)
+        C = torch.cat(columns, dim=-1) / rows
         lengths = C.norm(dim=1, keepdim=True).clamp(min=1e-150)
         shapes.append(lengths.sum(-1, keepdim=True) * (C / lengths) @ C.mT)
     if M is not None:
-        shapes.append(M @ M.mT)
+        shapes.append((M / rows) @ (M / rows).mT)
     traces = torch.stack([shape.diagonal(dim1=1, dim2=2).sum(-1) for shape in shapes])
     known = _small(traces).all(0)[:, None, None]
     roots = torch.where(known[:, 0, 0], traces, 1.0).clamp(min=1e-200).sqrt()[..., None, None]
     Q = torch.stack([torch.where(known, shape, identity) for shape in shapes]).div(roots / roots.sum(0)).sum(0)
     Q = Q + 1e-12 * Q.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None] * identity  # pays for the rounding of the root
-    return torch.where(known, torch.linalg.cholesky(Q) * INFLATION, math.inf)
+    return torch.where(known, rows * torch.linalg.cholesky(Q) * INFLATION, math.inf)
 
 
 def _small(value: Tensor) -> Tensor:

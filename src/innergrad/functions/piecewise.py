@@ -70,7 +70,7 @@ class PiecewiseLinear:
         x, y, slope = (torch.as_tensor(column, dtype=t.dtype, device=t.device) for column in self._table)
         if len(self.slopes) == 1:
             return y[0] + slope[0] * (t - x[0])
-        piece = torch.bucketize(t.detach(), torch.as_tensor(self.knots, dtype=t.dtype, device=t.device))
+        piece = torch.bucketize(t.detach().contiguous(), torch.as_tensor(self.knots, dtype=t.dtype, device=t.device))
         return y[piece] + slope[piece] * (t - x[piece])
 
     @cached_property

@@ -443,7 +443,7 @@ class Affine:
         assert f.exact is not None
         slopes = [1.0 + slope for slope in f.exact.slopes]
         radius = error.total(before)
-        piece = torch.bucketize(before, torch.tensor(f.exact.knots, dtype=torch.float64))
+        piece = torch.bucketize(before.contiguous(), torch.tensor(f.exact.knots, dtype=torch.float64))
         slope = torch.tensor(slopes, dtype=torch.float64)[piece]
         near = torch.zeros_like(radius, dtype=torch.bool)
         for kink in f.exact.knots:
@@ -458,7 +458,7 @@ class Affine:
                 if bool(near.any()):
                     error.radius = _plus(error.radius, torch.where(near, half * size, 0.0))
         if error.ball is not None:
-            steepest = slope.abs().masked_fill(near, max(map(abs, slopes))).flatten(2).amax(-1)
+            steepest = slope.abs().masked_fill(near, max(map(abs, slopes))).view(*slope.shape[:2], -1).amax(-1)
             error.ball = error.ball * steepest if bool((steepest > 0).any()) else None
         if rounded:
             error.radius = _plus(error.radius, residual)
@@ -526,10 +526,10 @@ def _over_tokens(reduce: Callable[..., Tensor], value: Labelled) -> Labelled:
 
 
 def spectral_norm(matrix: Tensor) -> Tensor:
-    """The spectral norm of every matrix (..., rows, columns), infinite where an entry is."""
+    """The spectral norm of every matrix (..., rows, columns), infinite where an entry is, or is on the way there."""
     if 1 in matrix.shape[-2:]:
         return _sound(matrix.flatten(-2).norm(dim=-1))
-    bad = ~torch.isfinite(matrix).flatten(-2).all(-1)
+    bad = ~(matrix.abs() < 1e100).flatten(-2).all(-1)
     finite = torch.where(bad[..., None, None], 0.0, matrix)
     gram = finite @ finite.mT if matrix.shape[-2] <= matrix.shape[-1] else finite.mT @ finite
     norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * (1 + 1e-9)
@@ -633,7 +633,7 @@ def _curvature(f: Function, z: Tensor, radius: Tensor, *, locally: bool) -> Tens
     if f.exact is not None or f.jumps:
         return 0.0
     facts = prove_facts(f)
-    if facts.proven and not locally:
+    if math.isfinite(facts.curvature) and not locally:
         return facts.curvature
     known = torch.isfinite(radius)
     reach = torch.where(known, radius, 0.0)
