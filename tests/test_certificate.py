@@ -9,7 +9,7 @@ import torch
 
 import innergrad as ig
 from innergrad import certificate as certificates
-from innergrad.interpret.affine import BEFORE
+from innergrad.interpret.forms import BEFORE
 
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
 

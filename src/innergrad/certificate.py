@@ -26,7 +26,8 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
-from innergrad.interpret.affine import BEFORE, Affine, Error, U, spectral_norm
+from innergrad.interpret.affine import Affine
+from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
 from innergrad.program import Program
 from innergrad.prompt import Prompt
 from innergrad.stream import Lane, State
@@ -292,8 +293,8 @@ def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, 
 
     The sum of ellipsoids of shapes Q_k is inside the one of shape sum_k Q_k / t_k for any t_k > 0 that add up to one;
     the sum of the squares of its axes is least for t_k proportional to the roots of the traces of Q_k. A segment
-    {c zeta} is an ellipsoid of shape c c^T; so a box is inside the one of shape diag(R_i sum_j R_j). Lanes may differ by
-    orders of magnitude, so every entry is measured in its ``units``.
+    {c zeta} is an ellipsoid of shape c c^T; so a box is inside the one of shape diag(R_i sum_j R_j). Lanes may differ
+    by orders of magnitude, so every entry is measured in its ``units``.
     """
     identity = torch.eye(R.shape[1], dtype=torch.float64)
     if R.shape[1] > ROUND:

@@ -28,8 +28,8 @@ bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -39,82 +39,30 @@ from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import local_curvature, prove_facts
 from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.interpret.forms import (
+    BEFORE,
+    COMMON,
+    Error,
+    Form,
+    Key,
+    U,
+    bent,
+    diagonal,
+    gamma,
+    joined,
+    mapped,
+    measure,
+    over_entries,
+    plus,
+    sound,
+    sum_of,
+    through,
+    times,
+    tokens_in,
+)
 from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
-
-BEFORE = 0  # the number of the block of symbols that stand for the state before the step
-U = 2.0**-53
-Key = tuple[int, str]  # a block of symbols, and whose they are: "I", "S" of the token written or read, "G" of all
-_BEFORE: Key = (BEFORE, "G")
-
-
-def gamma(terms: int) -> float:
-    return terms * U / (1 - terms * U)
-
-
-@dataclass
-class Error:
-    """What a lane may be off by: coefficients of symbols (batch, tokens or 1, *shape, symbols), a radius of the shape
-    of the lane, and a vector of norm at most ``ball`` (batch, tokens or 1). A shared lane may also have ``columns``,
-    coefficients (batch, 1, *shape, symbols) of symbols of all tokens, which its mean is made of.
-    """
-
-    blocks: dict[int, Tensor] = field(default_factory=dict)
-    radius: Tensor | None = None
-    ball: Tensor | None = None
-    columns: dict[int, Tensor] = field(default_factory=dict)
-
-    def total(self, like: Tensor, *, before: bool = True) -> Tensor:
-        """The radius of all of it, of the shape of the lane; without what comes from BEFORE, if so asked."""
-        total = torch.zeros_like(like) if self.radius is None else self.radius.expand_as(like).clone()
-        if before and self.ball is not None:
-            total = total + self.ball.view(*self.ball.shape, *[1] * (like.ndim - 2))
-        for number, block in (*self.blocks.items(), *self.columns.items()):
-            if before or number != BEFORE:
-                total = total + _size(block, -1, number)
-        return _sound(total)
-
-
-@dataclass
-class Form:
-    """A value with labelled axes and its error: blocks of coefficients, whose last label is Z, a loose radius, and the
-    norm (for every token) of a vector besides.
-    """
-
-    centre: Labelled
-    blocks: dict[Key, Labelled] = field(default_factory=dict)
-    loose: Labelled | None = None
-    ball: Labelled | None = None
-
-    @property
-    def errs(self) -> bool:
-        return bool(self.blocks) or self.loose is not None
-
-    def radius(self) -> Labelled:
-        return _total([self.entries(), *self.vector()[:1]], self.centre)
-
-    def entries(self) -> Labelled:
-        """The radius of all that is known entry by entry."""
-        sizes = [
-            Labelled(_size(block.tensor, block.labels.index("Z"), number), block.labels.replace("Z", ""))
-            for (number, _), block in self.blocks.items()
-            if number != BEFORE
-        ]
-        return _total([*sizes, *([] if self.loose is None else [self.loose])], self.centre)
-
-    def vector(self) -> list[Labelled]:
-        """What comes from BEFORE: the radius of every entry, and the norm of the vector, for every token."""
-        block = self.blocks.get(_BEFORE)
-        if block is None:
-            return [] if self.ball is None else [self.ball, self.ball]
-        entries = Labelled(_size(block.tensor, block.labels.index("Z"), BEFORE), block.labels.replace("Z", ""))
-        tokens = "".join(label for label in block.labels if label in "BIS")
-        rows = block.aligned(tokens + "".join(label for label in block.labels if label not in "BISZ") + "Z")
-        norm = Labelled(
-            spectral_norm(rows.flatten(len(tokens), -2) if rows.ndim > len(tokens) + 1 else rows.unsqueeze(-2)), tokens
-        )
-        return [entries, norm] if self.ball is None else [entries + self.ball, norm + self.ball]
 
 
 @dataclass
@@ -152,7 +100,7 @@ class Affine:
         """An input lane is itself rounded."""
         if bool((radius > 0).any()):
             self.sources.append("rounding")
-            self.errors[lane] = Error({len(self.sources) - 1: _diagonal(radius)})
+            self.errors[lane] = Error({len(self.sources) - 1: diagonal(radius)})
 
     def layer(self, layer: Layer, before: State, after: State) -> None:
         """All instructions read the stream before the layer, then all add; float64 tensors."""
@@ -186,7 +134,7 @@ class Affine:
             error = self.errors.get(lane, Error())
             for number, block in error.blocks.items():
                 source = self.sources[number]
-                found[source] = found.get(source, 0.0) + float(_size(block, -1, number).sum()) / len(block)
+                found[source] = found.get(source, 0.0) + float(measure(block, -1, number).sum()) / len(block)
         return found
 
     def collapse(self) -> None:
@@ -194,7 +142,7 @@ class Affine:
         for error in self.errors.values():
             block = error.blocks.pop(BEFORE, None)
             if block is not None:
-                size = _size(block, -1, BEFORE)
+                size = measure(block, -1, BEFORE)
                 error.radius = size if error.radius is None else error.radius + size
 
     # ---------------------------------------------------------------------------------------------------- instructions
@@ -232,7 +180,7 @@ class Affine:
             return Change(i.dst, form, source, {}, columns)
         others: dict[str, Labelled] = {}
         for (number, _), block in read.items():
-            radius = contract([_map(torch.abs, block)], keep)
+            radius = contract([mapped(torch.abs, block)], keep)
             name = self.sources[number]
             others[name] = others[name] + radius if name in others else radius
         return Change(i.dst, form, source, others, {})
@@ -244,7 +192,7 @@ class Affine:
         for query, key in score.pairs:
             factors = [self._read(query, before, "I"), self._read(key, before, token)]
             form, _ = self._product(factors, keep, terms)
-            total = form if total is None else _sum(total, form)
+            total = form if total is None else sum_of(total, form)
         assert total is not None
         return total
 
@@ -263,13 +211,9 @@ class Affine:
         radius, labels = z.radius().aligned(z.centre.labels).expand_as(value), z.centre.labels
         loose = torch.zeros_like(value) if z.loose is None else z.loose.aligned(labels).expand_as(value)
         epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
-        kept = slope
-        curvature, rough = (
-            _curvature(f, z.centre.tensor, radius, locally=_BEFORE in z.blocks),
-            z.entries().aligned(labels).expand_as(value),
-        )
+        curvature = _curvature(f, z.centre.tensor, radius, locally=COMMON in z.blocks)
+        rough, kept = z.entries().aligned(labels).expand_as(value), slope
         remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
-        ball = _bent(z, slope, curvature)
         if f.breaks:
             near = torch.zeros_like(radius, dtype=torch.bool)
             for kink in f.breaks:
@@ -277,26 +221,24 @@ class Affine:
             middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else _slopes(f.exact.slopes)
             kept = torch.where(near, middle, slope)
             remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
-        unknown = _unknown(f, stand_in, z.centre.tensor, radius)
-        if unknown is not None and bool(unknown.any()):
-            remainder = torch.where(unknown, math.inf, remainder)
-            self._blame(f, z.centre.tensor, radius, unknown, place)
+        for unknown, why in _unknown(f, stand_in, z.centre.tensor, radius):
+            if bool(unknown.any()):
+                remainder = torch.where(unknown, math.inf, remainder)
+                self._blame(f, z.centre.tensor, radius, unknown, f"{place}: {{}} arguments of {f.name} {why}")
         remainder = remainder + epsilon + 4 * U * (value.abs() + slope.abs() * z.centre.tensor.abs())
         factor = Labelled(kept, labels)
-        blocks = {key: contract([factor, block], _union(labels, block.labels)) for key, block in z.blocks.items()}
-        return Form(Labelled(value, labels), blocks, Labelled(_sound(remainder), labels), ball)
+        blocks = {key: contract([factor, block], joined(labels, block.labels)) for key, block in z.blocks.items()}
+        return Form(Labelled(value, labels), blocks, Labelled(sound(remainder), labels), bent(z, kept, curvature))
 
-    def _blame(self, f: Function, z: Tensor, radius: Tensor, unknown: Tensor, place: str) -> None:
+    def _blame(self, f: Function, z: Tensor, radius: Tensor, unknown: Tensor, what: str) -> None:
         worst = torch.where(unknown, radius, -1.0).flatten().argmax()
         at, off = float(z.flatten()[worst]), float(radius.flatten()[worst])
-        jumps = ", ".join(f"{position:g}" for position, _, _ in f.jumps)
-        self.culprits.append(f"{place}: {int(unknown.sum())} arguments of {f.name} may be at a jump ({jumps}), e.g. ")
-        self.culprits[-1] += f"z = {at:.3g} known to within {off:.1e}"
+        self.culprits.append(f"{what.format(int(unknown.sum()))}, e.g. z = {at:.3g} known to within {off:.1e}")
 
     def _softmax(self, z: Form, mask: Labelled | None, tokens: int) -> Form:
         """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
         labels = z.centre.labels if "S" in z.centre.labels else z.centre.labels + "S"
-        labels = labels if mask is None else _union(labels, mask.labels)
+        labels = labels if mask is None else joined(labels, mask.labels)
         shape = (z.centre + Labelled(torch.zeros(tokens), "S")).aligned(labels)
         scores = shape if mask is None else shape.masked_fill(mask.aligned(labels) == 0, -math.inf)
         axis = labels.index("S")
@@ -310,10 +252,10 @@ class Affine:
         weights, blocks = Labelled(a, labels), dict[Key, Labelled]()
         for key, block in z.blocks.items():
             if key[1] != "S":
-                own = contract([weights, block], _union(labels, block.labels))
+                own = contract([weights, block], joined(labels, block.labels))
                 mean = Labelled(own.tensor.sum(own.labels.index("S")), own.labels.replace("S", ""))
-                blocks[key] = own + contract([_map(torch.neg, weights), mean], own.labels)
-        return Form(weights, blocks, Labelled(_sound(remainder), labels))
+                blocks[key] = own + contract([mapped(torch.neg, weights), mean], own.labels)
+        return Form(weights, blocks, Labelled(sound(remainder), labels))
 
     def _product(
         self, factors: list[Form], keep: str, terms: int, *, collapse: bool = False
@@ -323,8 +265,8 @@ class Affine:
         collapse: symbols of the tokens that are read do not outlive the sum: their coefficients are given apart.
         """
         centres = [factor.centre for factor in factors]
-        sizes = [_map(torch.abs, centre) for centre in centres]
-        loose = _times(contract(sizes, keep), gamma(terms + len(factors) + 1))
+        sizes = [mapped(torch.abs, centre) for centre in centres]
+        loose = times(contract(sizes, keep), gamma(terms + len(factors) + 1))
         blocks: dict[Key, Labelled] = {}
         read: dict[Key, Labelled] = {}
 
@@ -339,7 +281,7 @@ class Affine:
                 found[key] = found[key] + part if key in found else part
             if factor.loose is not None:
                 loose = loose + contract([*sizes[:m], *sizes[m + 1 :], factor.loose], keep)
-        balls = [_through(others(m), factor, keep) for m, factor in enumerate(factors) if factor.ball is not None]
+        balls = [through(others(m), factor, keep) for m, factor in enumerate(factors) if factor.ball is not None]
         erring = {m: (factor.entries(), factor.vector()) for m, factor in enumerate(factors) if factor.errs}
         for a, b in combinations(erring, 2):
             (rough_a, vector_a), (rough_b, vector_b) = erring[a], erring[b]
@@ -348,12 +290,12 @@ class Affine:
             if vector_a:
                 loose = loose + contract([vector_a[0], rough_b, *rest], keep)
             if vector_a and vector_b:
-                largest = [_over_tokens(torch.amax, part) for part in rest]
-                balls.append(contract([vector_a[1], vector_b[1], *largest], _tokens(keep)))
+                largest = [over_entries(torch.amax, part) for part in rest]
+                balls.append(contract([vector_a[1], vector_b[1], *largest], tokens_in(keep)))
         ball = None
         for part in balls:
             ball = part if ball is None else ball + part
-        return Form(contract(centres, keep), blocks, _map(_sound, loose), ball), read
+        return Form(contract(centres, keep), blocks, mapped(sound, loose), ball), read
 
     # ----------------------------------------------------------------------------------------------------------- lanes
 
@@ -374,12 +316,12 @@ class Affine:
                 part = labelled_view(self.program, view, coefficients, token, "Z")
                 blocks[key] = blocks[key] + part if key in blocks else part
             if error.radius is not None:
-                size = _map(torch.abs, labelled_view(self.program, view, error.radius, token))
+                size = mapped(torch.abs, labelled_view(self.program, view, error.radius, token))
                 loose = size if loose is None else loose + size
             if error.ball is not None:
                 one = error.ball.shape[1] == 1
                 norm = Labelled(error.ball[:, 0] if one else error.ball, "B" if one else "B" + token)
-                norm = _times(norm, abs(view.coefficient))
+                norm = times(norm, abs(view.coefficient))
                 ball = norm if ball is None else ball + norm
         assert centre is not None
         return Form(centre, blocks, loose, ball)
@@ -406,12 +348,12 @@ class Affine:
             if change.form.ball is not None:
                 norm = change.form.ball.aligned("BI").expand(full[:2])
                 copies = full[2:].numel() / max(1, centre[0, 0].numel()) if not _indexed(change.dst) else 1.0
-                error.ball = _plus(error.ball, norm * math.sqrt(copies))
+                error.ball = plus(error.ball, norm * math.sqrt(copies))
             for number, block in change.columns.items():
                 added = block.aligned(labels + "SZ")[:, 0].flatten(-2)  # no axis I: the lane is shared
                 spread = torch.zeros(*full, added.shape[-1], dtype=torch.float64)
                 spread[place] = added.unsqueeze(1)
-                error.columns[number] = _plus(error.columns.get(number), spread)
+                error.columns[number] = plus(error.columns.get(number), spread)
             loose = {change.source: change.form.loose} if change.form.loose is not None else {}
             for source, part in (*loose.items(), *change.others.items()):
                 radii.setdefault(source, torch.zeros(full, dtype=torch.float64))[place] += part.aligned(labels)
@@ -422,10 +364,10 @@ class Affine:
                 kept[source] = kept[source] + radius if source in kept else radius
                 error.radius = radius if error.radius is None else error.radius + radius
             return
-        new = _sound(sum(radii.values()) + residual)
+        new = sound(sum(radii.values()) + residual)
         if bool((new > 0).any()):
             self.sources.append(changes[0].source)
-            error.blocks[len(self.sources) - 1] = _diagonal(new)
+            error.blocks[len(self.sources) - 1] = diagonal(new)
 
     def _squeeze(self, i: Attend, before: Tensor, after: Tensor) -> None:
         """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
@@ -453,15 +395,15 @@ class Affine:
             error.radius = error.radius * torch.where(near, max(map(abs, slopes)), slope.abs())
         for blocks in (error.blocks, error.columns):
             for number, block in blocks.items():
-                size = _size(block, -1, number)
+                size = measure(block, -1, number)
                 blocks[number] = block * torch.where(near, middle, slope).unsqueeze(-1)
                 if bool(near.any()):
-                    error.radius = _plus(error.radius, torch.where(near, half * size, 0.0))
+                    error.radius = plus(error.radius, torch.where(near, half * size, 0.0))
         if error.ball is not None:
             steepest = slope.abs().masked_fill(near, max(map(abs, slopes))).view(*slope.shape[:2], -1).amax(-1)
             error.ball = error.ball * steepest if bool((steepest > 0).any()) else None
         if rounded:
-            error.radius = _plus(error.radius, residual)
+            error.radius = plus(error.radius, residual)
         if not bool((error.total(before) > 0).any()):
             self.errors.pop(lane)
 
@@ -469,123 +411,8 @@ class Affine:
         return state[lane][:, :1] if self.program.stream[lane].shared else state[lane]
 
 
-def _plus(a: Tensor | None, b: Tensor) -> Tensor:
-    return b if a is None else a + b
-
-
-def _size(block: Tensor, axis: int, number: int) -> Tensor:
-    """rad: Euclidean for the symbols BEFORE, else the sum of absolute coefficients."""
-    size: Tensor = block.norm(dim=axis) if number == BEFORE else block.abs().sum(axis)
-    return size
-
-
-def _sound(radius: Tensor) -> Tensor:
-    """Zero times infinity is not known: infinity."""
-    return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
-
-
-def _map(function: object, value: Labelled) -> Labelled:
-    assert callable(function)
-    return Labelled(function(value.tensor), value.labels)
-
-
-def _times(value: Labelled, factor: float) -> Labelled:
-    return Labelled(value.tensor * factor, value.labels)
-
-
-def _sum(a: Form, b: Form) -> Form:
-    blocks = dict(a.blocks)
-    for key, block in b.blocks.items():
-        blocks[key] = blocks[key] + block if key in blocks else block
-    return Form(a.centre + b.centre, blocks, _both(a.loose, b.loose), _both(a.ball, b.ball))
-
-
-def _both(a: Labelled | None, b: Labelled | None) -> Labelled | None:
-    if a is None or b is None:
-        return a if b is None else b
-    return a + b
-
-
-def _total(parts: list[Labelled], like: Labelled) -> Labelled:
-    total = Labelled(torch.zeros_like(like.tensor), like.labels)
-    for part in parts:
-        total = total + part
-    return _map(_sound, total)
-
-
-def _tokens(labels: str) -> str:
-    return "".join(label for label in labels if label in "BIS")
-
-
-def _over_tokens(reduce: Callable[..., Tensor], value: Labelled) -> Labelled:
-    """Reduced over every axis that is not a token's."""
-    tokens = _tokens(value.labels)
-    ordered = value.aligned(tokens + "".join(label for label in value.labels if label not in tokens))
-    axes = tuple(range(len(tokens), ordered.ndim))
-    return Labelled(reduce(ordered, dim=axes) if axes else ordered, tokens)
-
-
-def spectral_norm(matrix: Tensor) -> Tensor:
-    """The spectral norm of every matrix (..., rows, columns), infinite where an entry is, or is on the way there."""
-    if 1 in matrix.shape[-2:]:
-        return _sound(matrix.flatten(-2).norm(dim=-1))
-    bad = ~(matrix.abs() < 1e100).flatten(-2).all(-1)
-    finite = torch.where(bad[..., None, None], 0.0, matrix)
-    gram = finite @ finite.mT if matrix.shape[-2] <= matrix.shape[-1] else finite.mT @ finite
-    norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * (1 + 1e-9)
-    return torch.where(bad, math.inf, norm)
-
-
-def _through(others: list[Labelled], factor: Form, keep: str) -> Labelled:
-    """The ball of a factor times the norm of the linear map that the others are; tokens not kept are added up."""
-    assert factor.ball is not None
-    inner = [label for label in factor.centre.labels if label not in "BIS"]
-    outer = [label for label in keep if label not in "BIS"]
-    matrix = contract(others, "BIS" + "".join(dict.fromkeys([*outer, *inner])))
-    tokens = _tokens(matrix.labels)
-    groups = [
-        [label for label in matrix.labels if label in inner and label in outer],
-        [label for label in matrix.labels if label in outer and label not in inner],
-        [label for label in matrix.labels if label in inner and label not in outer],
-    ]
-    ordered = matrix.aligned(tokens + "".join("".join(group) for group in groups))
-    sizes = [math.prod(matrix.tensor.shape[matrix.labels.index(label)] for label in group) for group in groups]
-    norm = spectral_norm(ordered.reshape(*ordered.shape[: len(tokens)], *sizes)).amax(-1)
-    return contract([Labelled(norm, tokens), factor.ball], _tokens(keep))
-
-
-def _bent(z: Form, slope: Tensor, curvature: Tensor | float) -> Labelled | None:
-    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
-    parts = (
-        []
-        if z.ball is None
-        else [contract([_over_tokens(torch.amax, Labelled(slope.abs(), z.centre.labels)), z.ball], "BIS")]
-    )
-    vector = z.vector()
-    if vector:
-        entries, norm = vector
-        labels = "".join(dict.fromkeys(z.centre.labels + entries.labels))
-        bend = 0.5 * curvature * entries.aligned(labels)
-        parts.append(contract([_over_tokens(torch.amax, Labelled(bend, labels)), norm], "BIS"))
-    ball = None
-    for part in parts:
-        ball = _both(ball, part)
-    return ball
-
-
 def _indexed(view: View) -> bool:
     return any(isinstance(entry, int) for entry in view.index)
-
-
-def _union(labels: str, more: str) -> str:
-    union = labels + "".join(label for label in more if label not in labels)
-    return union.replace("Z", "") + "Z" if "Z" in union else union
-
-
-def _diagonal(radius: Tensor) -> Tensor:
-    """One symbol for every entry of every token: (batch, tokens, *shape) -> (batch, tokens, *shape, entries)."""
-    lead, shape = radius.shape[:2], radius.shape[2:]
-    return torch.diag_embed(radius.reshape(*lead, -1)).reshape(*lead, *shape, -1)
 
 
 def _slopes(slopes: tuple[float, ...]) -> tuple[float, float]:
@@ -593,15 +420,19 @@ def _slopes(slopes: tuple[float, ...]) -> tuple[float, float]:
     return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
 
 
-def _unknown(f: Function, stand_in: Approximant | None, z: Tensor, radius: Tensor) -> Tensor | None:
-    """Where a step function may be on either side of a jump, or its stand-in on a ramp."""
-    if not f.jumps and (stand_in is None or not stand_in.ramps):
-        return None
-    unknown = torch.zeros_like(z, dtype=torch.bool)
+def _unknown(f: Function, stand_in: Approximant | None, z: Tensor, radius: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """Where nothing is known: a step function that may be on either side of a jump, or its stand-in on a ramp; and
+    outside the domain of a stand-in.
+    """
     intervals = [(at, at) for at, _, _ in f.jumps] if stand_in is None else stand_in.ramps
-    for start, end in intervals:
-        unknown |= (z + radius >= start) & (z - radius <= end)
-    return unknown
+    if intervals:
+        unknown = torch.zeros_like(z, dtype=torch.bool)
+        for start, end in intervals:
+            unknown |= (z + radius >= start) & (z - radius <= end)
+        yield unknown, f"may be at a jump ({', '.join(f'{at:g}' for at, _, _ in f.jumps)})"
+    if stand_in is not None and math.isfinite(stand_in.domain[1] - stand_in.domain[0]):
+        low, high = stand_in.domain
+        yield (z < low) | (z > high), f"left the domain [{low:g}, {high:g}] of its approximant"
 
 
 def _place(dst: View) -> tuple[int | slice, ...]:
