@@ -31,6 +31,7 @@ from torch import Tensor
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.facts import proven
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.worst import Bound, Known, Worst
 from innergrad.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
@@ -345,7 +346,7 @@ def corrected_theorem_1(
     ||p_j|| <= sqrt(k_j) sup |p_j|, where it has K^(1/4); and sup |p_j| from the range of V_j p_{j-1}.
     """
     net, box = algorithm.network, _box(algorithm)
-    k, N, r, dr = net.sizes, net.depth, net.activation.r, net.activation.dr
+    k, N, r, dr = net.sizes, net.depth, proven(net.activation.r), proven(net.activation.dr)
     O = [0.0, *(box * math.sqrt(k[j] * k[j - 1]) for j in range(1, N + 1))]  # noqa: E741
     entry, e, d, B_dr = [x_bound], [0.0], [0.0], 0.0
     for j in range(1, N + 1):
@@ -385,11 +386,11 @@ def _loss(algorithm: GradientDescent, approximants: Mapping[str, Approximant], o
     """For outputs up to ``out`` and targets up to ``y``."""
     loss = algorithm.loss
     if isinstance(loss, ResidualLoss):
-        eps = loss.scale * _eps(loss.u, approximants)
-        return _Facts(eps, loss.scale * loss.u.lipschitz, loss.scale * loss.u.magnitude(out + y) + eps)
+        eps, u = loss.scale * _eps(loss.u, approximants), proven(loss.u)
+        return _Facts(eps, loss.scale * u.lipschitz, loss.scale * u.magnitude(out + y) + eps)
     if isinstance(loss, LogisticLoss):
         eps = _eps(loss.sigmoid, approximants)
-        return _Facts(eps, loss.sigmoid.lipschitz, 1.0 + eps)
+        return _Facts(eps, proven(loss.sigmoid).lipschitz, 1.0 + eps)
     if isinstance(loss, SoftmaxLoss):  # its Jacobian, diag(s) - s s^T, has norm at most 1/2
         levels, eps = math.ceil(math.log2(algorithm.network.sizes[-1])), _eps(loss.exp, approximants)
         return _Facts(eps + levels * _eps(loss.softplus, approximants), 0.5, 1.0 + eps)

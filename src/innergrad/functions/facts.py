@@ -13,7 +13,7 @@ between g(t) and that ``limit``, up to the slack.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -104,6 +104,16 @@ def prove_facts(f: Function, reach: float = REACH) -> Facts:
     except (NoRule, _Unproven) as problem:
         return Facts(f.name, False, f"{f.name}: {problem}", reach)  # everything unknown
     return Facts(f.name, True, "", reach, value, first, second, *tails)
+
+
+def proven(f: Function) -> Function:
+    """The function with the facts that are proven in place of those it declares; refuses where nothing is."""
+    if f.jumps or f.exact is not None:
+        return f
+    facts = prove_facts(f)
+    if not facts.proven:
+        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
+    return replace(f, curvature=facts.curvature, lipschitz=facts.lipschitz, bound=facts.bound)
 
 
 def local_curvature(f: Function, lo: Tensor, hi: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.facts import proven
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
 from innergrad.interpret.plain import Labelled, contract
@@ -209,6 +210,7 @@ class Worst:
         approximant = self.approximants.get(f.name)
         if approximant is None and not self.exact:
             raise InputError(f"layer {layer.name}: {f.name} has no approximant with a proven error")
+        f = proven(f)
         epsilon, jumps = 0.0, bool(approximant and approximant.ramps)
         if approximant is not None and not jumps:
             epsilon = approximant.error
