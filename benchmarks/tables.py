@@ -220,6 +220,113 @@ def sigma() -> list[str]:
     return lines
 
 
+def violations() -> list[str]:
+    """Certificates of random configurations: how many bounds were checked, how many do not hold."""
+    stored = read("certificates_violations")
+    lines = ["| | configurations | bounds checked | violated | infinite | bound / error: median | 95% | closest |"]
+    lines.append("|---" * 8 + "|")
+    for row in [row for key in ("activation", "loss", "precision", "depth", "all") for row in stored[key]]:
+        checked = row["entries"] + row["infinite"]
+        cells = [row["group"], f"{row['configurations']:,}", f"{checked:,}", str(row["violations"])]
+        cells += [_percent(row["infinite"] / checked), *(_short(row[key]) for key in ("median", "q95"))]
+        lines.append("| " + " | ".join([*cells, f"{row['closest']:.2f}"]) + " |")
+    reasons = "an argument of sin left the domain it was compiled for, or epsilon is below the rounding of float32"
+    lines += ["", f"Refused by the transformer ({reasons}): {len(stored['refused'])}."]
+    return lines
+
+
+def tightness() -> list[str]:
+    """Bound over error of one gradient: the theorems, radii without symbols, and the certificates."""
+    stored = read("certificates_tightness")
+    head = ["N, K", "error", "printed", "corrected, rows", "corrected, ‖V‖", "radii only", "`sup`", "`pointwise`"]
+    lines = ["| " + " | ".join([*head, "`sup` at 1e-5", "seconds"]) + " |", "|---" * 10 + "|"]
+    fine = {(row["N"], row["K"]): row for row in stored["tightness"] if row["epsilon"] == 1e-5}
+    for row in (row for row in stored["tightness"] if row["epsilon"] == 1e-3):
+        cells = [f"{row['N']}, {row['K']}" if row["N"] > 1 else "1", f"{row['error']:.0e}"]
+        cells += [_short(row[key]) for key in ("printed", "corrected_rows", "corrected_norms", "entrywise")]
+        cells += [f"{_short(row[key])} ({_short(row[f'{key}_max'])})" for key in ("sup", "pointwise")]
+        same = fine[row["N"], row["K"]]
+        cells += [f"{_short(same['sup'])} ({_short(same['sup_max'])})", f"{row['seconds']:.2g}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    time, rows = stored["timing"][0], stored["tightness"]
+    largest = []
+    for mode in ("sup", "pointwise"):
+        ratio, N, K, epsilon = max((row[f"{mode}_max"], row["N"], row["K"], row["epsilon"]) for row in rows)
+        largest.append(f"`{mode}` {ratio:.0f} (N = {N}, K = {K}, epsilon = {epsilon:.0e})")
+    alone = f"N = {time['N']}, K = {time['K']}, n = {time['n']} by itself takes {time['least']:.2g} s on one core."
+    return [*lines, "", f"The largest of all {10 * len(rows)} ratios: {', '.join(largest)}. {alone}"]
+
+
+def other_losses() -> list[str]:
+    """Bound over error for every smooth activation and loss: the largest median, and the largest of all."""
+    rows = read("certificates_tightness")["others"]
+    losses = list(dict.fromkeys(row["loss"] for row in rows))
+    lines = ["| | " + " | ".join(losses) + " |", "|---" * (len(losses) + 1) + "|"]
+    for activation in dict.fromkeys(row["activation"] for row in rows):
+        cells = []
+        for loss in losses:
+            group = [row for row in rows if (row["activation"], row["loss"]) == (activation, loss)]
+            cells.append(" / ".join(_short(max(row[key] for row in group)) for key in ("sup", "sup_max")))
+        lines.append(f"| {activation} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def trajectories() -> list[str]:
+    """Bound over distance after 100 steps."""
+    lines = ["| N | epsilon | lr | distance | `sup`: median | largest | `pointwise`: median | largest | diverged |"]
+    lines.append("|---" * 9 + "|")
+    cells: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in read("certificates_trajectory")["trajectory"]:
+        cells.setdefault((row["N"], row["epsilon"], row["lr"]), {})[row["errors"]] = row
+    for (N, epsilon, lr), modes in cells.items():
+        ratios = " | ".join(_short(modes[mode][key]) for mode in ("sup", "pointwise") for key in ("median", "max"))
+        ends = ", ".join(
+            f"{row['diverged']} of 10 (`{mode}`), from step {row['first_diverged']}"
+            for mode, row in modes.items()
+            if row["diverged"]
+        )
+        lines.append(f"| {N} | {epsilon:.0e} | {lr} | {modes['sup']['distance']:.1e} | {ratios} | {ends or 'none'} |")
+    return lines
+
+
+def attacks() -> list[str]:
+    """The worst errors that ascent finds, beside the bounds: activations over all losses, and tanh by depth."""
+    lines = ["| network | worst / median error | error / certificate | whole domain / worst | violated |"]
+    lines.append("|---" * 5 + "|")
+    rows, groups = read("certificates_attack")["attack"], dict[str, list[dict[str, Any]]]()
+    for row in rows:
+        name = (
+            f"tanh, squared, N = {row['N']}, K = {row['K']}" if row["K"] > 4 else f"{row['activation']}, N = 2, K = 4"
+        )
+        groups.setdefault(name, []).append(row)
+    for name, group in groups.items():
+        worst = [row["error"] / row["median"] for row in group if row["median"]]
+        wide = [row["domainwide"] / row["error"] for row in group]
+        unknown = sum(row["certificate"] is None for row in group)
+        closest = f"{max(row['closest'] for row in group):.0%}" + (", inf at the worst" if unknown else "")
+        cells = [_span(worst), closest, _span(wide), str(sum(len(row["violations"]) for row in group))]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _span(values: list[float]) -> str:
+    low, high = (f"{value:,.0f}" if value < 1e4 else _short(value) for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _short(value: float | None) -> str:
+    """A ratio: three digits, or a power of ten."""
+    if value is None:
+        return "inf"
+    if value >= 1e4:
+        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.3g}" if value < 1e3 else f"{value:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return "0" if share == 0 else f"{share:.1%}"
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "gradient_error": gradient_error,
     "outputs": outputs,
@@ -234,8 +341,13 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "lookup": lookup,
     "sigma": sigma,
     "decay": decay,
+    "violations": violations,
+    "tightness": tightness,
+    "other_losses": other_losses,
+    "trajectories": trajectories,
+    "attacks": attacks,
 }
-PAGES = ("README.md", "docs/error.md", "docs/constructions.md")
+PAGES = ("README.md", "docs/error.md", "docs/constructions.md", "docs/certificates.md")
 
 
 def rendered(text: str) -> str:

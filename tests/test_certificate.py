@@ -84,7 +84,7 @@ def test_an_argument_in_a_ramp_has_no_finite_bound() -> None:
     tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2)
     X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.8, -0.7, 0.5, 0.4])
     assert tf.certify(X, y, w0=w0).bounds[0] < 1e-12
-    assert tf.certify(X, y, w0=torch.tensor([0.004, -0.7, 0.5, 0.4])).bounds[0] == float("inf")
+    assert tf.certify(X, y, w0=torch.tensor([0.004, -0.7, 0.5, 0.4]), errors="sup").bounds[0] == float("inf")
 
 
 def test_culprits_are_named_and_errors_at_the_arguments_may_still_be_finite() -> None:
@@ -92,7 +92,7 @@ def test_culprits_are_named_and_errors_at_the_arguments_may_still_be_finite() ->
     algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "relu", bias=False), steps=1)
     tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2)
     X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.004, -0.7, 0.5, 0.4])
-    (culprit,) = tf.certify(X, y, w0=w0).culprits
+    (culprit,) = tf.certify(X, y, w0=w0, errors="sup").culprits
     assert "step 1: derivatives, d1: 2 arguments of relu' may be at a jump (0), e.g. z = " in culprit
     pointwise = tf.certify(X, y, w0=w0, errors="pointwise")
     error = float((pointwise.path[0, 1] - one_exact_step(algorithm, X.double(), y.double(), w0.double())).norm())
@@ -202,6 +202,22 @@ def test_a_function_about_which_nothing_is_proven_is_refused() -> None:
     tf = ig.compile(ig.GradientDescent(network, steps=1), epsilon=1e-2, n_examples=2)
     with pytest.raises(ig.InputError, match="nothing is proven about cdf, so there is no certificate"):
         tf.certify(torch.randn(2, 1), torch.randn(2, 1))
+
+
+def test_outside_the_domain_there_is_no_bound_from_sup_errors() -> None:
+    """sin is approximated on [-2, 2] here; an argument outside is an error, or flagged, and then nothing is known."""
+    algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "sin", bias=False), steps=1, box=None)
+    tf = ig.compile(algorithm, epsilon=1e-3, n_examples=2, z_bound=2.0)
+    X, y, w0 = torch.tensor([[1.0], [3.0]]), torch.zeros(2, 1), torch.tensor([1.0, 0.1, 0.5, 0.4])
+    with pytest.raises(ig.DomainError):
+        tf.certify(X, y, w0=w0)
+    flagged = tf.certify(X, y, w0=w0, outside="flag", errors="sup")
+    assert "an argument of sin left the domain" in flagged.violations[0]
+    assert "step 1: forward 1, p1: 1 arguments of sin left the domain [-2, 2]" in flagged.culprits[0]
+    assert flagged.bounds[0] == float("inf")
+    pointwise = tf.certify(X, y, w0=w0, outside="flag", errors="pointwise")
+    error = float((pointwise.path[0, 1] - one_exact_step(algorithm, X.double(), y.double(), w0.double())).norm())
+    assert error <= pointwise.bounds[0] < float("inf")
 
 
 def test_what_is_not_proven_is_not_certified_from_sup_errors() -> None:

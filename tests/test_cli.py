@@ -26,9 +26,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
+from innergrad.attack import attack
 from innergrad.cli import main
 from innergrad.cli.app import app
+from innergrad.cli.data import read_table
 from innergrad.cli.settings import ALGORITHMS, COMPILE
+from innergrad.explain import explain
 from innergrad.interpret.cost import Cost, LayerCost, condensed
 from innergrad.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 
@@ -938,6 +941,55 @@ def test_verify_respects_the_declared_domain(tmp_path: Path, bound: tuple[str, .
     """Random prompts and initial weights are drawn inside the domain the model was compiled for."""
     good("compile", *SMALL, *bound, "--out", tmp_path / "model")
     good("verify", tmp_path / "model")
+
+
+def test_verify_explains(model: Path, data: Path, tmp_path: Path) -> None:
+    """Errors, shares and health are printed; --json has what the library gives; --figure is drawn."""
+    printed = good("verify", model, "--explain", "--figure", tmp_path / "new" / "figure.png")
+    for text in ("share of the bound by function", "largest error of what a layer wrote", "Health", "range use"):
+        assert text in printed
+    assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    result = json.loads(good("verify", model, "--data", data, "--explain", "--json", "--out", tmp_path / "report.json"))
+    tf = ig.load(model)
+    table = read_table(data, None, tf)
+    assert result["explain"] == explain(tf, table.X, table.y, table.X_query).to_json()
+    assert json.loads((tmp_path / "report.json").read_text()) == result
+    assert "attack" not in result
+    assert good("verify", model, "--explain", "--quiet") == ""
+
+
+def test_verify_explains_weights_that_are_wrong(model: Path, tmp_path: Path) -> None:
+    """A red row does not change the exit code; the law that fails does."""
+    folder = shutil.copytree(model, tmp_path / "changed")
+    change_weight(folder, "body.0.0.W_V", 0.5)
+    result = call("verify", folder, "--explain", "--json")
+    assert (result.code, result.err) == (1, "")
+    rows = {row["name"]: row for row in json.loads(result.out)["explain"]["health"]}
+    assert not rows["rounding share"]["green"]
+    good("compile", *SMALL, "--box", "1", "--out", tmp_path / "tight")
+    health = json.loads(good("verify", tmp_path / "tight", "--explain", "--json"))["explain"]["health"]
+    assert not {row["name"]: row for row in health}["range use"]["green"]
+
+
+def test_verify_attacks(model: Path) -> None:
+    result = json.loads(good("verify", model, "--attack", "--seed", 1, "--json"))
+    assert result["attack"] == attack(ig.load(model), seed=1).to_json()
+    assert result["attack"]["ratio"] >= 3.0
+    assert result["attack"]["violations"] == []
+    assert "times the median error of random prompts" in good("verify", model, "--attack")
+
+
+def test_an_error_above_its_certificate_is_a_failure(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(attack(ig.load(model), starts=2, iterations=1), violations=("too large",))
+    monkeypatch.setattr("innergrad.cli.commands.attack", lambda tf, seed: found)
+    result = call("verify", model, "--attack")
+    assert result.code == 1
+    assert "VIOLATION: too large" in result.out
+
+
+def test_verify_refuses_a_figure_of_nothing(model: Path, tmp_path: Path) -> None:
+    assert call("verify", model, "--figure", tmp_path / "figure.png").code == 2
+    assert call("verify", model, "--explain", "--figure", tmp_path / "figure.pdf").code == 2
 
 
 # ----------------------------------------------------------------------------------------------------- every command

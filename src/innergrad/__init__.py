@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from innergrad.networks import Network
     from innergrad.options import Options
     from innergrad.program import Attend, Layer, Loop, Program, Score
+    from innergrad.solver import Solution
     from innergrad.storage import load
     from innergrad.stream import Lane, Stream
     from innergrad.transformer import CompiledTransformer, Run, reference
@@ -50,6 +51,7 @@ _NAMES = {
     "networks": "Network",
     "options": "Options",
     "program": "Attend Layer Loop Program Score",
+    "solver": "Solution",
     "storage": "load",
     "stream": "Lane Stream",
     "transformer": "CompiledTransformer Run reference",
@@ -93,6 +95,7 @@ __all__ = [
     "ResidualLoss",
     "Run",
     "Score",
+    "Solution",
     "Stream",
     "Tabulated",
     "approximate",

@@ -29,7 +29,7 @@ from innergrad.functions.dictionaries import Approximant
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
 from innergrad.program import Program
-from innergrad.prompt import Prompt
+from innergrad.prompt import Noted, Prompt
 from innergrad.stream import Lane, State
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Certificate:
         asked for.
     predictions (batch, n_query, d_y): no prediction is farther than this from the algorithm's.
     errors: ``sup``, from the proven sup errors of the approximants; ``pointwise``, from the errors at the arguments.
+    violations: what left its domain, a sentence each, if that was to be flagged: bounds that rest on it are infinite.
     """
 
     steps: tuple[StepCertificate, ...]
@@ -79,6 +80,7 @@ class Certificate:
     errors: Errors
     trajectory: Float[Tensor, "batch steps"] | None = None
     predictions: Tensor | None = None
+    violations: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> list[float]:
@@ -129,10 +131,13 @@ def certify(
     executor: Executor,
     trajectory: bool | None,
     errors: Errors | None,
+    noted: Noted | None = None,
 ) -> Certificate:
-    """Bounds for a run on the prompt; ``given`` is the same prompt in float64, i.e. what the caller gave."""
+    """Bounds for a run on the prompt; ``given`` is the same prompt in float64, i.e. what the caller gave; ``noted``
+    takes violations of domains, which otherwise are errors.
+    """
     program = tf.program
-    mode: Errors = errors or ("sup" if tf.proven else "pointwise")
+    mode: Errors = errors or "pointwise"
     if mode not in ("sup", "pointwise"):
         raise InputError("unknown kind of errors", got=repr(mode), allowed="'sup' or 'pointwise'")
     if mode == "sup" and not tf.proven:
@@ -141,13 +146,13 @@ def certify(
             allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
     approximants: dict[str, Approximant] = dict(tf.approximants) if mode == "sup" else {}
-    rounded = _rounded_inputs(prompt.state(program), given.state(program))
+    rounded = rounded_inputs(prompt.state(program), given.state(program))
     path = _Path(program, prompt, approximants, rounded)
     follow = path.size <= LARGEST if trajectory is None else trajectory
     steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
-    before, affine = _double(prompt.state(program)), _fresh(program, approximants, rounded)
-    for layer, state, step_ends in tf.execute(prompt, executor):
-        after = _double(state)
+    before, affine = double(prompt.state(program)), fresh(program, approximants, rounded)
+    for layer, state, step_ends in tf.execute(prompt, executor, noted):
+        after = double(state)
         if len(steps) < program.steps:
             affine.layer(layer, before, after)
         if follow and path.finite:
@@ -155,7 +160,7 @@ def certify(
         if step_ends:
             steps.append(_step(affine, path, after))
             weights.append(prompt.weights(program, state))
-            affine = _fresh(program, approximants, rounded)
+            affine = fresh(program, approximants, rounded)
             if follow:
                 along.append(path.end_step(after) if path.finite else along[-1])
         before = after
@@ -166,14 +171,15 @@ def certify(
         predictions = prompt.predictions(program, {lane: radius}).abs() * INFLATION
     lr = float(getattr(tf.algorithm, "lr", 1.0) or 1.0)
     found = torch.stack(along, dim=1) if follow else None
-    return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions)
+    violations = () if noted is None else tuple(noted.sentences)
+    return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions, violations)
 
 
-def _double(state: State) -> State:
+def double(state: State) -> State:
     return {name: value.double() for name, value in state.items()}
 
 
-def _rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
+def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
     """How far the input lanes are from what the caller gave: weights of examples are quotients and logarithms."""
     computed = ("omega", "log_omega", "log_tokens")
     return {
@@ -182,7 +188,7 @@ def _rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
     }
 
 
-def _fresh(
+def fresh(
     program: Program, approximants: dict[str, Approximant], rounded: dict[str, Tensor], *, columns: bool = False
 ) -> Affine:
     affine = Affine(program, approximants, columns=columns)
@@ -216,7 +222,7 @@ class _Path:
         self.size = number
         weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
         self.learned: Tensor = weights.long()
-        self.affine = _fresh(program, approximants, rounded, columns=self.size <= ROUND)
+        self.affine = fresh(program, approximants, rounded, columns=self.size <= ROUND)
         self.finite = True  # for some prompt of the batch
 
     def like(self, lane: Lane, state: State) -> Tensor:
@@ -313,7 +319,8 @@ def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, 
     known = _small(traces).all(0)[:, None, None]
     roots = torch.where(known[:, 0, 0], traces, 1.0).clamp(min=1e-200).sqrt()[..., None, None]
     Q = torch.stack([torch.where(known, shape, identity) for shape in shapes]).div(roots / roots.sum(0)).sum(0)
-    Q = Q + 1e-12 * Q.diagonal(dim1=1, dim2=2).sum(-1)[:, None, None] * identity  # pays for the rounding of the root
+    slack = 1e-12 * Q.diagonal(dim1=1, dim2=2).sum(-1) + 1e-24  # in units: pays for the rounding of the root
+    Q = Q + slack[:, None, None] * identity
     return torch.where(known, rows * torch.linalg.cholesky(Q) * INFLATION, math.inf)
 
 

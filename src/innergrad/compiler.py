@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.approximants import check_epsilon
 from innergrad.options import Options
 from innergrad.program import Program
+from innergrad.prompt import ArrayLike
 from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer, default_variant
 
@@ -22,6 +25,11 @@ def compile(
     y_bound: float | None = None,
     z_bound: float | None = None,
     sigma: str | None = None,
+    epsilons: Mapping[str, float] | None = None,
+    weight_error: float | None = None,
+    data: tuple[ArrayLike, ArrayLike] | None = None,
+    w0: ArrayLike | None = None,
+    until: float | None = None,
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
@@ -33,6 +41,12 @@ def compile(
     (sin); by default
         derived from the algorithm's box and x_bound.
     sigma: on target sigma, the activation of the transformer itself (default gelu).
+    epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, where they are proven.
+    weight_error: instead of epsilon and epsilons: choose them so that the final weights are certified to be within
+        weight_error of the algorithm's, with the fewest heads; ``tf.solution`` says what was chosen. The certificate
+        is for the prompts ``data`` = (X, y) and the initial weights w0, or, without data, for a few random prompts;
+        for any other prompt call ``tf.certify``. See :mod:`innergrad.solver`.
+    until: ``tf.run`` stops when the certified norm of the gradient mapping is at most this; see there.
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
@@ -47,10 +61,29 @@ def compile(
         y_bound,
         z_bound,
         next(iter(known.sigmas)) if sigma is None and known and known.sigmas else sigma,
+        _pairs(epsilons),
+        weight_error,
+        until,
     )
     options = check_options(options)
     program = prepared(algorithm, options)
-    return CompiledTransformer(algorithm, program, TARGETS[options.target].approximants(program, options), options)
+    if weight_error is None:
+        if data is not None or w0 is not None:
+            raise InputError("data and w0 are what a weight_error is certified on", got="no weight_error")
+        return CompiledTransformer(algorithm, program, TARGETS[options.target].approximants(program, options), options)
+    if epsilon is not None or epsilons is not None:
+        raise InputError(
+            "weight_error chooses the epsilons", got="both", allowed="weight_error, or epsilon and epsilons"
+        )
+    from innergrad.solver import solve
+
+    return solve(algorithm, program, options, data, w0)
+
+
+def _pairs(epsilons: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    if not isinstance(epsilons, Mapping | None):
+        raise InputError("epsilons are given by name", got=repr(epsilons), allowed="e.g. {'tanh': 1e-3}")
+    return tuple((epsilons or {}).items())
 
 
 def prepared(algorithm: Algorithm, options: Options) -> Program:
@@ -67,7 +100,27 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
     target = TARGETS[options.target]
     program = target.prepare(algorithm.program(options), options)
     target.check(program)
+    _check_epsilons(program, options)
+    if options.until is not None:
+        from innergrad.stopping import check_until
+
+        check_until(algorithm, options.until)
     return program
+
+
+def _check_epsilons(program: Program, options: Options) -> None:
+    """Accuracies of single functions are for functions the program has, where functions are approximated alone."""
+    if options.epsilons and not TARGETS[options.target].proven:
+        raise InputError(
+            f"on target {options.target!r} functions share their units, so one epsilon is for all of them",
+            got=f"epsilons of {', '.join(name for name, _ in options.epsilons)}",
+            allowed="epsilon",
+        )
+    known = [name for name, f in program.functions().items() if f.exact is None]
+    unknown = [name for name, _ in options.epsilons if name not in known]
+    if unknown:
+        what = "epsilons of functions that the program does not approximate"
+        raise InputError(what, got=", ".join(unknown), allowed=", ".join(known) or "none: it approximates no function")
 
 
 def check_options(options: Options) -> Options:
@@ -86,6 +139,12 @@ def check_options(options: Options) -> Options:
         hint = "ig.register_sigma(name, function) adds your own" if sigmas else ""
         raise InputError(what, got=repr(options.sigma), allowed=allowed, hint=hint)
     check_epsilon(options.epsilon, TARGETS[options.target].finest)
+    for entry in options.epsilons:
+        if len(entry) != 2 or not isinstance(entry[0], str):
+            raise InputError("epsilons are pairs of a function's name and a number", got=repr(entry))
+        check_epsilon(entry[1], TARGETS[options.target].finest)
+    if options.weight_error is not None:
+        real("weight_error", options.weight_error, above=0.0, hint="or None")
     integer("n_examples", options.n_examples)
     for name in ("x_bound", "y_bound", "z_bound"):
         if getattr(options, name) is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -22,6 +22,24 @@ ArrayLike = Tensor | np.ndarray | list[object]
 TARGET_LANES = ("pos", "pos2", "ns", "log_omega", "log_tokens")
 NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
+
+
+def refuse(error: InputError) -> None:
+    """What is done by default about a value outside its domain."""
+    raise error
+
+
+@dataclass
+class Noted:
+    """What is done if violations are to be flagged: a sentence each, and the run goes on. steps: of the program."""
+
+    steps: int
+    step: int = 0  # 0: the prompt itself is being checked
+    sentences: list[str] = field(default_factory=list)
+
+    def __call__(self, error: InputError) -> None:
+        where = "" if self.step == 0 else f"step {self.step}, " if self.step <= self.steps else "read-out, "
+        self.sentences.append(f"{where}{error}")
 
 
 @dataclass(frozen=True)
@@ -118,9 +136,10 @@ def make_prompt(
     seed: int,
     dtype: torch.dtype,
     limits: Options | None = None,
+    violated: Callable[[InputError], None] = refuse,
 ) -> Prompt:
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
-    batch axis.
+    batch axis. violated: what to do about values outside the declared domain.
     """
     stream, known = program.stream, (*STANDARD_LANES, *TARGET_LANES)
     unknown = [lane.name for lane in stream.lanes if lane.role == "input" and not (lane.name in known or lane.fill)]
@@ -158,9 +177,9 @@ def make_prompt(
         batched,
     )
     if limits is not None:
-        _check_bound("X", torch.cat([prompt.X, prompt.X_query], dim=1), limits.x_bound)
-        _check_bound("y", prompt.y, limits.y_bound)
-    _check_weights(program, prompt.w0)
+        _check_bound("X", torch.cat([prompt.X, prompt.X_query], dim=1), limits.x_bound, violated)
+        _check_bound("y", prompt.y, limits.y_bound, violated)
+    _check_weights(program, prompt.w0, violated)
     if sample_weight is not None and not algorithm.weighted:
         raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
@@ -168,23 +187,30 @@ def make_prompt(
     return prompt
 
 
-def _check_bound(name: str, tensor: Tensor, bound: float | None) -> None:
+def in_prompts(outside: Tensor) -> str:
+    """Which prompts of a batch: ``outside`` is (batch, ...)."""
+    rows = outside.flatten(1).any(-1).nonzero().flatten().tolist()
+    return (
+        f"in prompt{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch" if len(outside) > 1 else ""
+    )
+
+
+def _check_bound(name: str, tensor: Tensor, bound: float | None, violated: Callable[[InputError], None]) -> None:
     largest = float(tensor.abs().max())
     if bound is not None and largest > bound:
         what = f"{name} leaves the domain the transformer was compiled for"
-        raise InputError(what, got=f"max |{name}| = {largest:g}", allowed=f"at most {bound:g}")
+        found, place = f"max |{name}| = {largest:g}", in_prompts(tensor.abs() > bound)
+        violated(InputError(what, got=found, allowed=f"at most {bound:g}", hint=place))
 
 
-def _check_weights(program: Program, w0: Tensor) -> None:
+def _check_weights(program: Program, w0: Tensor, violated: Callable[[InputError], None]) -> None:
     start = 0
     for lane in program.weights:
-        largest = float(w0[:, start : start + lane.size].abs().max())
-        if largest > lane.bound:
-            raise InputError(
-                "the box must contain w0",
-                got=f"max |{lane.name}| = {largest:.6g} with a box of {lane.bound:g}",
-                hint="use a larger box or smaller initial weights",
-            )
+        sizes = w0[:, start : start + lane.size].abs()
+        if float(sizes.max()) > lane.bound:
+            found = f"max |{lane.name}| = {float(sizes.max()):.6g} with a box of {lane.bound:g}"
+            hints = (in_prompts(sizes > lane.bound), "use a larger box or smaller initial weights")
+            violated(InputError("the box must contain w0", got=found, hint="; ".join(filter(None, hints))))
         start += lane.size
 
 
@@ -201,7 +227,7 @@ def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
     try:
         if isinstance(values, np.ndarray):  # torch takes neither negative strides nor foreign byte orders
             values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
-        tensor = torch.as_tensor(values)
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))  # lists as float64
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error
     if tensor.is_complex():

@@ -122,7 +122,7 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
     config, tensors = _read(path)
     try:
         algorithm = _algorithm(config["algorithm"], extensions)
-        options = check_options(Options(**config["options"]))
+        options = check_options(_options(config["options"]))
         if options.sigma and config.get("sigma") != fingerprint(options.sigma):
             what = f"{options.sigma} is not the activation that {path} was compiled with"
             raise InputError(what, hint="in a fresh session, register the function it was compiled with")
@@ -162,6 +162,9 @@ def _check_structure(tf: CompiledTransformer, config: dict[str, Any]) -> None:
         raise ValueError("the layers are not those of the algorithm")
     if set(tf.approximants) != tf.target.approximated(program):
         raise ValueError(f"the approximants are those of {sorted(tf.approximants)}")
+    for name, f in tf.approximants.items():
+        if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= tf.options.accuracy(name):
+            raise ValueError(f"the error of {name} is larger than its epsilon")
     for row, module in zip(tf.cost().rows, tf.module.stored_layers(), strict=True):
         if {name: getattr(module, name).shape for name in module.matrices} != row.shapes:
             raise ValueError(f"the matrices of layer {row.name} have the wrong shapes")
@@ -213,6 +216,11 @@ def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algo
             hint="pass its class: ig.load(path, extensions=[TheAlgorithm])",
         )
     return known[kind].from_config(settings, extensions)
+
+
+def _options(settings: dict[str, Any]) -> Options:
+    """Folders of older versions lack the later options, which then have their defaults."""
+    return Options(**{**settings, "epsilons": tuple(tuple(pair) for pair in settings.get("epsilons", ()))})
 
 
 def _layout(program: Program) -> list[dict[str, Any]]:

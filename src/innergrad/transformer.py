@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +22,8 @@ from innergrad.interpret import exact, plain
 from innergrad.interpret.cost import Cost
 from innergrad.interpret.plain import ScalarFunction
 from innergrad.options import Options
-from innergrad.program import Layer, Program
-from innergrad.prompt import ArrayLike, Prompt, make_prompt
+from innergrad.program import Attend, Layer, Program, Score
+from innergrad.prompt import ArrayLike, Noted, Prompt, in_prompts, make_prompt, refuse
 from innergrad.stream import State
 from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from innergrad.bounds import Domainwide
     from innergrad.certificate import Certificate
     from innergrad.report import Report
+    from innergrad.solver import Solution
 
 Executor = Literal["plain", "dense"]
+Outside = Literal["error", "flag"]
 _BOUNDS = dict.fromkeys("xXucB", "x_bound") | {"y": "y_bound"}  # lanes whose range follows from another option
 _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
@@ -41,31 +44,43 @@ _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a small
 class Run:
     """What a forward pass learned.
 
-    weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights
+    weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights. With ``until`` there
+        are fewer: up to the last step that some prompt of the batch took
     predictions (..., n_query, d_y)
     online (..., n): causal programs' prediction of each y_t from the examples before it, else None
     std (..., n_query): predictive standard deviation, where the algorithm knows one and it was asked for, else None
+    stopped: with ``until``, how many steps were taken before the run stopped, None if it did not; one for each prompt
+        of a batch
+    violations: what left its domain, a sentence each, if they were to be flagged
     """
 
     weights: Tensor
     predictions: Tensor
     online: Tensor | None = None
     std: Tensor | None = None
+    stopped: int | tuple[int | None, ...] | None = None
+    violations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
 class CompiledTransformer:
-    """A learning algorithm as a transformer. Made by :func:`innergrad.compile`, or by :func:`innergrad.load`."""
+    """A learning algorithm as a transformer. Made by :func:`innergrad.compile`, or by :func:`innergrad.load`.
+
+    solution: how the accuracies were chosen, if they were chosen for a ``weight_error`` (it is not saved).
+    """
 
     algorithm: Algorithm
     program: Program
     approximants: Mapping[str, Approximant]
     options: Options
     stored_module: LoopedTransformer | None = field(default=None, compare=False, repr=False)
+    solution: Solution | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         options = self.options
-        error = f"epsilon = {options.epsilon:g}, {'proven' if self.proven else 'measured'}"
+        single = ", ".join(f"{name}: {error:.3g}" for name, error in options.epsilons)
+        epsilon = f"{options.epsilon:.6g}" + (f" ({single})" if single else "")
+        error = f"epsilon = {epsilon}, {'proven' if self.proven else 'measured'}"
         exact = self.proven and not self.approximants
         return (
             f"<CompiledTransformer: {self.algorithm.kind} on target {options.target!r}, {self.n_layers} + "
@@ -144,6 +159,8 @@ class CompiledTransformer:
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
         return_std: bool = False,
+        until: float | None = None,
+        outside: Outside = "error",
     ) -> Run:
         """One forward pass on a prompt or a batch of prompts.
 
@@ -154,22 +171,56 @@ class CompiledTransformer:
         X (n, d_x) or (batch, n, d_x); y (n, d_y) or (n,); w0 (D_w,) or (batch, D_w), default
         ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
         one of weight 0 as none. return_std: also the predictive standard deviation, where the algorithm knows one.
+
+        until: stop at the first weights at which the norm of the gradient mapping of projected gradient descent,
+        (w - clip(w - lr grad L(w))) / lr, is certified to be at most this; by default what the transformer was compiled
+        with. The steps it was compiled with are the most that are taken. Every prompt of a batch stops by itself, and
+        keeps its weights from then on. See :mod:`innergrad.stopping`.
+
+        outside: what to do about an input, a weight or an argument of a function outside the domain it was compiled
+        for: ``error``, or ``flag``, which goes on and lists them in ``run.violations``.
         """
         self._check_dtype(dtype, executor)
-        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
-        weights, state = [prompt.w0], prompt.state(self.program)
-        for _, state, step_ends in self.execute(prompt, executor):
-            if step_ends:
-                weights.append(prompt.weights(self.program, state))
+        noted = self._noted(outside)
+        prompt = self.prompt(
+            X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, violated=noted or refuse
+        )
+        limit = self.options.until if until is None else until
+        stopped: tuple[int | None, ...] | None = None
+        if limit is not None:
+            from innergrad.stopping import run_until
+
+            if noted is not None:
+                raise InputError(
+                    "a run is stopped by its certificate, which holds inside the domain", got="outside='flag'"
+                )
+            given = self._in_double(prompt, sample_weight)
+            weights, state, stopped = run_until(self, prompt, given, executor, limit)
+        else:
+            weights, state = [prompt.w0], prompt.state(self.program)
+            for _, state, step_ends in self.execute(prompt, executor, noted):
+                if step_ends:
+                    weights.append(prompt.weights(self.program, state))
         predictions = prompt.predictions(self.program, state)
         if not (bool(torch.isfinite(weights[-1]).all()) and bool(torch.isfinite(predictions).all())):
             raise JobError(
                 "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
             )
-        std = self._std(prompt, state, executor) if return_std else None
-        return _as_run(self.program, prompt, torch.stack(weights, dim=1), state, std)
+        std = self._std(prompt, state, executor, noted) if return_std else None
+        run = _as_run(self.program, prompt, torch.stack(weights, dim=1), state, std)
+        return replace(
+            run,
+            stopped=stopped if stopped is None or prompt.batched else stopped[0],
+            violations=tuple(noted.sentences) if noted else (),
+        )
 
-    def _std(self, prompt: Prompt, state: State, executor: Executor) -> Tensor:
+    def _noted(self, outside: Outside) -> Noted | None:
+        """What takes violations of domains, if they are to be flagged."""
+        if outside not in ("error", "flag"):
+            raise InputError("unknown treatment of violations", got=repr(outside), allowed="'error' or 'flag'")
+        return Noted(self.program.steps) if outside == "flag" else None
+
+    def _std(self, prompt: Prompt, state: State, executor: Executor, noted: Noted | None) -> Tensor:
         """Predictive standard deviation at the queries, (batch, n_query)."""
         if self.program.variance is not None:
             lane = state[self.program.variance]
@@ -187,8 +238,11 @@ class CompiledTransformer:
             prompt.omega.repeat_interleave(n_query, 0),
             True,
         )
-        for _, after, _ in self.execute(one_each, executor):
+        aside = None if noted is None else Noted(noted.steps)
+        for _, after, _ in self.execute(one_each, executor, aside):
             state = after
+        if noted is not None and aside is not None:
+            noted.sentences += [f"predictive deviation, one prompt a query: {text}" for text in aside.sentences]
         explained = one_each.predictions(self.program, state)[:, 0, 0].view(batch, n_query)
         return self.algorithm.std(prior - explained)
 
@@ -214,8 +268,12 @@ class CompiledTransformer:
             *((layer.name, state) for layer, state, _ in self.execute(prompt, executor)),
         ]
 
-    def execute(self, prompt: Prompt, executor: Executor) -> Iterator[tuple[Layer, State, bool]]:
-        """The forward pass, layer by layer: (layer, lanes after it, whether a step ends)."""
+    def execute(
+        self, prompt: Prompt, executor: Executor, noted: Noted | None = None
+    ) -> Iterator[tuple[Layer, State, bool]]:
+        """The forward pass, layer by layer: (layer, lanes after it, whether a step ends). noted: takes violations of
+        domains, which otherwise are errors.
+        """
         state = prompt.state(self.program)
         tokens, longest = state["x"].shape[1], self.target.longest(self.program, self.options, prompt.X.dtype)
         if executor == "dense" and tokens > longest:
@@ -225,44 +283,88 @@ class CompiledTransformer:
                 allowed=f"at most {longest:g}",
                 hint="use float64, or variant='raw'",
             )
-        if executor == "plain":
-            return self._within_bounds(state, plain.run(self.program, state, self.functions))
-        if executor == "dense":
-            return self._within_bounds(state, self._run_dense(state))
-        raise InputError("unknown executor", got=repr(executor), allowed="'plain' or 'dense'")
+        if noted is not None:
+            noted.step = 1
+        return self._layers(state, executor, noted)
+
+    def read_out(self, state: State, executor: Executor) -> State:
+        """The lanes after the read-out, from those after a step."""
+        for _, after, _ in self._layers(state, executor, None, readout=True):
+            state = after
+        return state
+
+    def _layers(
+        self, state: State, executor: Executor, noted: Noted | None, *, readout: bool = False
+    ) -> Iterator[tuple[Layer, State, bool]]:
+        """All layers, or those of the read-out."""
+        if executor not in ("plain", "dense"):
+            raise InputError("unknown executor", got=repr(executor), allowed="'plain' or 'dense'")
+        run = self._run_plain if executor == "plain" else self._run_dense
+        return self._within_bounds(state, run(state, noted, readout), noted)
 
     def _within_bounds(
-        self, state: State, steps: Iterator[tuple[Layer, State, bool]]
+        self, state: State, steps: Iterator[tuple[Layer, State, bool]], noted: Noted | None
     ) -> Iterator[tuple[Layer, State, bool]]:
-        """Stop where a lane leaves the range in which the weights compute what they should."""
+        """Stop where a lane leaves the range in which the weights compute what they should, or take note of it."""
         known: dict[int, dict[str, tuple[float, float]]] = {}
+        violated = noted or refuse
         for layer, after, step_ends in steps:
             if id(layer) not in known:
                 known[id(layer)] = self.target.bounds(self.program, layer, self.options)
             for lane, (low, high) in known[id(layer)].items():
                 found, slack = (float(state[lane].min()), float(state[lane].max())), 1e-4 * high  # rounding of float32
                 if found[0] < low - slack or found[1] > high + slack:
-                    raise DomainError(
+                    place = in_prompts((state[lane] < low - slack) | (state[lane] > high + slack))
+                    hint = f"compile with a larger {_BOUNDS.get(lane, 'z_bound')}, or scale the data"
+                    error = DomainError(
                         f"layer {layer.name}: lane {lane} left the range its products are made for",
                         got=f"{found[0] if found[0] < low - slack else found[1]:g}",
                         allowed=f"[{low:g}, {high:g}]",
-                        hint=f"compile with a larger {_BOUNDS.get(lane, 'z_bound')}, or scale the data",
+                        hint=f"{place}; {hint}" if place else hint,
                     )
+                    violated(error)
             state = after
+            if noted is not None:
+                noted.step += step_ends
             yield layer, after, step_ends
 
-    def _run_dense(self, state: State) -> Iterator[tuple[Layer, State, bool]]:
+    def _apply(self, layer: Layer, state: State, noted: Noted | None) -> State:
+        """A layer as the program says. Approximants outside their domain are an error, or noted."""
+        if noted is None:
+            return plain.apply_layer(self.program, layer, state, self.functions)
+
+        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
+            f = self.approximants.get(score.f.name)
+            outside = None if f is None else f.outside(argument)
+            if f is not None and outside is not None:
+                what = f"layer {layer.name}: an argument of {score.f.name} left the domain of its approximant"
+                place = in_prompts((argument < f.domain[0]) | (argument > f.domain[1]))
+                noted(DomainError(what, got=f"{outside:g}", allowed=f"[{f.domain[0]:g}, {f.domain[1]:g}]", hint=place))
+
+        unchecked = {name: partial(_evaluate, f) for name, f in self.functions.items()}
+        return plain.apply_layer(self.program, layer, state, unchecked, observer=observe)
+
+    def _schedule(self, readout: bool) -> Iterable[tuple[Layer, bool]]:
+        return [(layer, False) for layer in self.program.readout] if readout else self.program.schedule()
+
+    def _run_plain(self, state: State, noted: Noted | None, readout: bool) -> Iterator[tuple[Layer, State, bool]]:
+        for layer, step_ends in self._schedule(readout):
+            state = self._apply(layer, state, noted)
+            yield layer, state, step_ends
+
+    def _run_dense(self, state: State, noted: Noted | None, readout: bool) -> Iterator[tuple[Layer, State, bool]]:
         """The module, layer by layer; functions with a bounded domain are checked on the stream it produced."""
         stream, h = self.program.stream, self.program.stream.pack(state)
         largest = max(row.heads * max(row.d_head, 1) for row in self.cost().rows)
         require_memory(
             4 * largest * h.shape[0] * h.shape[1] * h.element_size(), "running the dense transformer", _SMALLER
         )
-        modules = self.module_for(h.dtype).layers()
-        bounded = any(f.domain[0] > -torch.inf for f in self.approximants.values())
-        for layer, step_ends in self.program.schedule():
+        module = self.module_for(h.dtype)
+        modules = iter(module.stored_readout()) if readout else module.layers()
+        bounded = any(map(math.isfinite, (end for f in self.approximants.values() for end in f.domain)))
+        for layer, step_ends in self._schedule(readout):
             if bounded:
-                plain.apply_layer(self.program, layer, stream.unpack(h), self.functions)
+                self._apply(layer, stream.unpack(h), noted)
             h = next(modules)(h)
             yield layer, stream.unpack(h), step_ends
 
@@ -289,10 +391,24 @@ class CompiledTransformer:
         sample_weight: ArrayLike | None = None,
         dtype: torch.dtype = torch.float64,
         seed: int = 0,
+        violated: Callable[[InputError], None] = refuse,
     ) -> Prompt:
-        """The caller's arrays, checked and batched."""
+        """The caller's arrays, checked and batched. violated: what to do about values outside the declared domain."""
         given = (X, y, X_query, w0, sample_weight)
-        return make_prompt(self.algorithm, self.program, *given, seed=seed, dtype=dtype, limits=self.options)
+        return make_prompt(
+            self.algorithm, self.program, *given, seed=seed, dtype=dtype, limits=self.options, violated=violated
+        )
+
+    def _in_double(
+        self,
+        prompt: Prompt,
+        sample_weight: ArrayLike | None,
+        violated: Callable[[InputError], None] = refuse,
+    ) -> Prompt:
+        """The same prompt in float64: what is certified is the distance to the algorithm on that."""
+        weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(prompt.X.dtype).double()
+        double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
+        return self.prompt(*double, w0=prompt.w0.double(), sample_weight=weight, violated=violated)
 
     def stream(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike | None = None, **prompt: Any) -> Tensor:
         """The residual stream (batch, T, d_model) that ``tf.module`` takes: demos, then queries; other arguments as
@@ -309,10 +425,10 @@ class CompiledTransformer:
         self.check_steps(dtype)
         for name, f in self.approximants.items():
             if 0.0 < f.error < torch.inf:
-                floor = rounding(f, dtype, executor)
-                if floor > self.options.epsilon:
+                floor, epsilon = rounding(f, dtype, executor), self.options.accuracy(name)
+                if floor > epsilon:
                     raise InputError(
-                        f"epsilon = {self.options.epsilon:g} cannot be reached in {dtype} by the {executor} executor",
+                        f"epsilon = {epsilon:g} cannot be reached in {dtype} by the {executor} executor",
                         got=f"a rounding error of {floor:.1e} in {name}",
                         hint="use float64, the plain executor, or a larger epsilon",
                     )
@@ -367,29 +483,37 @@ class CompiledTransformer:
         seed: int = 0,
         trajectory: bool | None = None,
         errors: Literal["sup", "pointwise"] | None = None,
+        outside: Outside = "error",
     ) -> Certificate:
         """A rigorous bound on the error of a run on these examples: of the gradient in every step, of the weights along
         the path, and of the predictions; see :mod:`innergrad.certificate`.
 
         trajectory: also bound the distance to the algorithm's own path and the predictions, which costs more; by
-        default for up to 1,536 weights. errors: ``sup``, from the approximants' proven sup errors (the default where
-        they are proven), or ``pointwise``, from their errors at the arguments that occurred: tighter, and the only one
-        on targets where sup errors are measured.
+        default for up to 1,536 weights. errors: ``pointwise``, from the errors of the approximants at the arguments
+        that occurred, or ``sup``, from their proven sup errors, where these are proven: about twice as large, and
+        infinite where an argument may be on a ramp. outside: as in ``run``; where an approximant is outside its domain
+        nothing is known from its sup error.
         """
         from innergrad.certificate import certify
 
         self._check_dtype(dtype, executor)
-        prompt = self.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
-        weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(dtype).double()
-        double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
-        given = self.prompt(*double, w0=prompt.w0.double(), sample_weight=weight)
-        return certify(self, prompt, given, executor=executor, trajectory=trajectory, errors=errors)
+        noted = self._noted(outside)
+        given = {"w0": w0, "sample_weight": sample_weight, "dtype": dtype, "seed": seed}
+        prompt = self.prompt(X, y, X_query, **given, violated=noted or refuse)  # type: ignore[arg-type]
+        double = self._in_double(prompt, sample_weight, Noted(0) if noted else refuse)
+        how = {"executor": executor, "trajectory": trajectory, "errors": errors, "noted": noted}
+        return certify(self, prompt, double, **how)  # type: ignore[arg-type]
 
     def save(self, path: str | Path) -> Path:
         """Write a folder: config.json (settings, layout, layers) and weights.safetensors."""
         from innergrad.storage import save
 
         return save(self, Path(path))
+
+
+def _evaluate(f: ScalarFunction, t: Tensor) -> Tensor:
+    """f(t), also where f is an approximant and t is outside its domain, which the interpreter does not let pass."""
+    return f(t)
 
 
 def rounding(f: Approximant, dtype: torch.dtype, executor: Executor) -> float:

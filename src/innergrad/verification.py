@@ -181,9 +181,8 @@ class _Verification:
 
     def _proofs(self) -> None:
         """Sup errors, not taken from the approximants' own word; exact functions and ramps must be what they are."""
-        epsilon = self.tf.options.epsilon
         for name, f in self.tf.program.functions().items():
-            given = self.tf.approximants.get(name)
+            given, epsilon = self.tf.approximants.get(name), self.tf.options.accuracy(name)
             if given is None:
                 continue
             if not isinstance(given, PiecewiseLinear):

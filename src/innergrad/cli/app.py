@@ -432,18 +432,34 @@ def verify(
     data: Data = None,
     targets: Targets = None,
     prompts: Annotated[int, typer.Option("--prompts", help="Number of random prompts.")] = 4,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Also say where the error comes from: bound and measured error of every step and layer, shares of the "
+            "bound, and a health table; on the given data, else on a random prompt.",
+        ),
+    ] = False,
+    figure: Annotated[Path | None, typer.Option("--figure", help="With --explain: draw it, a PNG.")] = None,
+    attack: Annotated[
+        bool,
+        typer.Option("--attack", help="Also search for the prompt and weights with the largest error, in the domain."),
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the report as JSON to this file.")] = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check every law of the weights, on random prompts and on given data; exit code 1 if one fails.
+    """Check every law of the weights, on random prompts and on given data; exit code 1 if one fails, or if an error is
+    above its certificate.
 
     On target gpt the errors of approximants are measured (law `fit`), not proven (law `proof`): no certificate.
     """
     from innergrad.cli import commands
 
-    raise typer.Exit(commands.verify_model(model, data, targets, prompts, out, seed=seed, as_json=json, quiet=quiet))
+    asked = commands.Asked(explain, figure, attack)
+    code = commands.verify_model(model, data, targets, prompts, asked, out, seed=seed, as_json=json, quiet=quiet)
+    raise typer.Exit(code)
 
 
 @app.command()

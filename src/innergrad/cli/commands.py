@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from rich.console import Console
 from torch import Tensor
 
 from innergrad.algorithms import GradientDescent
+from innergrad.attack import attack
 from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
-from innergrad.cli.show import print_cost, print_report, print_run, warning_lines, working
-from innergrad.errors import InputError
+from innergrad.cli.show import print_cost, print_explanation, print_report, print_run, warning_lines, working
+from innergrad.errors import DomainError, InputError, JobError
+from innergrad.explain import Explanation, draw, explain
 from innergrad.storage import load, make_folder
 from innergrad.transformer import CompiledTransformer, Run, rounding
 
@@ -44,11 +47,27 @@ def cost_model(model: Path | None, chosen: Mapping[str, Any], out: Path | None, 
         print_cost(cost)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What verification does besides checking the laws."""
+
+    explain: bool = False
+    figure: Path | None = None
+    attack: bool = False
+
+    def __post_init__(self) -> None:
+        if self.figure is not None and not self.explain:
+            raise InputError("--figure draws an explanation", hint="give --explain too")
+        if self.figure is not None and self.figure.suffix != ".png":
+            raise InputError("the figure is a PNG", got=str(self.figure), allowed="a name that ends in .png")
+
+
 def verify_model(
     model: Path | None,
     data: Path | None,
     targets: str | None,
     prompts: int,
+    asked: Asked,
     out: Path | None,
     *,
     seed: int,
@@ -59,19 +78,47 @@ def verify_model(
         raise InputError("prompts must be a positive integer", got=prompts)
     tf = _load(model)
     table = None if data is None else read_table(data, targets, tf)
+    given: tuple[Tensor | None, ...] = (
+        () if table is None else (table.X, table.y, table.X_query if len(table.X_query) else None)
+    )
+    explanation, worst = None, None
     with working("verifying", quiet or as_json):
         reports = {"random prompts": tf.verify(seed=seed, prompts=prompts)}
         if table is not None:
-            reports[str(data)] = tf.verify(table.X, table.y, table.X_query if len(table.X_query) else None, seed=seed)
+            reports[str(data)] = tf.verify(*given, seed=seed)
+        if asked.explain:
+            explanation = _explained(tf, given, seed, all(report.passed for report in reports.values()))
+        if asked.attack:
+            worst = attack(tf, seed=seed)
     result = {name: report.to_json() for name, report in reports.items()}
+    result |= {} if explanation is None else {"explain": explanation.to_json()}
+    result |= {} if worst is None else {"attack": worst.to_json()}
     if out is not None:
         write_json(out, result)
+    if explanation is not None and asked.figure is not None:
+        make_folder(asked.figure.parent)
+        draw(explanation, asked.figure)
     if as_json:
         print(json.dumps(result))
     elif not quiet:
         for name, report in reports.items():
             print_report(name, report)
-    return 0 if all(report.passed for report in reports.values()) else 1
+        if explanation is not None:
+            print_explanation("a random prompt" if table is None else str(data), explanation)
+        if worst is not None:
+            Console().print(f"\nAttack: {worst}", markup=False, highlight=False, soft_wrap=True)
+    violated = [*(explanation.violations if explanation else ()), *(worst.violations if worst else ())]
+    return 0 if all(report.passed for report in reports.values()) and not violated else 1
+
+
+def _explained(tf: CompiledTransformer, given: tuple[Tensor | None, ...], seed: int, passed: bool) -> Explanation:
+    try:
+        return explain(tf, *given, seed=seed)
+    except DomainError as error:
+        if passed:
+            raise
+        hint = "verify without --explain says which laws fail"
+        raise JobError(f"the weights are wrong, and leave the domain of a function: {error}; {hint}") from error
 
 
 def run_model(

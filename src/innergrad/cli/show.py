@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from innergrad.cli.data import Examples
+from innergrad.explain import Explanation
 from innergrad.interpret import cost as costs
 from innergrad.interpret.cost import Cost, LayerCost
 from innergrad.report import Report
@@ -66,6 +67,21 @@ def print_report(name: str, report: Report) -> None:
     console = Console()
     console.print(table)
     console.print(report.summary(), markup=False)
+
+
+def print_explanation(name: str, explanation: Explanation) -> None:
+    console = Console()
+    console.print(f"\nWhere the error comes from, on {name}", style="italic", markup=False)
+    for line in explanation.tables():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print()
+    table = Table(title="Health", title_justify="left")
+    for column in ("", "value", "limit", "state", "reason"):
+        table.add_column(column, justify="right" if column in ("value", "limit") else "left", overflow="fold")
+    for row in explanation.health:
+        state = "[green]green[/green]" if row.green else "[bold red]RED[/bold red]"
+        table.add_row(row.name, f"{row.value:.2g}", f"{row.limit:.2g}", state, escape(row.reason))
+    console.print(table)
 
 
 def print_run(table: Examples, run: Run, losses: list[float] | None) -> None:

@@ -116,6 +116,10 @@ class Affine:
             self._squeeze(i, before[lane], after[lane])
         for lane, added in changes.items():
             self._add(layer, lane, added, before[lane], after[lane])
+        for lane in {*after} - {*in_place, *changes}:
+            same = torch.equal(self._like(lane, before), self._like(lane, after))
+            if not same:  # matrices may also touch what they should leave alone
+                self._add(layer, lane, [], before[lane], after[lane])
         written = {*in_place, *changes} & {*self.errors}
         self.worst[layer.name] = max(
             (float(self.errors[lane].total(self._like(lane, after)).max()) for lane in written), default=0.0
@@ -357,7 +361,8 @@ class Affine:
             loose = {change.source: change.form.loose} if change.form.loose is not None else {}
             for source, part in (*loose.items(), *change.others.items()):
                 radii.setdefault(source, torch.zeros(full, dtype=torch.float64))[place] += part.aligned(labels)
-        residual = (after - before - computed).abs() + gamma(len(changes) + 2) * (size + computed.abs())
+        residual = (after - before - computed).abs()
+        residual = residual + gamma(len(changes) + 2) * (size + computed.abs()) * (residual > 0 if not changes else 1.0)
         if shared:
             kept = self.shares.setdefault(lane, {})
             for source, radius in ({**radii, "rounding": radii.get("rounding", 0.0) + residual}).items():
@@ -366,7 +371,7 @@ class Affine:
             return
         new = sound(sum(radii.values()) + residual)
         if bool((new > 0).any()):
-            self.sources.append(changes[0].source)
+            self.sources.append(changes[0].source if changes else "rounding")
             error.blocks[len(self.sources) - 1] = diagonal(new)
 
     def _squeeze(self, i: Attend, before: Tensor, after: Tensor) -> None:

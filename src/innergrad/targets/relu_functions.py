@@ -20,9 +20,9 @@ def approximants(program: Program, options: Options) -> dict[str, Approximant]:
         declared = {
             name: bound for name, bound in (("x", options.x_bound), ("y", options.y_bound)) if bound is not None
         }
-        radii = argument_bounds(program, declared, options.epsilon)
+        radii = argument_bounds(program, declared, max(options.accuracy(name) for name in program.functions()))
     return {
-        name: approximate(f, options.epsilon, _radius(name, radii, options) if f.needs_domain else None)
+        name: approximate(f, options.accuracy(name), _radius(name, radii, options) if f.needs_domain else None)
         for name, f in program.functions().items()
     }
 

@@ -1,0 +1,600 @@
+"""The certificates of runs on trial: do they hold, how tight are they, how long do they take?
+
+    python benchmarks/certificates.py violations --count 10000 --workers 16     random configurations, entry by entry
+    python benchmarks/certificates.py tightness      bound / error of one gradient, beside the bounds of the theorems
+    python benchmarks/certificates.py trajectory     bound / distance after 100 steps
+    python benchmarks/certificates.py attack         the worst prompts and weights that gradient ascent finds
+
+Each stores ``results/certificates_<part>.json``; ``--out folder`` also copies it there. All are judged by gradient
+descent written out in 80-bit floating point (``_oracle.py``), from inputs rounded to the precision of the run, and
+without any tolerance. Weights are N(0, 1/fan_in) and prompts those of ``algorithm.random_prompt`` unless said
+otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import multiprocessing
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import innergrad as ig
+from _oracle import Descent, Long, autograd_step, forward, long, predict, step
+from _results import store
+from innergrad.attack import attack
+from innergrad.bounds import printed_theorem_1
+from innergrad.functions.facts import proven
+from innergrad.losses import ResidualLoss
+
+SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu", "sin")
+ACTIVATIONS = (*SMOOTH, "relu", "leaky_relu", "relu6")
+LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
+SIN_DOMAIN = 32.0
+APART = 1_000_000  # between the seeds of prompts and of weights: the same seed would give the same numbers to both
+MODES: tuple[Literal["sup", "pointwise"], ...] = ("sup", "pointwise")
+Row = dict[str, Any]
+
+
+def descent(algorithm: ig.GradientDescent) -> Descent:
+    """The same algorithm, for the oracle."""
+    net = algorithm.network
+    rates = (algorithm.lr, algorithm.momentum, algorithm.weight_decay, algorithm.box)
+    return Descent(net.sizes, net.activation.name, net.activated(net.depth), net.bias, algorithm.loss.name, *rates)
+
+
+def compiled(algorithm: ig.GradientDescent, epsilon: float, n: int) -> ig.CompiledTransformer:
+    z_bound = SIN_DOMAIN if algorithm.network.activation.name == "sin" else None
+    return ig.compile(algorithm, epsilon=epsilon, n_examples=n, z_bound=z_bound)
+
+
+# ----------------------------------------------------------------------------------------------------------- violations
+
+
+def configuration(number: int) -> Row:
+    """Activations, losses and precisions in turn; everything else drawn with the number as seed."""
+    draw = random.Random(number)
+    activation, loss = ACTIVATIONS[number % 9], LOSSES[number // 9 % 5]
+    tiny = draw.random() < 0.05  # by the matrices of the transformer itself
+    depth, widest = (draw.randint(1, 2), 3) if tiny else (draw.randint(1, 6), draw.choice([4, 8, 16, 32, 32]))
+    sizes = [draw.randint(1, min(widest, 8)), *(draw.randint(1, widest) for _ in range(depth - 1))]
+    sizes += [draw.randint(2 if loss == "softmax" else 1, min(widest, 8))]
+    epsilon = draw.choice([1e-2, 1e-3, 1e-4])
+    if not tiny and activation != "sin" and draw.random() < 0.1:
+        epsilon = 1e-5
+    return {
+        "number": number,
+        "activation": activation,
+        "loss": loss,
+        "dtype": ("float32", "float64")[number // 45 % 2],
+        "sizes": sizes,
+        "output": "linear" if loss in ("logistic", "softmax") else draw.choice(["linear", "activation"]),
+        "bias": draw.random() < 0.5,
+        "epsilon": 1e-2 if tiny else epsilon,
+        "executor": "dense" if tiny else "plain",
+        "errors": draw.choice(MODES),
+        "lr": draw.choice([0.01, 0.1, 0.5]),
+        "steps": draw.randint(1, 3),
+        "box": draw.choice([None, None, 0.5, 4.0]),
+        "momentum": draw.choice([0.0, 0.0, 0.9]),
+        "weight_decay": draw.choice([0.0, 0.0, 0.1]),
+        "weighted": draw.random() < 0.25,
+        "n": draw.randint(1, 16),
+        "prompts": draw.choice([1, 1, 1, 2]),
+        "x_scale": draw.choice([0.3, 1.0, 3.0] if activation == "sin" else [0.3, 1.0, 3.0, 30.0]),
+        "w_scale": draw.choice([0.5, 1.0, 2.0]),
+    }
+
+
+def small(row: Row) -> bool:
+    """Whether the trajectory and the predictions are certified, too."""
+    return bool(sum(k * (c + 1) for c, k in zip(row["sizes"], row["sizes"][1:], strict=False)) <= 120)
+
+
+class Case(NamedTuple):
+    """A configuration, ready to run: inputs are what the precision holds."""
+
+    tf: ig.CompiledTransformer
+    dtype: torch.dtype
+    X: Tensor
+    y: Tensor
+    X_query: Tensor
+    w0: Tensor
+    sample_weight: Tensor | None
+
+
+def case(row: Row) -> Case:
+    network = ig.Network(row["sizes"], row["activation"], row["output"], row["bias"])
+    names = ("lr", "steps", "box", "momentum", "weight_decay")
+    algorithm = ig.GradientDescent(network, row["loss"], **{name: row[name] for name in names})
+    generator, dtype = torch.Generator().manual_seed(row["number"]), getattr(torch, row["dtype"])
+    drawn = [algorithm.random_prompt(row["n"], 2, generator) for _ in range(row["prompts"])]
+    X, y, X_query = (torch.stack([prompt[i] for prompt in drawn]) for i in range(3))
+    w0 = row["w_scale"] * network.init(APART + row["number"]) + 0.1 * torch.randn(
+        row["prompts"], network.n_weights, generator=generator, dtype=torch.float64
+    )
+    w0 = w0 if algorithm.box is None else w0.clamp(-algorithm.box, algorithm.box)
+    weight = None
+    if row["weighted"]:
+        weight = torch.rand(row["prompts"], row["n"], generator=generator, dtype=torch.float64)
+        weight[:, 1:] *= torch.rand(weight[:, 1:].shape, generator=generator) > 0.2  # some examples count nothing
+    X, X_query = row["x_scale"] * X, row["x_scale"] * X_query
+    X, y, X_query, w0 = (part.to(dtype).double() for part in (X, y, X_query, w0))
+    weight = None if weight is None else weight.to(dtype).double()
+    return Case(compiled(algorithm, row["epsilon"], 16), dtype, X, y, X_query, w0, weight)
+
+
+def examine(number: int) -> Row:
+    """One configuration: its certificate, and every entry of it that does not hold."""
+    row = configuration(number)
+    try:
+        return {**row, **_examine(row)}
+    except ig.InputError as refusal:  # e.g. an epsilon below the rounding of the precision
+        return {**row, "refused": str(refusal).splitlines()[0]}
+    except RuntimeError as failure:  # nothing may fail; one that does should not stop the others
+        return {**row, "failed": str(failure).splitlines()[0]}
+
+
+def _examine(row: Row) -> Row:
+    tf, dtype, X, y, X_query, w0, weight = case(row)
+    follow = small(row)
+    queries = X_query if follow else None
+    given: dict[str, Any] = {"w0": w0, "sample_weight": weight, "dtype": dtype}
+    certificate = tf.certify(X, y, queries, executor=row["executor"], trajectory=follow, errors=row["errors"], **given)
+    memory, predictions = _memory(tf, tf.prompt(X, y, queries, **given), row["executor"])
+    exactly, path = descent(tf.algorithm), certificate.path.double()  # type: ignore[arg-type]
+    found: Row = {"entries": 0, "infinite": 0, "violations": [], "closest": 0.0, "ratios": [], "apart": 0.0}
+
+    def judge(what: str, error: Long, radius: Tensor) -> None:
+        bound = long(radius)
+        known = np.isfinite(bound)
+        found["entries"] += int(known.sum())
+        found["infinite"] += int((~known).sum())
+        wrong = known & ~(error <= bound)  # a NaN is wrong, too
+        if wrong.any():
+            worst = float((error - bound)[wrong].max())
+            found["violations"].append({"what": what, "entries": int(wrong.sum()), "excess": worst})
+        share = error[known & (bound > 0)] / bound[known & (bound > 0)]
+        found["closest"] = max(found["closest"], float(share.max(initial=0.0)))
+
+    for b in range(row["prompts"]):
+        inputs = X[b], y[b], torch.ones(row["n"], dtype=torch.float64) if weight is None else weight[b]
+        xs, ys, omega = map(long, inputs)
+        omega = omega / omega.sum()
+        for number, part in enumerate(certificate.steps):
+            w, m, after = path[b, number], memory[number][b], long(path[b, number + 1])
+            exact, _ = step(exactly, long(w), long(m), xs, ys, omega)
+            check = autograd_step(exactly, w, m, inputs[0], inputs[1], inputs[2] / inputs[2].sum())
+            gap = float(np.abs(long(check) - exact).max() / (1 + np.abs(exact).max()))
+            found["apart"] = max(found["apart"], math.inf if math.isnan(gap) else gap)
+            judge(f"step {number + 1}", np.abs(after - exact), part.radius[b])
+            error, bound = float(np.sqrt(((after - exact) ** 2).sum())), float(part.radius[b].norm())
+            if error > 0.0 and math.isfinite(bound):
+                found["ratios"].append(bound / error)
+        if certificate.trajectory is None:
+            continue
+        w_exact, m_exact = long(w0[b]), np.zeros(w0.shape[1], np.longdouble)
+        for number in range(row["steps"]):
+            w_exact, m_exact = step(exactly, w_exact, m_exact, xs, ys, omega)
+            distance = np.sqrt(((long(path[b, number + 1]) - w_exact) ** 2).sum(keepdims=True))
+            judge(f"trajectory {number + 1}", distance, certificate.trajectory[b, number : number + 1])
+        assert certificate.predictions is not None
+        exact = predict(exactly, w_exact, long(X_query[b]))
+        judge("predictions", np.abs(long(predictions[b]) - exact), certificate.predictions[b])
+    return found
+
+
+def _memory(tf: ig.CompiledTransformer, prompt: Any, executor: Any) -> tuple[list[Tensor], Tensor]:
+    """The momentum before every step, (prompts, D_w), and the predictions, of the same run."""
+    held = [torch.zeros_like(prompt.w0)]
+    state = prompt.state(tf.program)
+    for _, state, step_ends in tf.execute(prompt, executor):
+        if step_ends:
+            lanes = [state[f"M{lane.name}"] for lane in tf.program.weights if f"M{lane.name}" in state]
+            held.append(torch.cat([lane[:, 0].flatten(1) for lane in lanes], dim=1) if lanes else held[0])
+    return held, prompt.predictions(tf.program, state)
+
+
+def approximate(row: Row) -> bool:
+    """Whether a function of the program has an approximant: otherwise all errors are rounding, or a ramp's."""
+    activated = len(row["sizes"]) > 2 or row["output"] == "activation"
+    return row["loss"] != "squared" or (activated and row["activation"] in SMOOTH)
+
+
+def grouped(rows: list[Row], key: Callable[[Row], str]) -> list[Row]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return [{"group": name, **_summary(group)} for name, group in sorted(groups.items())]
+
+
+def _summary(rows: list[Row]) -> Row:
+    entries, infinite = (sum(row[key] for row in rows) for key in ("entries", "infinite"))
+    ratios = sorted(ratio for row in rows if approximate(row) for ratio in row["ratios"])
+    return {
+        "configurations": len(rows),
+        "violations": sum(bool(row["violations"]) for row in rows),
+        "entries": entries,
+        "infinite": infinite,
+        "with_infinite": sum(row["infinite"] > 0 for row in rows),
+        "closest": round(max(row["closest"] for row in rows), 4),
+        **{name: _quantile(ratios, share) for name, share in (("median", 0.5), ("q95", 0.95), ("max", 1.0))},
+    }
+
+
+def _quantile(ordered: list[float], share: float) -> float | None:
+    return _short(ordered[round(share * (len(ordered) - 1))]) if ordered else None
+
+
+def examined(first: int, count: int, workers: int) -> list[Row]:
+    """All configurations, on several processes."""
+    started, rows = time.perf_counter(), list[Row]()
+    for row in _parallel(examine, [(number,) for number in range(first, first + count)], workers):
+        rows.append(row)
+        if row.get("violations"):
+            print(f"VIOLATION: {row}", flush=True)
+        if len(rows) % 250 == 0:
+            print(f"{len(rows)} configurations, {time.perf_counter() - started:.0f} s", flush=True)
+        if "failed" in row:
+            print(f"FAILED: {row}", flush=True)
+    return rows
+
+
+def violations(rows: list[Row]) -> Row:
+    ran = [row for row in rows if "entries" in row]
+    by: dict[str, Callable[[Row], str]] = {
+        "activation": lambda row: row["activation"],
+        "loss": lambda row: row["loss"],
+        "precision": lambda row: f"{row['dtype']}, {row['executor']}",
+        "errors": lambda row: row["errors"],
+        "depth": lambda row: f"N = {len(row['sizes']) - 1}",
+    }
+    return {
+        "configurations": len(rows),
+        "refused": [{"number": row["number"], "reason": row["refused"]} for row in rows if "refused" in row],
+        "failed": [row for row in rows if "failed" in row],
+        "with_trajectory": sum(map(small, ran)),
+        "oracles_apart": max(row["apart"] for row in ran),
+        "violations": [row for row in ran if row["violations"]],
+        "all": [{"group": "all", **_summary(ran)}],
+        **{name: grouped(ran, key) for name, key in by.items()},
+    }
+
+
+def _parallel(task: Callable[..., Row], cells: Iterable[tuple[Any, ...]], workers: int) -> Iterable[Row]:
+    """task(*cell) for every cell, in order."""
+    if workers == 1:
+        yield from (task(*cell) for cell in cells)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+        yield from pool.map(task, *zip(*cells, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------------ tightness
+
+D_X, D_Y, SEEDS, FEW = 4, 2, range(10), range(5)
+BOUNDS = ("printed", "corrected_rows", "corrected_norms", "entrywise", "sup", "pointwise")
+
+
+def tightness(workers: int) -> Row:
+    """One gradient from initial weights, 32 examples: what bounds say, over what the error is."""
+    shapes = [(N, K) for N in range(1, 7) for K in ((4, 8, 16, 32) if N > 1 else (4,))]
+    cells = [(*shape, epsilon) for epsilon in (1e-3, 1e-5) for shape in shapes]
+    others = [
+        (activation, loss, output, epsilon)
+        for epsilon in (1e-3, 1e-5)
+        for activation in SMOOTH
+        for loss in LOSSES
+        for output in (("linear",) if loss in ("logistic", "softmax") else ("linear", "activation"))
+    ]
+    return {
+        "timing": [timing()],
+        "tightness": list(_parallel(compare, cells, workers)),
+        "others": list(_parallel(other, others, workers)),
+    }
+
+
+def compare(N: int, K: int, epsilon: float) -> Row:
+    """tanh, squared loss, linear output (N = 1: activated, a linear model being exact)."""
+    network = ig.Network([D_X, *[K] * (N - 1), D_Y], "tanh", "linear" if N > 1 else "activation")
+    algorithm = ig.GradientDescent(network, lr=0.1, steps=1, box=None)
+    tf = compiled(algorithm, epsilon, 32)
+    found: dict[str, list[float]] = {name: [] for name in ("error", "seconds", *BOUNDS)}
+    for seed in SEEDS:
+        X, y, _ = algorithm.random_prompt(32, 0, torch.Generator().manual_seed(seed))
+        w = network.init(APART + seed)
+        bounds = theorems(tf, w, X, y)
+        for mode in MODES:
+            started = time.perf_counter()
+            certificate = tf.certify(X, y, w0=w, trajectory=False, errors=mode)
+            if mode == "sup":
+                found["seconds"].append(time.perf_counter() - started)
+            bounds[mode] = certificate.gradient[0]
+        error = step_error(algorithm, w, certificate.path[0, 1], X, y) / algorithm.lr
+        found["error"].append(error)
+        for name in BOUNDS:
+            found[name].append(bounds[name] / error)
+    row: Row = {"N": N, "K": K, "epsilon": epsilon, "error": _short(statistics.median(found["error"]))}
+    for name in BOUNDS:
+        row |= {name: _short(statistics.median(found[name])), f"{name}_max": _short(max(found[name]))}
+    return {**row, "least": _short(min(found["sup"] + found["pointwise"])), "seconds": _short(min(found["seconds"]))}
+
+
+def step_errors(algorithm: ig.GradientDescent, w: Tensor, after: Tensor, X: Tensor, y: Tensor) -> Long:
+    """|w' - GD(w)|, entry by entry."""
+    omega = np.full(len(X), 1 / np.longdouble(len(X)))
+    exact, _ = step(descent(algorithm), long(w), np.zeros(len(w), np.longdouble), long(X), long(y), omega)
+    errors: Long = np.abs(long(after) - exact)
+    return errors
+
+
+def step_error(*given: Any) -> float:
+    """Its Euclidean norm."""
+    return float(np.sqrt((step_errors(*given) ** 2).sum()))
+
+
+def theorems(tf: ig.CompiledTransformer, w: Tensor, X: Tensor, y: Tensor) -> dict[str, float]:
+    """Theorem 1 as printed and corrected, with the actual sizes of this prompt and these weights as its constants, and
+    the error of every entry carried along as a radius.
+    """
+    algorithm = tf.algorithm
+    assert isinstance(algorithm, ig.GradientDescent)
+    net, N = algorithm.network, algorithm.network.depth
+    matrices = [V for V, _ in net.unflatten(w)]
+    full = [V if b is None else torch.cat([V, b[:, None]], dim=1) for V, b in net.unflatten(w)]
+    B_v = max(float(rows.norm(dim=1).max()) for rows in full)
+    favourable = ig.GradientDescent(net, algorithm.loss, box=B_v / math.sqrt(max(net.sizes[:-1]) + net.bias))
+    x_bound = float(X.norm(dim=1).max()) / math.sqrt(net.sizes[0])
+    values, _ = forward(descent(algorithm), long(w), long(X))
+    b = [math.hypot(float(np.sqrt((p**2).sum(1)).max()), net.bias) for p in values[:N]]
+    rows = [float(V.norm(dim=1).max()) for V in matrices]
+    norms = [float(torch.linalg.matrix_norm(V, 2)) for V in matrices]
+    radius, B_l = entrywise(tf, w, X, y)
+    by_rows = [math.sqrt(k) * row for k, row in zip(net.sizes[1:], rows, strict=True)]
+    return {
+        "printed": printed_theorem_1(favourable, tf.approximants, x_bound, float(y.abs().max())),
+        "corrected_rows": corrected(tf, by_rows, rows, b, B_l),
+        "corrected_norms": corrected(tf, norms, rows, b, B_l),
+        "entrywise": radius,
+    }
+
+
+def corrected(tf: ig.CompiledTransformer, norms: list[float], rows: list[float], b: list[float], B_l: float) -> float:
+    """The corrected Theorem 1, :func:`innergrad.bounds.corrected_theorem_1`, with constants of every layer:
+
+    norms: ||V_j||_op or a bound on it.  rows: norms of the longest rows.  b: bounds on ||p_{j-1}||_2.  B_l: sup |g|.
+    """
+    algorithm = tf.algorithm
+    assert isinstance(algorithm, ig.GradientDescent)
+    assert isinstance(algorithm.loss, ResidualLoss)
+    net, N, k = algorithm.network, algorithm.network.depth, algorithm.network.sizes
+    r, dr, loss, u = *map(proven, (net.activation.r, net.activation.dr)), algorithm.loss, proven(algorithm.loss.u)
+    eps = {f.name: tf.approximants[f.name].error if f.name in tf.approximants else 0.0 for f in (r, dr, loss.u)}
+    e, d, slope = [0.0], [0.0], 0.0
+    for j in range(1, N + 1):
+        smooth, moved = net.activated(j), norms[j - 1] * e[-1]
+        d.append(eps[dr.name] + dr.lipschitz * rows[j - 1] * e[-1] if smooth else 0.0)
+        e.append(math.sqrt(k[j]) * eps[r.name] + r.lipschitz * moved if smooth else moved)
+        slope = max(slope, dr.bound if smooth else 1.0)
+    off = loss.scale * (math.sqrt(k[N]) * eps[loss.u.name] + u.lipschitz * e[N])
+    S, D = (slope + max(d)) * math.sqrt(k[N]) * B_l, d[N] * math.sqrt(k[N]) * B_l + slope * off
+    errors = []
+    for j in range(N, 0, -1):
+        errors.append(D * b[j - 1] + S * e[j - 1])
+        S, D = (slope + max(d)) * norms[j - 1] * S, norms[j - 1] * (d[j - 1] * S + slope * D)
+    return 0.5 * math.hypot(*errors)
+
+
+def entrywise(tf: ig.CompiledTransformer, w: Tensor, X: Tensor, y: Tensor) -> tuple[float, float]:
+    """A running bound without symbols: every entry has a radius, so nothing cancels. Squared loss, exact arithmetic.
+
+        rad p = eps_r + |r'| rad z + 1/2 sup|r''| rad z^2,   rad z = |V| rad p;   products by the rule of Leibniz
+
+    Also the largest |g|.
+    """
+    algorithm = tf.algorithm
+    assert isinstance(algorithm, ig.GradientDescent)
+    net, weights = algorithm.network, algorithm.network.unflatten(w)
+    r, dr = net.activation.r, net.activation.dr
+    p, rad_p, d, rad_d = [X], [torch.zeros_like(X)], list[Tensor](), list[Tensor]()
+    for j, (V, b) in enumerate(weights, start=1):
+        z, rad_z = p[-1] @ V.T + (0.0 if b is None else b), rad_p[-1] @ V.abs().T
+        if not net.activated(j):
+            p, rad_p = [*p, z], [*rad_p, rad_z]
+            d, rad_d = [*d, torch.ones_like(z)], [*rad_d, torch.zeros_like(z)]
+            continue
+        variable = z.clone().requires_grad_()
+        (bend,) = torch.autograd.grad(dr(variable).sum(), variable)
+        for f, slope, values, radii in ((r, dr(z), p, rad_p), (dr, bend, d, rad_d)):
+            values.append(tf.approximants[f.name](z))
+            radii.append(tf.approximants[f.name].error + slope.abs() * rad_z + 0.5 * f.curvature * rad_z**2)
+    g, rad_g = 2 * (p[-1] - y), 2 * rad_p[-1]
+    s, rad_s, squares = g * d[-1], rad_g * (d[-1].abs() + rad_d[-1]) + g.abs() * rad_d[-1], 0.0
+    for j in range(net.depth, 0, -1):
+        radius = rad_s.T @ (p[j - 1].abs() + rad_p[j - 1]) + s.abs().T @ rad_p[j - 1]
+        squares += float(radius.square().sum()) + (float(rad_s.sum(0).square().sum()) if net.bias else 0.0)
+        V = weights[j - 1][0]
+        if j > 1:
+            s, rad_s = s @ V, rad_s @ V.abs()
+            rad_s = rad_s * (d[j - 2].abs() + rad_d[j - 2]) + s.abs() * rad_d[j - 2]
+            s = s * d[j - 2]
+    return math.sqrt(squares) / (2 * len(X)), float(g.abs().max())
+
+
+def other(activation: str, loss: str, output: str, epsilon: float) -> Row:
+    """Ratios of both kinds of certificates over N = 2, 3, 4, K = 8, 16 and five seeds."""
+    ratios: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for N in (2, 3, 4):
+        for K in (8, 16):
+            sizes = [D_X, *[K] * (N - 1), 4 if loss == "softmax" else D_Y]
+            network = ig.Network(sizes, activation, output)  # type: ignore[arg-type]
+            algorithm = ig.GradientDescent(network, loss, lr=0.1, steps=1, box=None)
+            tf, (X, y, w) = compiled(algorithm, epsilon, 32), batch(algorithm, 32, FEW)
+            for mode in MODES:
+                certificate = tf.certify(X, y, w0=w, trajectory=False, errors=mode)
+                bounds = certificate.steps[0].radius.norm(dim=-1)
+                for seed in FEW:
+                    error = step_error(algorithm, w[seed], certificate.path[seed, 1], X[seed], y[seed])
+                    ratios[mode].append(float(bounds[seed]) / error)
+    row: Row = {"activation": activation, "loss": loss, "output": output, "epsilon": epsilon}
+    for mode in MODES:
+        row |= {mode: _short(statistics.median(ratios[mode])), f"{mode}_max": _short(max(ratios[mode]))}
+    return {**row, "least": _short(min(ratios["sup"] + ratios["pointwise"]))}
+
+
+def batch(algorithm: ig.GradientDescent, n: int, seeds: range = SEEDS) -> tuple[Tensor, Tensor, Tensor]:
+    """One prompt for every seed."""
+    drawn = [algorithm.random_prompt(n, 0, torch.Generator().manual_seed(seed)) for seed in seeds]
+    X, y = (torch.stack([prompt[i] for prompt in drawn]) for i in (0, 1))
+    return X, y, torch.stack([algorithm.network.init(APART + seed) for seed in seeds])
+
+
+def timing() -> Row:
+    """N = 4, K = 32, 32 examples, one thread."""
+    algorithm = ig.GradientDescent(ig.Network([D_X, 32, 32, 32, D_Y], "tanh"), steps=1, box=None)
+    tf = compiled(algorithm, 1e-3, 32)
+    X, y, _ = algorithm.random_prompt(32, 0, torch.Generator().manual_seed(0))
+    seconds = []
+    for _ in range(6):
+        started = time.perf_counter()
+        tf.certify(X, y, w0=algorithm.network.init(APART), trajectory=False)
+        seconds.append(time.perf_counter() - started)
+    return {"N": 4, "K": 32, "n": 32, "first": _short(seconds[0]), "least": _short(min(seconds[1:]))}
+
+
+def _short(value: float | None) -> float | None:
+    """Four digits; what is infinite is null in the results."""
+    return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None
+
+
+# ----------------------------------------------------------------------------------------------------------- trajectory
+
+STEPS = 100
+
+
+def trajectory(workers: int, quick: bool = False) -> Row:
+    """tanh, squared loss, K = 8, 16 examples, 100 steps: bound over distance at the end."""
+    cells = itertools.product((1, 2, 3), (1e-5,) if quick else (1e-4, 1e-5), (0.05,) if quick else (0.05, 0.1), MODES)
+    return {"trajectory": list(_parallel(follow, cells, workers))}
+
+
+def follow(N: int, epsilon: float, lr: float, mode: Literal["sup", "pointwise"]) -> Row:
+    """N = 1 has an activated output: a linear model is exact."""
+    network = ig.Network([D_X, *[8] * (N - 1), D_Y], "tanh", "linear" if N > 1 else "activation")
+    algorithm = ig.GradientDescent(network, lr=lr, steps=STEPS, box=None)
+    X, y, w = batch(algorithm, 16)
+    started = time.perf_counter()
+    certificate = compiled(algorithm, epsilon, 16).certify(X, y, w0=w, trajectory=True, errors=mode)
+    seconds = (time.perf_counter() - started) / len(SEEDS)
+    assert certificate.trajectory is not None
+    ratios, distances, violated, ends = list[float](), list[float](), 0, list[int]()
+    for seed in SEEDS:
+        along, path = certificate.trajectory[seed], exact_path(algorithm, X[seed], y[seed], w[seed])
+        apart = np.sqrt(((long(certificate.path[seed, 1:]) - path) ** 2).sum(1))
+        violated += int((~(apart <= long(along))).sum())
+        distances.append(float(apart[-1]))
+        ratios.append(float(along[-1]) / distances[-1])
+        ends += [int(torch.isinf(along).nonzero()[0]) + 1] if math.isinf(ratios[-1]) else []
+    return {
+        "N": N,
+        "epsilon": epsilon,
+        "lr": lr,
+        "errors": mode,
+        "distance": _short(statistics.median(distances)),
+        "median": _short(statistics.median(ratios)),
+        "max": _short(max(ratios)),
+        "diverged": len(ends),
+        "first_diverged": min(ends, default=None),
+        "violations": violated,
+        "seconds": _short(seconds),
+    }
+
+
+def exact_path(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, w0: Tensor) -> Long:
+    """(steps, D_w)."""
+    w, m, path = long(w0), np.zeros(len(w0), np.longdouble), []
+    omega = np.full(len(X), 1 / np.longdouble(len(X)))
+    for _ in range(algorithm.steps):
+        w, m = step(descent(algorithm), w, m, long(X), long(y), omega)
+        path.append(w)
+    return np.stack(path)
+
+
+# --------------------------------------------------------------------------------------------------------------- attack
+
+
+def attacks(workers: int) -> Row:
+    """The worst prompts and weights that ascent finds: every activation and loss, and tanh at every depth."""
+    cells = [(activation, loss, 2, 4) for activation in ACTIVATIONS for loss in LOSSES]
+    cells += [("tanh", "squared", N, K) for N in range(2, 7) for K in (8, 16)]
+    return {"attack": list(_parallel(attacked, cells, workers))}
+
+
+def attacked(activation: str, loss: str, N: int, K: int) -> Row:
+    """|x| <= 2, |y| <= 1, weights in a box of 1; epsilon = 1e-3, 8 examples, 32 starts, 100 steps of ascent."""
+    network = ig.Network([3, *[K] * (N - 1), 3 if loss == "softmax" else 2], activation)
+    algorithm = ig.GradientDescent(network, loss, steps=1, box=1.0)
+    z_bound = SIN_DOMAIN if activation == "sin" else None
+    tf = ig.compile(algorithm, epsilon=1e-3, n_examples=8, x_bound=2.0, y_bound=1.0, z_bound=z_bound)
+    found = attack(tf, starts=32, iterations=100, seed=0)
+    certificate = tf.certify(found.X, found.y, w0=found.w0, trajectory=False)
+    error = step_errors(algorithm, found.w0, certificate.path[0, 1], found.X, found.y)
+    numbers = {name: getattr(found, name) for name in ("error", "median", "certificate", "closest", "domainwide")}
+    return {
+        "activation": activation,
+        "loss": loss,
+        "N": N,
+        "K": K,
+        **{name: _short(value) for name, value in numbers.items()},
+        "violations": [*found.violations, *map(str, np.flatnonzero(~(error <= long(certificate.steps[0].radius[0]))))],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["violations", "tightness", "trajectory", "attack"])
+    parser.add_argument("--count", type=int, default=10_000, help="configurations")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first configuration")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--rows", type=Path, nargs="*", default=[], help="instead: rows_*.json of earlier runs, together"
+    )
+    parser.add_argument("--quick", action="store_true", help="of the trajectories only epsilon = 1e-5, lr = 0.05")
+    parser.add_argument("--out", type=Path, help="a folder for a copy of the results")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    command = f"python benchmarks/certificates.py {given.part}"
+    if given.part == "violations":
+        parts = [json.loads(path.read_text()) for path in given.rows]
+        rows = [row for part in parts for row in part] or examined(given.first, given.count, given.workers)
+        data = violations(rows)
+        command += f" --first {given.first} --count {len(rows)}"
+        if given.out is not None:
+            given.out.mkdir(parents=True, exist_ok=True)
+            (given.out / f"rows_{given.first}.json").write_text(json.dumps(rows))
+    elif given.part == "trajectory":
+        data = trajectory(given.workers, given.quick)
+        command += " --quick" if given.quick else ""
+    else:
+        data = {"tightness": tightness, "attack": attacks}[given.part](given.workers)
+    path = store(f"certificates_{given.part}", command, data)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, given.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""A sample of benchmarks/certificates.py, and its stored results: what the pages claim of the certificates."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import innergrad as ig
+from innergrad.bounds import corrected_theorem_1
+from innergrad.functions.facts import proven
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+
+import certificates as bench
+from _results import read
+
+
+def fresh(activation: str, loss: str) -> int:
+    """A configuration that is not among the stored ones and whose approximants are quick to make."""
+    numbers = range(10_000, 20_000)
+    wanted = (n for n in numbers if (bench.ACTIVATIONS[n % 9], bench.LOSSES[n // 9 % 5]) == (activation, loss))
+    return next(n for n in wanted if bench.configuration(n)["epsilon"] == 1e-2 and bench.small(bench.configuration(n)))
+
+
+@pytest.mark.parametrize(
+    ("activation", "loss"),
+    [(activation, bench.LOSSES[(i + k) % 5]) for i, activation in enumerate(bench.ACTIVATIONS) for k in (0, 2)],
+)
+def test_every_bound_holds(activation: str, loss: str) -> None:
+    """Steps, trajectory and predictions, entry by entry, judged in 80-bit arithmetic without a tolerance."""
+    row = bench.examine(fresh(activation, loss))
+    assert row["violations"] == []
+    assert row["entries"] + row["infinite"] > 0
+    assert row["apart"] < 1e-13  # autograd in float64
+
+
+def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    certify = ig.CompiledTransformer.certify
+
+    def too_small(self: ig.CompiledTransformer, *args: Any, **given: Any) -> Any:
+        found = certify(self, *args, **given)
+        steps = tuple(dataclasses.replace(part, radius=part.radius / 100) for part in found.steps)
+        return dataclasses.replace(found, steps=steps)
+
+    monkeypatch.setattr(ig.CompiledTransformer, "certify", too_small)
+    assert bench.examine(fresh("tanh", "squared"))["violations"]
+
+
+def test_the_theorem_with_given_constants_is_the_librarys() -> None:
+    """With the constants of a whole domain it is the bound for the whole domain."""
+    net, box, x, y = ig.Network([3, 5, 4, 2], "tanh", bias=False), 1.5, 2.0, 1.0
+    tf = ig.compile(ig.GradientDescent(net, box=box), epsilon=1e-2, n_examples=4)
+    entry = [x]
+    for c in net.sizes[:2]:
+        entry.append(proven(net.activation.r).magnitude(c * box * entry[-1]) + tf.approximants["tanh"].error)
+    entry.append(net.sizes[2] * box * entry[-1])
+    norms = [box * math.sqrt(k * c) for c, k in zip(net.sizes, net.sizes[1:], strict=False)]
+    rows = [box * math.sqrt(c) for c in net.sizes[:-1]]
+    b = [math.sqrt(k) * size for k, size in zip(net.sizes, entry, strict=True)][:3]
+    assert isinstance(tf.algorithm, ig.GradientDescent)
+    library = corrected_theorem_1(tf.algorithm, tf.approximants, x, y)
+    assert bench.corrected(tf, norms, rows, b, 2 * (entry[3] + y)) == pytest.approx(library, rel=1e-12)
+
+
+def test_stored_violations() -> None:
+    stored = read("certificates_violations")
+    assert stored["violations"] == stored["failed"] == []
+    assert stored["oracles_apart"] < 1e-12
+    assert {row["group"] for row in stored["activation"]} == set(bench.ACTIVATIONS)
+    assert {row["group"] for row in stored["loss"]} == set(bench.LOSSES)
+    assert {row["group"] for row in stored["depth"]} == {f"N = {N}" for N in range(1, 7)}
+    assert len(stored["refused"]) < 0.02 * stored["configurations"]
+
+
+def test_stored_tightness_is_what_is_claimed() -> None:
+    """tanh and the squared loss, N <= 6, K <= 32: `pointwise` within 60, and `sup` in the median; medians within 100
+    for all others; one second.
+    """
+    stored = read("certificates_tightness")
+    shapes = {(row["N"], row["K"]) for row in stored["tightness"]}
+    assert shapes >= {(N, K) for N in range(2, 7) for K in (4, 8, 16, 32)}
+    for row in stored["tightness"]:
+        assert 1.0 <= row["least"] <= row["pointwise_max"] <= 60.0
+        assert row["sup"] <= 60.0
+    assert len({(row["activation"], row["loss"]) for row in stored["others"]}) == 30
+    for row in stored["others"]:
+        assert row["least"] >= 1.0
+        assert row["sup"] <= 100.0
+    assert stored["timing"][0]["least"] <= 1.0
+
+
+def test_stored_attacks_break_no_certificate() -> None:
+    rows = read("certificates_attack")["attack"]
+    assert {row["activation"] for row in rows} == set(bench.ACTIVATIONS)
+    assert {row["loss"] for row in rows} == set(bench.LOSSES)
+    for row in rows:
+        assert row["violations"] == []
+        assert row["closest"] <= 1.0
+        assert row["error"] <= row["domainwide"]
+
+
+def test_stored_trajectories_are_what_is_claimed() -> None:
+    """Within 300 times the distance after 100 steps, N <= 3, epsilon = 1e-5."""
+    for row in read("certificates_trajectory")["trajectory"]:
+        assert row["violations"] == 0
+        if row["epsilon"] == 1e-5:
+            assert row["diverged"] == 0
+            assert row["max"] <= 300.0
+
+
+@pytest.mark.parametrize(("N", "K"), [(1, 4), (2, 8), (3, 8)])
+def test_stored_tightness_is_what_is_measured(N: int, K: int) -> None:
+    torch.set_num_threads(1)
+    stored = next(
+        row
+        for row in read("certificates_tightness")["tightness"]
+        if (row["N"], row["K"], row["epsilon"]) == (N, K, 1e-3)
+    )
+    measured = bench.compare(N, K, 1e-3)
+    assert {**measured, "seconds": 0.0} == pytest.approx({**stored, "seconds": 0.0}, rel=1e-2)
