@@ -62,13 +62,20 @@ def _phi(t: Long) -> Long:
 
 
 def _cdf(t: Long) -> Long:
-    """1/2 + phi(t) (t + t^3 / 3 + t^5 / (3 5) + ...), all terms of one sign; beyond 12 it is 0 or 1 to 1e-32."""
-    inside = np.clip(t, -12, 12)
+    """1/2 + phi(t) (t + t^3 / 3 + t^5 / (3 5) + ...), all terms of one sign; beyond 3, where that would cancel with the
+    1/2, the tail phi(t) / (|t| + 1 / (|t| + 2 / (|t| + ...))).
+    """
+    inside, outside = np.clip(t, -3, 3), np.maximum(np.abs(t), 3)
     term = total = inside
-    for k in range(3, 600, 2):
+    for k in range(3, 200, 2):
         term = term * inside * inside / k
         total = total + term
-    return np.where(np.abs(t) >= 12, (t > 0).astype(np.longdouble), np.longdouble(0.5) + _phi(inside) * total)
+    fraction = outside
+    for k in range(300, 0, -1):
+        fraction = outside + k / fraction
+    tail = _phi(outside) / fraction
+    series: Long = np.longdouble(0.5) + _phi(inside) * total
+    return np.where(t < -3, tail, np.where(t > 3, 1 - tail, series))
 
 
 def _sigmoid(t: Long) -> Long:
