@@ -32,6 +32,12 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/constructions.py
 	$(BIN)/python benchmarks/bridges.py
 	$(BIN)/python benchmarks/decay.py
+	$(BIN)/python benchmarks/convergence.py
+	$(BIN)/python benchmarks/explain.py
+	$(BIN)/python benchmarks/certificates.py violations --workers 2
+	$(BIN)/python benchmarks/certificates.py tightness
+	$(BIN)/python benchmarks/certificates.py trajectory
+	$(BIN)/python benchmarks/certificates.py attack
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -235,6 +235,30 @@ def violations() -> list[str]:
     return lines
 
 
+def violated() -> list[str]:
+    """The same in one sentence."""
+    stored = read("certificates_violations")
+    row, refused = stored["all"][0], len(stored["refused"])
+    checked = f"{row['entries']:,} finite bounds on {row['configurations']:,} configurations"
+    text = f"{checked} ({refused} were refused), **{row['violations']} violated**; bound / error of a step: median "
+    return [f"{text}{_short(row['median'])}, 95% below {_short(row['q95'])}."]
+
+
+def ratios() -> list[str]:
+    """A few of the rows of the next table."""
+    head = ["N, K", "paper, as printed", "corrected", "radii only", "from sup errors", "certificate", "seconds"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for row in read("certificates_tightness")["tightness"]:
+        if row["epsilon"] == 1e-3 and (row["N"], row["K"]) in ((2, 8), (3, 8), (4, 16), (4, 32), (6, 32)):
+            cells = [
+                f"{row['N']}, {row['K']}",
+                *(_short(row[key]) for key in ("printed", "corrected_norms", "entrywise")),
+            ]
+            cells += [f"{_short(row[key])} ({_short(row[f'{key}_max'])})" for key in ("sup", "pointwise")]
+            lines.append("| " + " | ".join([*cells, f"{row['seconds']:.2g}"]) + " |")
+    return lines
+
+
 def tightness() -> list[str]:
     """Bound over error of one gradient: the theorems, radii without symbols, and the certificates."""
     stored = read("certificates_tightness")
@@ -342,6 +366,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "sigma": sigma,
     "decay": decay,
     "violations": violations,
+    "violated": violated,
+    "ratios": ratios,
     "tightness": tightness,
     "other_losses": other_losses,
     "trajectories": trajectories,

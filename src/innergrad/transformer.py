@@ -29,8 +29,10 @@ from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
 
 if TYPE_CHECKING:
+    from innergrad.attack import Attack
     from innergrad.bounds import Domainwide
     from innergrad.certificate import Certificate
+    from innergrad.explain import Explanation
     from innergrad.report import Report
     from innergrad.solver import Solution
 
@@ -503,6 +505,20 @@ class CompiledTransformer:
         double = self._in_double(prompt, sample_weight, Noted(0) if noted else refuse)
         how = {"executor": executor, "trajectory": trajectory, "errors": errors, "noted": noted}
         return certify(self, prompt, double, **how)  # type: ignore[arg-type]
+
+    def explain(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **how: Any) -> Explanation:
+        """Where the error of a run comes from, bound beside measured, and how healthy it is; see
+        :mod:`innergrad.explain`.
+        """
+        from innergrad.explain import explain
+
+        return explain(self, X, y, **how)
+
+    def attack(self, *, starts: int = 32, iterations: int = 100, seed: int = 0) -> Attack:
+        """The worst prompt and weights of the domain that gradient ascent finds; see :mod:`innergrad.attack`."""
+        from innergrad.attack import attack
+
+        return attack(self, starts=starts, iterations=iterations, seed=seed)
 
     def save(self, path: str | Path) -> Path:
         """Write a folder: config.json (settings, layout, layers) and weights.safetensors."""

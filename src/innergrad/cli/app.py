@@ -88,6 +88,23 @@ Sigma = Annotated[
         rich_help_panel=EVERY,
     ),
 ]
+WeightError = Annotated[
+    float | None,
+    typer.Option(
+        "--weight-error",
+        help="Instead of --epsilon: the distance of the final weights to the algorithm's, certified on random prompts; "
+        "chooses an epsilon for every function, with the fewest heads (relu).",
+        rich_help_panel=EVERY,
+    ),
+]
+Until = Annotated[
+    float | None,
+    typer.Option(
+        "--until",
+        help="Stop where the certified norm of the gradient (mapping) is at most this (gradient-descent).",
+        rich_help_panel=EVERY,
+    ),
+]
 
 Dimension = Annotated[
     int | None,
@@ -351,6 +368,8 @@ def compile_(
     y_bound: YBound = None,
     z_bound: ZBound = None,
     sigma: Sigma = None,
+    weight_error: WeightError = None,
+    until: Until = None,
     d: Dimension = None,
     steps: Steps = None,
     lr: Rate = None,
@@ -405,6 +424,14 @@ def run(
         bool,
         typer.Option("--std", help="Also predictive standard deviations (rls; functional with kernel linear or exp)."),
     ] = False,
+    until: Annotated[
+        float | None,
+        typer.Option("--until", help="Stop where the certified norm of the gradient is at most this."),
+    ] = None,
+    outside: Annotated[
+        str,
+        typer.Option("--outside", help="Values outside the domain of the model: error, or flag, which lists them."),
+    ] = "error",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -423,7 +450,8 @@ def run(
     """
     from innergrad.cli import commands
 
-    commands.run_model(model, data, targets, query, executor, dtype, out, std=std, seed=seed, as_json=json, quiet=quiet)
+    how = {"executor": executor, "until": until, "outside": outside, "seed": seed, "return_std": std}
+    commands.run_model(model, data, targets, query, dtype, out, how, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -453,7 +481,8 @@ def verify(
     """Check every law of the weights, on random prompts and on given data; exit code 1 if one fails, or if an error is
     above its certificate.
 
-    On target gpt the errors of approximants are measured (law `fit`), not proven (law `proof`): no certificate.
+    On targets gpt, softmax and sigma the sup errors of approximants are measured (law `fit`), not proven (law `proof`);
+    the bounds of --explain are rigorous there, too: they rest on the errors at the arguments that occur.
     """
     from innergrad.cli import commands
 
@@ -475,6 +504,8 @@ def cost(
     y_bound: YBound = None,
     z_bound: ZBound = None,
     sigma: Sigma = None,
+    weight_error: WeightError = None,
+    until: Until = None,
     d: Dimension = None,
     steps: Steps = None,
     lr: Rate = None,

@@ -31,6 +31,8 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet:
         print(json.dumps({"saved": str(out), **tf.cost().to_json()}))
     elif not quiet:
         print_cost(tf.cost())
+        if tf.solution is not None:
+            Console().print(str(tf.solution), markup=False, highlight=False, soft_wrap=True)
         Console().print(f"saved to {out}; next: innergrad verify {out}", markup=False, soft_wrap=True)
 
 
@@ -126,15 +128,14 @@ def run_model(
     data: Path | None,
     targets: str | None,
     query: Path | None,
-    executor: str,
     dtype: str,
     out: Path | None,
+    how: Mapping[str, Any],
     *,
-    std: bool,
-    seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
+    """how: further arguments of ``tf.run``."""
     tf = _load(model)
     if data is None:
         raise InputError("the examples are missing", hint="give --data examples.csv")
@@ -144,13 +145,7 @@ def run_model(
     table = read_table(data, targets, tf)
     X_query = table.X_query if query is None else read_inputs(query, table.inputs)
     with working("learning inside the forward pass", quiet or as_json):
-        run = tf.run(
-            *(table.X, table.y, X_query),
-            executor=executor,  # type: ignore[arg-type]
-            dtype=dtypes[dtype],
-            seed=seed,
-            return_std=std,
-        )
+        run = tf.run(table.X, table.y, X_query, dtype=dtypes[dtype], **how)
     losses = None
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
@@ -170,7 +165,9 @@ def _run_json(run: Run, losses: list[float] | None) -> dict[str, Any]:
         "online": run.online,
         "std": run.std,
     }
-    found = {name: part.tolist() for name, part in parts.items() if part is not None}
+    found: dict[str, Any] = {name: part.tolist() for name, part in parts.items() if part is not None}
+    found |= {"stopped": run.stopped} if run.stopped is not None else {}
+    found |= {"violations": list(run.violations)} if run.violations else {}
     return found if losses is None else {**found, "loss": losses}
 
 

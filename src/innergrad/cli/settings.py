@@ -23,7 +23,10 @@ from innergrad.networks import Network
 from innergrad.transformer import CompiledTransformer
 
 NETWORK = ("sizes", "activation", "output", "bias")
-COMPILE = ("target", "variant", "epsilon", "n_examples", "x_bound", "y_bound", "z_bound", "sigma")
+COMPILE = (
+    *("target", "variant", "epsilon", "n_examples", "x_bound", "y_bound", "z_bound", "sigma"),
+    *("weight_error", "until"),
+)
 
 
 @dataclass(frozen=True)

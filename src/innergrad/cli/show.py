@@ -90,6 +90,10 @@ def print_run(table: Examples, run: Run, losses: list[float] | None) -> None:
         console.print(
             f"loss on {len(table.X)} examples: {losses[0]:.6g} before, {losses[-1]:.6g} after {len(losses) - 1} steps"
         )
+    if run.stopped is not None:
+        console.print(f"stopped after {run.stopped} steps: the gradient is certified to be small enough")
+    for sentence in run.violations:
+        console.print(f"outside: {sentence}", style="bold red", markup=False, soft_wrap=True)
     if run.online is not None:
         error = float((run.online.double() - table.y[:, 0]).square().mean().sqrt())
         console.print(f"root mean squared online error: {error:.6g} ({len(table.X)} examples)")
