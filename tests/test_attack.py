@@ -112,7 +112,7 @@ def test_a_false_certificate_is_found_out() -> None:
     """Approximants that claim a tenth of their error."""
     tf = ig.compile(descent(2, 3, 1), n_examples=4)
     boast = replace(tf, approximants={name: replace(f, error=f.error / 10) for name, f in tf.approximants.items()})
-    found = attack(boast, starts=6, iterations=30)
+    found = attack(boast, starts=6, iterations=30, errors="sup")
     assert found.violations
     assert found.closest > 1.0
     assert "VIOLATION" in str(found)

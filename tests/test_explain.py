@@ -72,14 +72,14 @@ def test_what_is_measured_is_the_error() -> None:
     tf = ig.compile(algorithm, n_examples=6)
     X, y, X_query = algorithm.random_prompt(6, 2, torch.Generator().manual_seed(1))
     w0 = algorithm.network.init(3)
-    found = explain(tf, X, y, X_query, w0=w0)
+    found = explain(tf, X, y, X_query, w0=w0, errors="sup")
     run, exact = tf.run(X, y, w0=w0), ig.reference(algorithm, X, y, w0=w0)
     for number, step in enumerate(found.steps):
         restarted = ig.reference(algorithm, X, y, w0=run.weights[number]).weights[1]
         assert step.measured == pytest.approx(float((run.weights[number + 1] - restarted).norm()) / 0.1, rel=1e-6)
         distance = float((run.weights[number + 1] - exact.weights[number + 1]).norm())
         assert step.path == pytest.approx(distance, rel=1e-6)
-    certificate = tf.certify(X, y, w0=w0, executor="dense")
+    certificate = tf.certify(X, y, w0=w0, executor="dense", errors="sup")
     assert [step.bound for step in found.steps] == certificate.gradient
     assert [step.path_bound for step in found.steps] == certificate.weights
     worst = max(found.steps, key=lambda step: step.measured)
@@ -182,7 +182,7 @@ def test_an_error_above_its_bound_is_a_violation() -> None:
     """A false claim of an approximant: its error is 100 times what it says."""
     tf = ig.compile(descent(2, 3, 1), n_examples=5)
     modest = {name: replace(f, error=f.error / 100) for name, f in tf.approximants.items()}
-    found = explain(replace(tf, approximants=modest), executor="plain")
+    found = explain(replace(tf, approximants=modest), executor="plain", errors="sup")
     assert any("layer forward 1" in text for text in found.violations)
     assert "VIOLATION" in str(found)
 

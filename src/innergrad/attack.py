@@ -31,6 +31,7 @@ from innergrad.stream import State
 from innergrad.targets import LoopedTransformer
 
 if TYPE_CHECKING:
+    from innergrad.certificate import Errors
     from innergrad.transformer import CompiledTransformer, Executor
 
 FIRST, LAST = 0.2, 0.001  # size of a step, relative to the range of the variable
@@ -96,12 +97,19 @@ class Attack:
         return "\n".join([*lines, *(f"VIOLATION: {text}" for text in self.violations)])
 
 
-def attack(tf: CompiledTransformer, *, starts: int = 32, iterations: int = 100, seed: int = 0) -> Attack:
+def attack(
+    tf: CompiledTransformer,
+    *,
+    starts: int = 32,
+    iterations: int = 100,
+    seed: int = 0,
+    errors: Errors | None = None,
+) -> Attack:
     """Search for the worst prompt and weights of the domain: |x| <= x_bound, |y| <= y_bound, weights in the box, and
     the range of random prompts where nothing is declared. Labels of classes stay as they were drawn, and examples have
-    equal weights.
+    equal weights. errors: of the certificate, as in ``certify``.
     """
-    from innergrad.verification import _random_prompt
+    from innergrad.verification import random_prompt
 
     starts, iterations = integer("starts", starts), integer("iterations", iterations)
     if any(f.ramps and f.error == 0.0 for f in tf.approximants.values()):
@@ -109,7 +117,7 @@ def attack(tf: CompiledTransformer, *, starts: int = 32, iterations: int = 100, 
             f"{tf.algorithm.kind} cannot be attacked by gradient ascent", got="tables, whose steps have no gradient"
         )
     first = _one_step(tf)
-    drawn = _random_prompt(tf, seed, starts, None)
+    drawn = random_prompt(tf, seed, starts, None)
     domain = _Domain(tf, drawn)
     generator = torch.Generator().manual_seed(seed)
     random, _, gradients = _errors(first, drawn)
@@ -124,7 +132,9 @@ def attack(tf: CompiledTransformer, *, starts: int = 32, iterations: int = 100, 
     every_other = torch.arange(starts) % 2 == 1
     best, worst = _ascend(first, _where(inside & every_other, spread, drawn), domain, iterations, generator)
     executor: Executor = "plain" if tf.proven else "dense"
-    certified = first.certify(worst.X, worst.y, worst.X_query, w0=worst.w0, executor=executor, trajectory=False)
+    certified = first.certify(
+        worst.X, worst.y, worst.X_query, w0=worst.w0, executor=executor, trajectory=False, errors=errors
+    )
     bounds = certified.steps[0].radius.norm(dim=-1) / certified.lr
     top = int(best.argmax())
     wide = _domainwide(tf)

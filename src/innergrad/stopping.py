@@ -25,6 +25,7 @@ from innergrad.algorithms import GradientDescent
 from innergrad.algorithms.base import Algorithm
 from innergrad.certificate import INFLATION, double, fresh, rounded_inputs
 from innergrad.errors import InputError, real
+from innergrad.functions.dictionaries import Approximant
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 
@@ -52,7 +53,7 @@ def run_until(
     """
     until, program = check_until(tf.algorithm, until), tf.program
     lr: float = tf.algorithm.lr  # type: ignore[attr-defined]
-    approximants = dict(tf.approximants) if tf.proven else {}
+    approximants: dict[str, Approximant] = {}  # errors at the arguments, as in certify
     rounded = rounded_inputs(prompt.state(program), given.state(program))
     kept = prompt.state(program)  # of every prompt, at the beginning of the step, or where it stopped
     stopped: list[int | None] = [None] * len(prompt.X)

@@ -63,13 +63,13 @@ def verify(
     if (X is None) != (y is None) or (X is None and X_query is not None):
         raise InputError("verify takes X and y together, or neither", hint="without data it draws random prompts")
     if X is None or y is None:
-        prompt = _random_prompt(tf, seed, prompts, w0)
+        prompt = random_prompt(tf, seed, prompts, w0)
     else:
         prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed)
     return _Verification(tf, prompt, seed).report()
 
 
-def _random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLike | None) -> Prompt:
+def random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLike | None) -> Prompt:
     """Random prompts and weights inside the domain the transformer was compiled for."""
     generator, options = torch.Generator().manual_seed(seed_number(seed)), tf.options
     integer("prompts", prompts)

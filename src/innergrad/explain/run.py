@@ -19,7 +19,7 @@ from innergrad.prompt import ArrayLike, Prompt
 from innergrad.stream import State
 
 if TYPE_CHECKING:
-    from innergrad.certificate import StepCertificate
+    from innergrad.certificate import Errors, StepCertificate
     from innergrad.transformer import CompiledTransformer, Executor
 
 
@@ -34,27 +34,28 @@ def explain(
     seed: int = 0,
     executor: Executor = "dense",
     dtype: torch.dtype = torch.float64,
+    errors: Errors | None = None,
 ) -> Explanation:
     """Run the transformer on the given data, or on a random prompt, and say where its error comes from.
 
     Every step and every layer has a bound (:meth:`CompiledTransformer.certify`) and a measured error: of the exact
     program, started from the transformer's own state at the beginning of the step. Where there are weights, queries are
-    left out: nothing that they hold reaches the weights.
+    left out: nothing that they hold reaches the weights. errors: as in ``certify``.
     """
     from innergrad.certificate import certify
-    from innergrad.verification import _random_prompt
+    from innergrad.verification import random_prompt
 
     if (X is None) != (y is None) or (X is None and X_query is not None):
         raise InputError("explain takes X and y together, or neither", hint="without data it draws a random prompt")
     if X is None or y is None:
-        drawn = _random_prompt(tf, seed, 1, w0)
+        drawn = random_prompt(tf, seed, 1, w0)
         X, y, X_query, w0 = drawn.X, drawn.y, drawn.X_query, drawn.w0
     X_query = None if tf.program.weights else X_query
     prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
     double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
     weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(dtype).double()
     given = tf.prompt(*double, w0=prompt.w0.double(), sample_weight=weight)
-    certificate = certify(tf, prompt, given, executor=executor, trajectory=None, errors=None)
+    certificate = certify(tf, prompt, given, executor=executor, trajectory=None, errors=errors)
     seen = _watch(tf, prompt, given, executor)
     lr = certificate.lr
     along = certificate.weights if certificate.trajectory is not None else [None] * len(certificate.steps)
