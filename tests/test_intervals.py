@@ -14,6 +14,7 @@ from flint import arb, arb_series, ctx
 from torch import Tensor
 from torch.nn import functional as F
 
+import innergrad as ig
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, approximate
 from innergrad.functions import activations as library
@@ -437,3 +438,25 @@ def test_local_curvature_where_there_is_no_global_one() -> None:
     assert local_curvature(elu, lo - 0.5, hi).tolist()[0] == 0.0  # [0, 1] begins at the break
     assert local_curvature(library.RELU, lo, hi).tolist() == [0.0, 0.0, math.inf]
     assert local_curvature(Function("unknown", torch.lgamma), lo, hi).tolist() == [math.inf] * 3
+
+
+def test_what_looks_smooth_but_is_not_is_refused() -> None:
+    """hypot(t, 0) = |t|; conversions cut off; jumps and pieces that the formula does not have."""
+    rays = {"left": ig.Asymptote(0, 0, 0), "right": ig.Asymptote(2, 0, 0)}
+    kink = ig.Function("kink", lambda t: torch.hypot(t, torch.zeros_like(t)) + t, curvature=1, lipschitz=2, **rays)
+    with pytest.raises(ig.InputError):
+        ig.prove_facts(kink)
+    for formula in (lambda t: torch.tanh(t.detach()), lambda t: torch.tanh(t.to(torch.int64).to(torch.float64))):
+        assert not ig.prove_facts(ig.Function("cut", formula, curvature=1.0, lipschitz=1.0)).proven
+    with pytest.raises(ig.InputError, match="is not what its jumps say"):
+        ig.prove_facts(ig.Function("j", torch.tanh, jumps=((0.0, 2.0, 1),), bound=1.0))
+    with pytest.raises(ig.InputError, match="is not what its pieces say"):
+        exact = ig.PiecewiseLinear((), (1.0,))
+        ig.prove_facts(ig.Function("e", torch.tanh, exact=exact, curvature=0.0, lipschitz=1.0))
+    for argument in ("tanh", torch.tanh):
+        with pytest.raises(ig.InputError, match="facts are proven of an ig.Function"):
+            ig.prove_facts(argument)  # type: ignore[arg-type]
+    with pytest.raises(ig.InputError, match="finite numbers"):
+        ig.Asymptote(0.0, 0.0, float("nan"))
+    with pytest.raises(ig.InputError, match="not a number"):
+        ig.Function("nan", torch.tanh, curvature=float("nan"))

@@ -125,7 +125,7 @@ def attack(
         raise InputError(
             f"{tf.algorithm.kind} on target {tf.options.target!r} cannot be attacked by gradient ascent",
             got="an error that is zero at and around every random prompt",
-            hint="nothing smooth is approximated; tf.verify checks such weights",
+            hint="nothing smooth is approximated, or all starts are where approximants are exact (zero weights)",
         )
     spread = domain.uniform(drawn, generator)
     uniform, inside, _ = _errors(first, spread)

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, JobError
 from innergrad.functions.dictionaries import Approximant
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
@@ -172,6 +172,8 @@ def certify(
         predictions = prompt.predictions(program, {lane: radius}).abs() * INFLATION
     lr = float(getattr(tf.algorithm, "lr", 1.0) or 1.0)
     found = torch.stack(along, dim=1) if follow else None
+    if not bool(torch.isfinite(torch.stack(weights)).all()):
+        raise JobError("the forward pass overflowed: weights are not finite; scale the inputs or lower lr")
     violations = () if noted is None else tuple(noted.sentences)
     return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions, violations)
 

@@ -39,7 +39,7 @@ def check_until(algorithm: Algorithm, until: object) -> float:
     if not plain or not algorithm.lr > 0:  # type: ignore[attr-defined]
         raise InputError(
             "until= bounds the gradient mapping of projected gradient descent",
-            got=repr(algorithm),
+            got=algorithm.kind,
             allowed="ig.GradientDescent with lr > 0, without momentum and weight decay",
         )
     return real("until", until, low=0.0)

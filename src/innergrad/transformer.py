@@ -194,7 +194,9 @@ class CompiledTransformer:
 
             if noted is not None:
                 raise InputError(
-                    "a run is stopped by its certificate, which holds inside the domain", got="outside='flag'"
+                    "a run is stopped by its certificate, which holds inside the domain",
+                    got="until and outside='flag'",
+                    allowed="one of them",
                 )
             given = self._in_double(prompt, sample_weight)
             weights, state, stopped = run_until(self, prompt, given, executor, limit)

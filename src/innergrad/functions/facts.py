@@ -13,10 +13,11 @@ between g(t) and that ``limit``, up to the slack.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -94,6 +95,10 @@ def prove_facts(f: Function, reach: float = REACH) -> Facts:
     Raises InputError where a declaration is false, and says where. ``Facts.proven`` is False where the formula has no
     interval rules, or where intervals are too coarse to decide.
     """
+    if not isinstance(f, Function):
+        raise InputError("facts are proven of an ig.Function", got=repr(f), allowed="e.g. ig.ACTIVATIONS['tanh'].r")
+    if not 0.0 < reach <= REACH:
+        raise InputError("reach is a positive number", got=reach, allowed=f"up to {REACH:g}")
     if f.jumps:
         return _of_steps(f)
     if f.exact is not None:
@@ -318,6 +323,7 @@ def _minus(jet: Jet, asymptote: Asymptote) -> Jet:
 
 def _of_pieces(f: Function, exact: PiecewiseLinear) -> Facts:
     """Slopes and the values at the knots say it all."""
+    _compare(f, exact, [*exact.knots, exact.anchor])
     knots = exact_knots(exact)
     ends = [
         value + Fraction(slope) * (Fraction(end) - knot)
@@ -330,9 +336,31 @@ def _of_pieces(f: Function, exact: PiecewiseLinear) -> Facts:
 
 def _of_steps(f: Function) -> Facts:
     """A step function is given by its jumps; it has no Lipschitz constant."""
-    start = Fraction(float(f.value(torch.tensor(-1e300, dtype=torch.float64))))
+    first = float(f.value(torch.tensor(-1e300, dtype=torch.float64)))
+    places = sorted((at, height) for at, height, _ in f.jumps)
+
+    def steps(t: Tensor) -> Tensor:
+        return first + sum((height * (t > at) for at, height in places), torch.zeros_like(t))
+
+    _compare(f, steps, [at for at, _ in places])
+    start = Fraction(first)
     levels = accumulate((Fraction(height) for _, height, _ in sorted(f.jumps)), initial=start)
     return _declared_or_false(f, Facts(f.name, value=_rounded(list(levels)), second=(0.0, 0.0)))
+
+
+def _compare(f: Function, stated: Callable[[Tensor], Tensor], special: list[float]) -> None:
+    """Refute, between and beyond the special points, that the formula is what its pieces or jumps say."""
+    if stated is f.value:
+        return
+    edges = sorted({*special, *(side * 2.0**k for side in (-1, 1) for k in range(-20, 30))})
+    t = torch.tensor(
+        [a + (b - a) * part for a, b in pairwise(edges) for part in (0.25, 0.5, 0.75)], dtype=torch.float64
+    )
+    apart = (f(t) - stated(t)).abs()
+    wrong = apart > 1e-9 * (1 + t.abs())
+    if bool(wrong.any()):
+        at = float(t[wrong][0])
+        raise InputError(f"{f.name} is not what its {'jumps' if f.jumps else 'pieces'} say", got=f"at t = {at:g}")
 
 
 def _rounded(values: list[Fraction]) -> Range:

@@ -171,6 +171,8 @@ def _hypot(x: Jet, y: object) -> Jet:
         x, other = other, x
     if not other.is_constant:
         return square_root(x**2 + other**2)
+    if not np.asarray(other.a).any():
+        return absolute(x)  # which has a kink
     value, c = x.value, Interval.point(np.abs(other.a))
     h = (value.square() + c.square()).sqrt()
     first, second = value / h, c.square() / h.power(3)
@@ -216,7 +218,10 @@ def _swapped(rule: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda x, y: rule(y, x)
 
 
-def _same(x: Jet, *_: object, **__: object) -> Jet:
+def _same(x: Jet, *given: object, **named: object) -> Jet:
+    """The formula runs in float64: another type would round, or cut off."""
+    if any(isinstance(value, torch.dtype) and value != torch.float64 for value in (*given, *named.values())):
+        raise NoRule("a conversion to another type")
     return x
 
 
@@ -237,7 +242,7 @@ RULES.update({
     "logaddexp": _logaddexp,
     "log_sigmoid": lambda x: -_softplus(-x, threshold=math.inf), "softsign": lambda x: x / (1 + absolute(x)),
     "ones_like": lambda x, **_: x.constant(1.0), "zeros_like": lambda x, **_: x.constant(0.0),
-    "full_like": _full_like, "to": _same, "double": _same, "detach": _same, "contiguous": _same,
+    "full_like": _full_like, "to": _same, "double": _same, "contiguous": _same,
 })  # fmt: skip
 
 

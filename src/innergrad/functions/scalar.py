@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear, ramps
 
 
@@ -33,6 +34,10 @@ class Asymptote:
     slope: float
     intercept: float
     beyond: float
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (self.slope, self.intercept, self.beyond))):
+            raise InputError("an asymptote is made of finite numbers", got=repr(self))
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,10 @@ class Function:
     breaks: tuple[float, ...] = ()
     jumps: tuple[tuple[float, float, int], ...] = ()
     exact: PiecewiseLinear | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if any(map(math.isnan, (self.curvature, self.lipschitz, self.bound))):
+            raise InputError(f"{self.name} declares a fact that is not a number", got="NaN", allowed="a number, or inf")
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.value(t)
