@@ -230,7 +230,7 @@ def violations() -> list[str]:
         cells = [row["group"], f"{row['configurations']:,}", f"{checked:,}", str(row["violations"])]
         cells += [_percent(row["infinite"] / checked), *(_short(row[key]) for key in ("median", "q95"))]
         lines.append("| " + " | ".join([*cells, f"{row['closest']:.2f}"]) + " |")
-    reasons = "an argument of sin left the domain it was compiled for, or epsilon is below the rounding of float32"
+    reasons = "an argument of sin left the domain it was compiled for, or a target the range of an activated output"
     lines += ["", f"Refused by the transformer ({reasons}): {len(stored['refused'])}."]
     return lines
 
