@@ -51,14 +51,20 @@ def _draw_steps(ax: Axes, explanation: Explanation) -> None:
         (path, BLUE, ":", "distance to the exact path: bound"),
         ([step.path for step in steps], ORANGE, ":", "distance to the exact path: measured"),
     ]
+    lines = [line for line in lines if not all(map(math.isnan, line[0]))]  # no path bound, no line
     drawn = [value for values, *_ in lines for value in values]
     top = _limits(ax, drawn, max([step.path for step in steps] + [step.measured for step in steps]))
     for values, colour, line, label in lines:
         marker = {"marker": "s" if line == ":" else "o", "ms": 4.0}
         ax.plot(numbers, _positive(values), line, color=colour, lw=2.0, label=label, **dict[str, Any](marker))
         _infinite(ax, numbers, values, top, colour)
-    kind = "proven" if explanation.proven else "from errors measured at the arguments"
-    ax.set(title=f"Error by step (bounds {kind})", xlabel="step", ylabel="Euclidean norm", xlim=(0.5, len(steps) + 0.5))
+    kind = "sup errors" if explanation.proven else "errors at the arguments"
+    ax.set(
+        title=f"Error by step (bounds from {kind})",
+        xlabel="step",
+        ylabel="Euclidean norm",
+        xlim=(0.5, len(steps) + 0.5),
+    )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(frameon=False, fontsize=9, loc="best")
 
@@ -67,7 +73,7 @@ def _draw_layers(ax: Axes, explanation: Explanation) -> None:
     layers = explanation.layers[-40:]
     numbers = range(len(layers))
     bounds, measured = [layer.bound for layer in layers], [layer.measured for layer in layers]
-    top = _limits(ax, [*bounds, *measured], max(measured))
+    top = _limits(ax, [*bounds, *measured], 0.0)
     for values, colour, marker, label in ((bounds, BLUE, "_", "bound"), (measured, ORANGE, "o", "measured")):
         ax.plot(numbers, _positive(values), marker, color=colour, ms=14 if marker == "_" else 6, mew=3, label=label)
         _infinite(ax, numbers, values, top, colour)
@@ -80,7 +86,9 @@ def _draw_layers(ax: Axes, explanation: Explanation) -> None:
 
 
 def _limits(ax: Axes, values: Sequence[float], measured: float) -> float:
-    """A log axis for what is positive and not enormous; the height at which what is infinite is drawn."""
+    """A log axis for what is positive and, beside something measured, not enormous; the height at which what is
+    infinite is drawn.
+    """
     reach = HUGE * measured if measured > 0.0 else math.inf
     known = [value for value in values if 0.0 < value < reach and math.isfinite(value)] or [1.0]
     top: float = max(known) * (max(known) / min(known)) ** 0.12 * 2

@@ -122,7 +122,7 @@ def farthest_outside(domain: tuple[float, float], t: Tensor) -> float | None:
     lo, hi = domain
     if t.numel() == 0 or (lo == -math.inf and hi == math.inf):
         return None
-    low, high = float(t.min()), float(t.max())
+    low, high = float(t.detach().min()), float(t.detach().max())
     if low < lo or high > hi:
         return low if lo - low > high - hi else high
     return None
