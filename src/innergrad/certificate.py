@@ -215,7 +215,7 @@ class _Path:
     def __init__(
         self, program: Program, prompt: Prompt, approximants: dict[str, Approximant], rounded: dict[str, Tensor]
     ) -> None:
-        self.program, self.approximants, self.rounded = program, approximants, rounded
+        self.program = program
         self.lanes = [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
         state, number, places = prompt.state(program), 0, dict[str, Tensor]()
         for lane in self.lanes:

@@ -198,7 +198,7 @@ class CompiledTransformer:
                     got="until and outside='flag'",
                     allowed="one of them",
                 )
-            given = self._in_double(prompt, sample_weight)
+            given = self.in_double(prompt, sample_weight)
             weights, state, stopped = run_until(self, prompt, given, executor, limit)
         else:
             weights, state = [prompt.w0], prompt.state(self.program)
@@ -403,7 +403,7 @@ class CompiledTransformer:
             self.algorithm, self.program, *given, seed=seed, dtype=dtype, limits=self.options, violated=violated
         )
 
-    def _in_double(
+    def in_double(
         self,
         prompt: Prompt,
         sample_weight: ArrayLike | None,
@@ -504,7 +504,7 @@ class CompiledTransformer:
         noted = self._noted(outside)
         given = {"w0": w0, "sample_weight": sample_weight, "dtype": dtype, "seed": seed}
         prompt = self.prompt(X, y, X_query, **given, violated=noted or refuse)  # type: ignore[arg-type]
-        double = self._in_double(prompt, sample_weight, Noted(0) if noted else refuse)
+        double = self.in_double(prompt, sample_weight, Noted(0) if noted else refuse)
         how = {"executor": executor, "trajectory": trajectory, "errors": errors, "noted": noted}
         return certify(self, prompt, double, **how)  # type: ignore[arg-type]
 

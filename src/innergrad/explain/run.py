@@ -52,9 +52,7 @@ def explain(
         X, y, X_query, w0 = drawn.X, drawn.y, drawn.X_query, drawn.w0
     X_query = None if tf.program.weights else X_query
     prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
-    double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
-    weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(dtype).double()
-    given = tf.prompt(*double, w0=prompt.w0.double(), sample_weight=weight)
+    given = tf.in_double(prompt, sample_weight)
     certificate = certify(tf, prompt, given, executor=executor, trajectory=None, errors=errors)
     seen = _watch(tf, prompt, given, executor)
     lr = certificate.lr

@@ -115,11 +115,11 @@ class Affine:
         for lane, i in in_place.items():
             self._squeeze(i, before[lane], after[lane])
         for lane, added in changes.items():
-            self._add(layer, lane, added, before[lane], after[lane])
+            self._add(lane, added, before[lane], after[lane])
         for lane in {*after} - {*in_place, *changes}:
             same = torch.equal(self._like(lane, before), self._like(lane, after))
             if not same:  # matrices may also touch what they should leave alone
-                self._add(layer, lane, [], before[lane], after[lane])
+                self._add(lane, [], before[lane], after[lane])
         written = {*in_place, *changes} & {*self.errors}
         self.worst[layer.name] = max(
             (float(self.errors[lane].total(self._like(lane, after)).max()) for lane in written), default=0.0
@@ -228,13 +228,13 @@ class Affine:
         for unknown, why in _unknown(f, stand_in, z.centre.tensor, radius):
             if bool(unknown.any()):
                 remainder = torch.where(unknown, math.inf, remainder)
-                self._blame(f, z.centre.tensor, radius, unknown, f"{place}: {{}} arguments of {f.name} {why}")
+                self._blame(z.centre.tensor, radius, unknown, f"{place}: {{}} arguments of {f.name} {why}")
         remainder = remainder + epsilon + 4 * U * (value.abs() + slope.abs() * z.centre.tensor.abs())
         factor = Labelled(kept, labels)
         blocks = {key: contract([factor, block], joined(labels, block.labels)) for key, block in z.blocks.items()}
         return Form(Labelled(value, labels), blocks, Labelled(sound(remainder), labels), bent(z, kept, curvature))
 
-    def _blame(self, f: Function, z: Tensor, radius: Tensor, unknown: Tensor, what: str) -> None:
+    def _blame(self, z: Tensor, radius: Tensor, unknown: Tensor, what: str) -> None:
         worst = torch.where(unknown, radius, -1.0).flatten().argmax()
         at, off = float(z.flatten()[worst]), float(radius.flatten()[worst])
         self.culprits.append(f"{what.format(int(unknown.sum()))}, e.g. z = {at:.3g} known to within {off:.1e}")
@@ -330,7 +330,7 @@ class Affine:
         assert centre is not None
         return Form(centre, blocks, loose, ball)
 
-    def _add(self, layer: Layer, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
+    def _add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
         """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
         shared = self.program.stream[lane].shared
         before, after = (before[:, :1], after[:, :1]) if shared else (before, after)
@@ -362,7 +362,8 @@ class Affine:
             for source, part in (*loose.items(), *change.others.items()):
                 radii.setdefault(source, torch.zeros(full, dtype=torch.float64))[place] += part.aligned(labels)
         residual = (after - before - computed).abs()
-        residual = residual + gamma(len(changes) + 2) * (size + computed.abs()) * (residual > 0 if not changes else 1.0)
+        if changes:  # what no instruction writes is compared without any arithmetic
+            residual = residual + gamma(len(changes) + 2) * (size + computed.abs())
         if shared:
             kept = self.shares.setdefault(lane, {})
             for source, radius in ({**radii, "rounding": radii.get("rounding", 0.0) + residual}).items():

@@ -60,7 +60,7 @@ class Form:
 
     @property
     def errs(self) -> bool:
-        return bool(self.blocks) or self.loose is not None
+        return bool(self.blocks) or self.loose is not None or self.ball is not None
 
     def radius(self) -> Labelled:
         return _total([self.entries(), *self.vector()[:1]], self.centre)
