@@ -70,6 +70,7 @@ def test_the_theorem_with_given_constants_is_the_librarys() -> None:
 
 def test_stored_violations() -> None:
     stored = read("certificates_violations")
+    assert stored["configurations"] == 10_000
     assert stored["violations"] == stored["failed"] == []
     assert stored["oracles_apart"] < 1e-12
     assert {row["group"] for row in stored["activation"]} == set(bench.ACTIVATIONS)
