@@ -195,6 +195,8 @@ class Program:
     tokens: ``stacked``, one token (x; y) an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
     causal: no token sees a later one, so that predictions at every prefix come out of one pass.
     sink: a token with empty lanes stands before all others; targets ask for it, not algorithms.
+    length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
+        if prompts have any length.
     """
 
     stream: Stream
@@ -206,6 +208,7 @@ class Program:
     tokens: Tokens = "stacked"
     causal: bool = False
     sink: bool = False
+    length: int | None = None
 
     def __post_init__(self) -> None:
         check(self)

@@ -18,8 +18,9 @@ from innergrad.program import STANDARD_LANES, Program
 from innergrad.stream import State
 
 ArrayLike = Tensor | np.ndarray | list[object]
-# position, its square, "not the sink"; logarithms of the examples' weights and of the number of tokens, the sink aside
-TARGET_LANES = ("pos", "pos2", "ns", "log_omega", "log_tokens")
+# position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
+# number of tokens, the sink aside
+TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens")
 NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
 
@@ -57,7 +58,8 @@ class Prompt:
         """The residual stream before the first layer: the tokens' lanes by name.
 
         stacked: demos (x_i; y_i), then queries (x; 0), as in (2.1) of the paper; interleaved: x_1, y_1, x_2, y_2, ...,
-        then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes.
+        then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes,
+        and so have the blank tokens before the queries that fill a prompt up to a fixed length.
         """
         (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
         blank = self.X.new_zeros(batch, n)
@@ -78,6 +80,8 @@ class Prompt:
         position = torch.arange(tokens, dtype=self.X.dtype, device=self.X.device).expand(batch, tokens)
         lanes["ns"] = (position > 0).to(self.X.dtype)
         lanes |= {"pos": position * POSITION, "pos2": (position * POSITION) ** 2}
+        if "bits" in program.stream.by_name:
+            lanes["bits"] = signs(position, program.stream["bits"].size)
         start = 0
         for lane in program.weights:
             flat = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
@@ -105,14 +109,23 @@ class Prompt:
         return program.sign * state[program.prediction][:, first : first + 2 * self.X.shape[1] : 2]
 
 
+def signs(position: Tensor, digits: int) -> Tensor:
+    """The binary digits of whole numbers as +1 and -1, along a new last axis: their inner product is ``digits`` for
+    equal numbers, and at least two less for different ones.
+    """
+    powers = 2.0 ** torch.arange(digits, dtype=position.dtype, device=position.device)
+    return 2.0 * torch.remainder(torch.floor(position.unsqueeze(-1) / powers), 2.0) - 1.0
+
+
 def _tokens(program: Program, inputs: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
     """One lane of all tokens, from what it holds at the inputs, the labels and the queries."""
     if program.tokens == "interleaved":
         examples = torch.stack([inputs, labels], dim=2).flatten(1, 2)
     else:
         examples = inputs + labels
-    parts = [examples.new_zeros(examples.shape[0], 1, *examples.shape[2:])] if program.sink else []
-    return torch.cat([*parts, examples, queries], dim=1)
+    sink, blanks = int(program.sink), max(0, (program.length or 0) - examples.shape[1] - queries.shape[1])
+    empty = (examples.new_zeros(examples.shape[0], count, *examples.shape[2:]) for count in (sink, blanks))
+    return torch.cat([next(empty), examples, next(empty), queries], dim=1)
 
 
 def flat_weights(program: Program, state: Mapping[str, Tensor], token: int = 0) -> Float[Tensor, "batch n_weights"]:
@@ -176,6 +189,13 @@ def make_prompt(
         _normalised(_batch("sample_weight", omega, (batch, n))),
         batched,
     )
+    if program.length is not None and n + prompt.X_query.shape[1] > program.length:
+        raise InputError(
+            "prompts of this transformer have a fixed number of tokens, examples and queries",
+            got=f"{n} examples and {prompt.X_query.shape[1]} queries",
+            allowed=f"{program.length} together",
+            hint="give fewer queries at a time, or compile with a larger n_examples",
+        )
     if limits is not None:
         _check_bound("X", torch.cat([prompt.X, prompt.X_query], dim=1), limits.x_bound, violated)
         _check_bound("y", prompt.y, limits.y_bound, violated)

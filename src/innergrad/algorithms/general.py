@@ -26,9 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from innergrad.algorithms.literal import Gradient, below
+from innergrad.algorithms.descent import Gradient, below, descent
 from innergrad.algorithms.mean import (
-    descent,
     gradient_range,
     layer_lanes,
     loss_derivative,
@@ -66,7 +65,7 @@ def backprop_program(algorithm: GradientDescent, options: Options) -> Program:
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
         scratch.append(Lane(f"q{j}", (net.sizes[j],), bound=bound))
     readout = tuple(_forward(net, "read-out: "))
-    return descent(algorithm, tuple(scratch), tuple(layers), readout, f"z{N}", _gradient(net), ())
+    return descent(algorithm, tuple(scratch), tuple(layers), readout, f"z{N}", _gradient(net))
 
 
 def _gradient(net: Network) -> Gradient:
@@ -157,7 +156,7 @@ def recursion_program(algorithm: GradientDescent, options: Options) -> Program:
         )
 
     readout = tuple(_forward(net, "read-out: "))
-    return descent(algorithm, tuple(own.scratch), tuple(layers), readout, f"z{N}", gradient, ())
+    return descent(algorithm, tuple(own.scratch), tuple(layers), readout, f"z{N}", gradient)
 
 
 class _Recursion:

@@ -28,7 +28,13 @@ from innergrad.options import Options
 from innergrad.program import Program
 
 BOX_BITS = 24
-PROGRAMS = {"sink": sink_program, "backprop": backprop_program, "recursion": recursion_program}  # others: mean_program
+# by variant; others: mean_program
+PROGRAMS = {
+    "literal": literal_program,
+    "sink": sink_program,
+    "backprop": backprop_program,
+    "recursion": recursion_program,
+}
 
 
 @dataclass(frozen=True)
@@ -101,9 +107,7 @@ class GradientDescent(Algorithm):
 
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
-        if options.target == "relu":
-            return literal_program(self)
-        if isinstance(self.loss, SoftmaxLoss):
+        if isinstance(self.loss, SoftmaxLoss) and options.target != "relu":
             raise InputError(
                 "the softmax loss has no program for this target",
                 got=f"target={options.target!r}",

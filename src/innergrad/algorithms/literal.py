@@ -23,28 +23,24 @@ paper has none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from innergrad.algorithms.base import example_stream, pointwise
+from innergrad.algorithms.descent import below, descent
 from innergrad.errors import InputError
-from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
+from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.losses import LogisticLoss, Loss, ResidualLoss, SoftmaxLoss
 from innergrad.networks import Network
-from innergrad.program import Attend, Layer, Loop, Program, Score
+from innergrad.options import Options
+from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
 if TYPE_CHECKING:
     from innergrad.algorithms.gradient_descent import GradientDescent
 
-# dst, layer j, whether of its matrix or its bias, rate -> instructions for dst += rate * mean gradient
-Gradient = Callable[[str, int, bool, float], tuple[Attend, ...]]
 
-
-def literal_program(algorithm: GradientDescent) -> Program:
+def literal_program(algorithm: GradientDescent, options: Options) -> Program:
+    del options
     net, N = algorithm.network, algorithm.network.depth
-    weights = weight_lanes(net, math.inf if algorithm.box is None else algorithm.box)
-    momentum = tuple(Lane(f"M{w.name}", w.shape, "state") for w in weights) if algorithm.momentum else ()
     loss_lanes, losses = loss_layers(algorithm.loss, f"p{N}", net.sizes[-1])
     layers = range(1, N + 1)
     scratch = (
@@ -54,33 +50,9 @@ def literal_program(algorithm: GradientDescent) -> Program:
         Lane("g", (net.sizes[-1],)),
         *(Lane(f"s{j}", (net.sizes[j],)) for j in reversed(layers)),
     )
-    project = () if algorithm.box is None else pointwise(clip_residual(algorithm.box), weights)
-    step = (
-        *_forward_layers(net),
-        _derivative_layer(net),
-        *losses,
-        *_backward_layers(N),
-        update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay),
-        Layer("mlp", "project and clear", (*project, *pointwise(NEGATION, scratch))),
-    )
+    gradients = (*_forward_layers(net), _derivative_layer(net), *losses, *_backward_layers(N))
     copy = Layer("product", "read-out: copy", (Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]"),))
-    stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *momentum, *scratch)
-    return Program(stream, (Loop(algorithm.steps, step),), (*_forward_layers(net, "read-out: "), copy), "y")
-
-
-def weight_lanes(net: Network, bound: float) -> tuple[Lane, ...]:
-    """V1, b1, V2, b2, ...: the order of ``net.flatten``."""
-    lanes = []
-    for j, (c, k) in enumerate(zip(net.sizes, net.sizes[1:], strict=False), start=1):
-        lanes.append(Lane(f"V{j}", (k, c), "weight", bound=bound))
-        if net.bias:
-            lanes.append(Lane(f"b{j}", (k,), "weight", bound=bound))
-    return tuple(lanes)
-
-
-def below(j: int) -> str:
-    """The lane that layer j of the network reads."""
-    return "x" if j == 1 else f"p{j - 1}"
+    return descent(algorithm, scratch, gradients, (*_forward_layers(net, "read-out: "), copy), "y", _gradient)
 
 
 def _preactivation(net: Network, j: int) -> tuple[tuple[str, str], ...]:
@@ -165,26 +137,3 @@ def _gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]
     """dst += rate * grad,  grad = mean(s_j p_{j-1}^T) / 2."""
     s, factor = Score(IDENTITY, ("one", f"s{j}[k]")), f"{below(j)}[c]" if matrix else "one"
     return (Attend(dst, s, value=factor, scope="all", reduce="mean", scale=rate / 2),)
-
-
-def update_layer(
-    weights: tuple[Lane, ...],
-    lr: float,
-    momentum: float,
-    decay: float,
-    gradient: Gradient = _gradient,
-) -> Layer:
-    """w <- w - lr (momentum m + grad + decay w),  m <- momentum m + grad + decay w."""
-    instructions: list[Attend] = []
-    for w in weights:
-        j, matrix = int(w.name[1:]), w.name[0] == "V"
-        labels = "k,c" if matrix else "k"
-        this, memory = f"{w.name}[{labels}]", f"M{w.name}[{labels}]"
-        for dst, rate in ((this, -lr), (memory, 1.0)) if momentum else ((this, -lr),):
-            instructions += gradient(dst, j, matrix, rate)
-            if decay:
-                instructions.append(Attend(dst, value=this, scale=rate * decay))
-        if momentum:
-            instructions.append(Attend(this, value=memory, scale=-lr * momentum))
-            instructions.append(Attend(memory, value=memory, scale=momentum - 1.0))
-    return Layer("attention", "update", tuple(instructions))

@@ -18,23 +18,24 @@ log_omega, the logarithms of their weights.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from innergrad.algorithms.base import LOG_UNIT, example_stream, pointwise
-from innergrad.algorithms.literal import Gradient, below, loss_layers, update_layer, weight_lanes
+from innergrad.algorithms.base import LOG_UNIT
+from innergrad.algorithms.descent import Gradient, below, descent
+from innergrad.algorithms.literal import loss_layers
 from innergrad.errors import InputError
-from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
+from innergrad.functions.scalar import IDENTITY
 from innergrad.losses import Loss, ResidualLoss
 from innergrad.networks import Network
 from innergrad.options import Options
-from innergrad.program import Attend, Layer, Loop, Program, Score
+from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
 if TYPE_CHECKING:
     from innergrad.algorithms.gradient_descent import GradientDescent
 
 
+WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with
 GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is larger
 
 
@@ -47,33 +48,9 @@ def mean_program(algorithm: GradientDescent, options: Options) -> Program:
     backward_lanes, backward = _backward(net, g, bound)
     scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
     step = (*_forward(net), *loss, *backward)
-    return descent(algorithm, scratch, step, _forward(net, "read-out: "), output, mean_gradient(net, g))
-
-
-def descent(
-    algorithm: GradientDescent,
-    scratch: tuple[Lane, ...],
-    gradients: tuple[Layer, ...],
-    readout: tuple[Layer, ...],
-    output: str,
-    gradient: Gradient,
-    inputs: tuple[Lane, ...] = (Lane("log_omega", (), "input"),),
-) -> Program:
-    """The program whose step computes the gradients of every example, updates the weights, projects and clears.
-
-    gradient: the instruction that adds a multiple of the mean gradient. inputs: further lanes that the prompt fills.
-    """
-    net = algorithm.network
-    weights = weight_lanes(net, math.inf if algorithm.box is None else algorithm.box)
-    momentum = tuple(Lane(f"M{w.name}", w.shape, "state") for w in weights) if algorithm.momentum else ()
-    project = () if algorithm.box is None else pointwise(clip_residual(algorithm.box), weights)
-    step = (
-        *gradients,
-        update_layer(weights, algorithm.lr, algorithm.momentum, algorithm.weight_decay, gradient),
-        Layer("mlp", "project and clear", (*project, *pointwise(NEGATION, scratch))),
+    return descent(
+        algorithm, scratch, step, _forward(net, "read-out: "), output, mean_gradient(net, g), WEIGHTS_OF_EXAMPLES
     )
-    stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *momentum, *scratch, *inputs)
-    return Program(stream, (Loop(algorithm.steps, step),), readout, output)
 
 
 def gradient_range(options: Options) -> float:

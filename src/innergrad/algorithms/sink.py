@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from innergrad.algorithms.literal import below, loss_layers
+from innergrad.algorithms.descent import below, descent
+from innergrad.algorithms.literal import loss_layers
 from innergrad.algorithms.mean import (
+    WEIGHTS_OF_EXAMPLES,
     activation,
-    descent,
     forward,
     gradient_range,
     last_lane,
@@ -68,7 +69,10 @@ def sink_program(algorithm: GradientDescent, options: Options) -> Program:
     readout = [*_forward(net, "read-out: ")]
     if net.activated(N):
         readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
-    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), mean_gradient(net, g))
+    average = mean_gradient(net, g)
+    return descent(
+        algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), average, WEIGHTS_OF_EXAMPLES
+    )
 
 
 def kept_products(j: int) -> tuple[Attend, ...]:
