@@ -31,7 +31,7 @@ ORDER = (
     ("interpret",),
     ("prompt",),
     ("targets",),
-    ("report",),
+    ("report", "executor", "ragged"),
     ("transformer",),
     ("compiler", "solver", "verification", "certificate", "bounds", "explain", "attack"),
     ("storage", "stopping"),

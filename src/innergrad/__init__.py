@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from innergrad.networks import Network
     from innergrad.options import Options
     from innergrad.program import Attend, Layer, Loop, Program, Score
+    from innergrad.ragged import ragged
     from innergrad.solver import Solution
     from innergrad.storage import load
     from innergrad.stream import Lane, Stream
@@ -51,6 +52,7 @@ _NAMES = {
     "networks": "Network",
     "options": "Options",
     "program": "Attend Layer Loop Program Score",
+    "ragged": "ragged",
     "solver": "Solution",
     "storage": "load",
     "stream": "Lane Stream",
@@ -105,6 +107,7 @@ __all__ = [
     "load",
     "pointwise",
     "prove_facts",
+    "ragged",
     "reference",
     "register_sigma",
 ]

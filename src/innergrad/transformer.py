@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import DomainError, InputError, JobError
+from innergrad.executor import OVERFLOWED, FusedExecutor, recorded
 from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import exact, plain
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from innergrad.report import Report
     from innergrad.solver import Solution
 
-Executor = Literal["plain", "dense"]
+Executor = Literal["plain", "dense", "fused"]
 Outside = Literal["error", "flag"]
 _BOUNDS = dict.fromkeys("xXucB", "x_bound") | {"y": "y_bound"}  # lanes whose range follows from another option
 _SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
@@ -47,13 +48,15 @@ class Run:
     """What a forward pass learned.
 
     weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights. With ``until`` there
-        are fewer: up to the last step that some prompt of the batch took
+        are fewer: up to the last step that some prompt of the batch took; with ``record``, those of the steps
+        ``recorded``
     predictions (..., n_query, d_y)
     online (..., n): causal programs' prediction of each y_t from the examples before it, else None
     std (..., n_query): predictive standard deviation, where the algorithm knows one and it was asked for, else None
     stopped: with ``until``, how many steps were taken before the run stopped, None if it did not; one for each prompt
         of a batch
     violations: what left its domain, a sentence each, if they were to be flagged
+    recorded: the steps after which ``weights`` are, 0 for the initial weights
     """
 
     weights: Tensor
@@ -62,6 +65,7 @@ class Run:
     std: Tensor | None = None
     stopped: int | tuple[int | None, ...] | None = None
     violations: tuple[str, ...] = ()
+    recorded: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,12 +167,18 @@ class CompiledTransformer:
         return_std: bool = False,
         until: float | None = None,
         outside: Outside = "error",
+        record: int | Literal["all", "last"] = "all",
+        compiled: bool | None = None,
     ) -> Run:
         """One forward pass on a prompt or a batch of prompts.
 
         executor: ``dense`` runs the matrices of ``tf.module``; ``plain`` interprets the program with the same
         approximants, which is the same function up to rounding on targets relu and kernel, and up to the measured
-        errors of products and divisions on target gpt.
+        errors of products and divisions on target gpt; ``fused`` does the same at the price of training, see
+        :mod:`innergrad.executor`. Where X is a tensor on a GPU, ``plain`` and ``fused`` run there.
+
+        record: after which steps the weights are returned: ``all``, every k-th and the last, or the ``last`` alone.
+        compiled: whether ``fused`` runs a compiled kernel; by default it does where there is one.
 
         X (n, d_x) or (batch, n, d_x); y (n, d_y) or (n,); w0 (D_w,) or (batch, D_w), default
         ``algorithm.initial_weights(seed)``; sample_weight (n,) or (batch, n): an example of weight 2 counts as two,
@@ -183,7 +193,11 @@ class CompiledTransformer:
         for: ``error``, or ``flag``, which goes on and lists them in ``run.violations``.
         """
         self._check_dtype(dtype, executor)
-        noted = self._noted(outside)
+        wanted, noted = recorded(self.program.steps, record), self._noted(outside)
+        if executor == "fused" and noted is not None:
+            raise InputError("the fused executor refuses violations", got="outside='flag'", allowed="executor='plain'")
+        if executor != "fused" and compiled is not None:
+            raise InputError("only the fused executor has a compiled path", got=f"executor={executor!r}")
         prompt = self.prompt(
             X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, violated=noted or refuse
         )
@@ -199,23 +213,48 @@ class CompiledTransformer:
                     allowed="one of them",
                 )
             given = self.in_double(prompt, sample_weight)
+            if record != "all":
+                raise InputError("a run that stops by itself records all steps", got=f"record={record!r}")
             weights, state, stopped = run_until(self, prompt, given, executor, limit)
+            wanted = tuple(range(len(weights)))
         else:
-            weights, state = [prompt.w0], prompt.state(self.program)
-            for _, state, step_ends in self.execute(prompt, executor, noted):
-                if step_ends:
-                    weights.append(prompt.weights(self.program, state))
+            weights, state = self._forward(prompt, executor, noted, wanted, compiled)
         predictions = prompt.predictions(self.program, state)
         if not (bool(torch.isfinite(weights[-1]).all()) and bool(torch.isfinite(predictions).all())):
-            raise JobError(
-                "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
-            )
+            raise JobError(OVERFLOWED)
         std = self._std(prompt, state, executor, noted) if return_std else None
         run = _as_run(self.program, prompt, torch.stack(weights, dim=1), state, std)
         return replace(
             run,
             stopped=stopped if stopped is None or prompt.batched else stopped[0],
             violations=tuple(noted.sentences) if noted else (),
+            recorded=wanted,
+        )
+
+    def _forward(
+        self,
+        prompt: Prompt,
+        executor: Executor,
+        noted: Noted | None,
+        wanted: tuple[int, ...],
+        compiled: bool | None = None,
+    ) -> tuple[list[Tensor], State]:
+        """Weights after the wanted steps, and the lanes after the read-out."""
+        if executor == "fused":
+            return self.fused.run(prompt, wanted, compiled)
+        weights, state, step = [prompt.w0] if 0 in wanted else [], prompt.state(self.program), 0
+        for _, state, step_ends in self.execute(prompt, executor, noted):
+            step += step_ends
+            if step_ends and step in wanted:
+                weights.append(prompt.weights(self.program, state))
+        return weights, state
+
+    @cached_property
+    def fused(self) -> FusedExecutor:
+        """The fused executor of this program."""
+        target = self.target
+        return FusedExecutor(
+            self.program, self.functions, lambda layer: target.bounds(self.program, layer, self.options)
         )
 
     def _noted(self, outside: Outside) -> Noted | None:
@@ -243,8 +282,7 @@ class CompiledTransformer:
             True,
         )
         aside = None if noted is None else Noted(noted.steps)
-        for _, after, _ in self.execute(one_each, executor, aside):
-            state = after
+        _, state = self._forward(one_each, executor, aside, ())
         if noted is not None and aside is not None:
             noted.sentences += [f"predictive deviation, one prompt a query: {text}" for text in aside.sentences]
         explained = one_each.predictions(self.program, state)[:, 0, 0].view(batch, n_query)
@@ -289,11 +327,14 @@ class CompiledTransformer:
             )
         if noted is not None:
             noted.step = 1
+        if executor == "fused":
+            return self.fused.layers(prompt)
         return self._layers(state, executor, noted)
 
     def read_out(self, state: State, executor: Executor) -> State:
         """The lanes after the read-out, from those after a step."""
-        for _, after, _ in self._layers(state, executor, None, readout=True):
+        readout: Executor = "dense" if executor == "dense" else "plain"
+        for _, after, _ in self._layers(state, readout, None, readout=True):
             state = after
         return state
 
@@ -301,8 +342,6 @@ class CompiledTransformer:
         self, state: State, executor: Executor, noted: Noted | None, *, readout: bool = False
     ) -> Iterator[tuple[Layer, State, bool]]:
         """All layers, or those of the read-out."""
-        if executor not in ("plain", "dense"):
-            raise InputError("unknown executor", got=repr(executor), allowed="'plain' or 'dense'")
         run = self._run_plain if executor == "plain" else self._run_dense
         return self._within_bounds(state, run(state, noted, readout), noted)
 
@@ -424,6 +463,8 @@ class CompiledTransformer:
 
     def _check_dtype(self, dtype: torch.dtype, executor: Executor) -> None:
         """Refuse an epsilon that drowns in the rounding of the dtype."""
+        if executor not in get_args(Executor):
+            raise InputError("unknown executor", got=repr(executor), allowed=", ".join(get_args(Executor)))
         if dtype not in (torch.float32, torch.float64):
             raise InputError("unsupported dtype", got=dtype, allowed="torch.float32 or torch.float64")
         self.check_steps(dtype)

@@ -1,0 +1,231 @@
+"""The fused executor: the program, with its approximants, as fast as training itself.
+
+The steps are taken by :mod:`innergrad.interpret.native`, C++ made from the graph of the layers and built on demand,
+where there is a compiler and the graph is of the kind it knows; otherwise by :mod:`innergrad.interpret.fused`, in
+torch, on any device. Both give the numbers of the plain interpreter up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import DomainError, InputError, JobError, integer
+from innergrad.interpret import graph, plain
+from innergrad.interpret.fused import Extent, Kernel
+from innergrad.interpret.graph import Check, Graph, ScalarFunction
+from innergrad.interpret.native import NativeLoop, NoCompiler, Unsupported
+from innergrad.program import Layer, Loop, Program
+from innergrad.prompt import Prompt
+from innergrad.stream import State
+
+Loops = tuple[tuple[Loop, Graph], ...]
+Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
+OVERFLOWED = "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
+
+
+def recorded(steps: int, record: int | str) -> tuple[int, ...]:
+    """After which steps the weights are recorded: all from 0, every k-th and the last, or the last alone."""
+    if record == "all":
+        return tuple(range(steps + 1))
+    if record == "last":
+        return (steps,)
+    if isinstance(record, str):
+        raise InputError("unknown choice of steps to record", got=repr(record), allowed="'all', 'last' or a number k")
+    return (*range(0, steps, integer("record, every how many steps weights are kept,", record)), steps)
+
+
+@dataclass(frozen=True)
+class FusedExecutor:
+    """The graphs of a program's loops and of its read-out, and what is made of them."""
+
+    program: Program
+    functions: Mapping[str, ScalarFunction]
+    bounds: Bounds
+    kernels: dict[tuple[Graph, Extent], Kernel] = field(default_factory=dict)
+
+    @cached_property
+    def loops(self) -> Loops:
+        known: dict[tuple[Layer, ...], Graph] = {}
+        for loop in self.program.body:
+            if loop.layers not in known:
+                known[loop.layers] = graph.build(self.program, loop.layers, self.functions, self.bounds)
+        return tuple((loop, known[loop.layers]) for loop in self.program.body)
+
+    @cached_property
+    def readout(self) -> Graph:
+        return graph.build(self.program, self.program.readout, self.functions, self.bounds, clean=False)
+
+    @cached_property
+    def demos_suffice(self) -> bool:
+        """The steps are taken on the examples, the read-out on the queries."""
+        steps = tuple(dict.fromkeys(of for _, of in self.loops))
+        return graph.own_tokens(self.readout) and graph.demos_suffice(self.program, steps)
+
+    @cached_property
+    def native(self) -> Mapping[Graph, NativeLoop] | str:
+        """A kernel for the graph of every loop, or the reason why there are none."""
+        if not self.demos_suffice:
+            return "its tokens read one another"
+        try:
+            return {of: NativeLoop.generated(self.program, of) for _, of in self.loops}
+        except Unsupported as reason:
+            return str(reason)
+
+    # ------------------------------------------------------------------------------------------------------- running
+
+    def run(self, prompt: Prompt, record: Sequence[int], compiled: bool | None = None) -> tuple[list[Tensor], State]:
+        """Weights (batch, D_w) after the steps to be recorded, and the lanes after the read-out.
+
+        compiled: whether the steps are taken by a kernel; by default they are if they can be.
+        """
+        start, later = [prompt.w0] if 0 in record else [], [step for step in record if step]
+        weights, state = self._steps(prompt, prompt.state(self.program), self.loops, later, compiled)
+        return start + weights, self._read_out(prompt, state)
+
+    def _steps(
+        self, prompt: Prompt, state: State, loops: Loops, wanted: list[int], compiled: bool | None
+    ) -> tuple[list[Tensor], State]:
+        """Weights after the wanted steps, and the lanes after all."""
+        if self._use_native(prompt, compiled):
+            try:
+                return self._run_native(prompt, state, loops, wanted)
+            except NoCompiler as reason:
+                if compiled:
+                    raise InputError("there is no compiled path on this machine", got=str(reason)) from reason
+        return self._run_torch(prompt, state, loops, frozenset(wanted))
+
+    def _use_native(self, prompt: Prompt, compiled: bool | None) -> bool:
+        reason = self.native if isinstance(self.native, str) else ""
+        if prompt.X.device.type != "cpu":
+            reason = f"on {prompt.X.device.type} the steps are taken by torch"
+        if compiled and reason:
+            raise InputError("this program has no compiled path", got=reason, hint="leave compiled= out")
+        return compiled is not False and not reason
+
+    def _run_native(self, prompt: Prompt, state: State, loops: Loops, wanted: list[int]) -> tuple[list[Tensor], State]:
+        """Loops of the same kind, e.g. the steps of a schedule, are one call."""
+        native = self.native
+        assert not isinstance(native, str)
+        tokens, n = state["x"].shape[1], prompt.X.shape[1]
+        lanes = {name: lane[:, 0] if self._shared(name) else lane[:, :n] for name, lane in state.items()}
+        weights, done = list[Tensor](), 0
+        for _, group in groupby(loops, key=lambda pair: native[pair[1]].kind):
+            alike = list(group)
+            kernel, count = native[alike[0][1]], sum(loop.count for loop, _ in alike)
+            numbers = [native[of].source.numbers for loop, of in alike for _ in range(loop.count)]
+            here = [step - done for step in wanted if done < step <= done + count]
+            lanes, found, ranges = kernel.run(lanes, tokens, numbers[:1] if len(alike) == 1 else numbers, count, here)
+            complain(kernel.graph.checks, ranges)
+            weights += list(found.unbind(1))
+            done += count
+        return weights, state | {name: lanes[name].unsqueeze(1) for name in state if self._shared(name)}
+
+    def _run_torch(
+        self, prompt: Prompt, state: State, loops: Loops, wanted: frozenset[int]
+    ) -> tuple[list[Tensor], State]:
+        extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._on_examples(prompt, state) if self.demos_suffice else state
+        lanes, weights, step = self._squeezed(lanes, extent), list[Tensor](), 0
+        for loop, loop_graph in loops:
+            kernel = self._kernel(loop_graph, extent, lanes)
+            ranges: list[Tensor] = []
+            for _ in range(loop.count):
+                lanes, found = kernel.step(lanes)
+                ranges = [_wider(a, b) for a, b in zip(ranges, found, strict=True)] if ranges else found
+                step += loop.step
+                if loop.step and step in wanted:
+                    weights.append(prompt.weights(self.program, self._with_axes(lanes, extent)))
+            complain(loop_graph.checks, ranges)
+        after = self._with_axes(lanes, extent)
+        return weights, state | {n: after[n] for n in state if not self.demos_suffice or self._shared(n)}
+
+    def _read_out(self, prompt: Prompt, state: State) -> State:
+        """The lanes after the read-out, from those after the last step; of the queries alone if they suffice."""
+        tokens, n_query = state["x"].shape[1], prompt.X_query.shape[1]
+        if self.demos_suffice:
+            state = {name: lane if self._shared(name) else lane[:, tokens - n_query :] for name, lane in state.items()}
+        if not self.program.readout or (self.demos_suffice and not n_query):
+            return state
+        extent = Extent(tokens, len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._squeezed(state, extent)
+        lanes, ranges = self._kernel(self.readout, extent, lanes).step(lanes)
+        complain(self.readout.checks, ranges)
+        return self._with_axes(lanes, extent)
+
+    def layers(self, prompt: Prompt, compiled: bool | None = None) -> Iterator[tuple[Layer, State, bool]]:
+        """The lanes after every layer: after a step, what the executor computed; inside it, which it does not show,
+        what the plain interpreter finds in float64 from the same beginning.
+        """
+        state = prompt.state(self.program)
+        for loop, of in self.loops:
+            once = ((replace(loop, count=1), of),)
+            for _ in range(loop.count):
+                after = self._steps(prompt, state, once, [], compiled)[1]
+                yield from self._inside(loop.layers, state, after, loop.step)
+                state = after
+        yield from self._inside(self.program.readout, state, self._read_out_all(prompt, state), False)
+
+    def _read_out_all(self, prompt: Prompt, state: State) -> State:
+        """With every token, so that layers can be compared."""
+        extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._squeezed(state, extent)
+        return self._with_axes(self._kernel(self.readout, extent, lanes).step(lanes)[0], extent)
+
+    def _inside(
+        self, layers: tuple[Layer, ...], before: State, after: State, step: bool
+    ) -> Iterator[tuple[Layer, State, bool]]:
+        state = {name: lane.double() for name, lane in before.items()}
+        for layer in layers[:-1]:
+            state = plain.apply_layer(self.program, layer, state, self.functions)
+            yield layer, state, False
+        if layers:
+            yield layers[-1], after, step
+
+    # --------------------------------------------------------------------------------------------------------- lanes
+
+    def _kernel(self, of: Graph, extent: Extent, lanes: State) -> Kernel:
+        """Masks belong to the prompt; kernels without them are kept."""
+        if any(node.op == "mask" for node in of.nodes):
+            return Kernel(self.program, of, extent, lanes)
+        key = (of, extent)
+        if key not in self.kernels:
+            self.kernels[key] = Kernel(self.program, of, extent, lanes)
+        return self.kernels[key]
+
+    def _shared(self, name: str) -> bool:
+        return bool(self.program.stream[name].shared)
+
+    def _on_examples(self, prompt: Prompt, state: State) -> State:
+        n = prompt.X.shape[1]
+        return {name: lane if self._shared(name) else lane[:, :n] for name, lane in state.items()}
+
+    def _squeezed(self, state: State, extent: Extent) -> State:
+        """Without the token axis of shared lanes, and without that of prompts if there is one."""
+        lanes = {name: lane[:, 0] if self._shared(name) else lane for name, lane in state.items()}
+        return lanes if extent.batched else {name: lane[0] for name, lane in lanes.items()}
+
+    def _with_axes(self, lanes: State, extent: Extent) -> State:
+        state = lanes if extent.batched else {name: lane.unsqueeze(0) for name, lane in lanes.items()}
+        return {name: lane.unsqueeze(1) if self._shared(name) else lane for name, lane in state.items()}
+
+
+def _wider(a: Tensor, b: Tensor) -> Tensor:
+    return torch.stack([torch.minimum(a[0], b[0]), torch.maximum(a[1], b[1])])
+
+
+def complain(checks: Sequence[Check], ranges: Sequence[Tensor] | Tensor) -> None:
+    """Refuse values that left the range in which the weights compute what they should."""
+    for check, found in zip(checks, ranges, strict=False):
+        low, high = (float(end) for end in found)
+        if low != low or high != high:
+            raise JobError(OVERFLOWED)
+        if low < check.low - check.slack or high > check.high + check.slack:
+            outside = low if check.low - low > high - check.high else high
+            allowed = f"[{check.low:g}, {check.high:g}]"
+            raise DomainError(check.what, got=f"{outside:g}", allowed=allowed, hint=check.hint)

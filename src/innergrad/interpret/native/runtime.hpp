@@ -1,0 +1,166 @@
+// What every generated kernel uses. Numbers are of type R (float or double).
+#pragma once
+//
+// Lanes that tokens hold are kept feature by feature: row f of a block holds entry f of `nv` vectors of VL tokens each,
+// and rows are `ld` vectors apart. So every operation runs along tokens, whatever the sizes of the network, and weights
+// are read in place, entry by entry. Matrix products are made of register tiles.
+#define R REAL
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <cmath>
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+#include <immintrin.h>
+#define VECTOR_BYTES 64
+#define ROWS 6
+#define COLUMNS 4
+#define SIDE 4
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define ROWS 4
+#define COLUMNS 3
+#define SIDE 3
+#else
+#define VECTOR_BYTES 16
+#define ROWS 4
+#define COLUMNS 2
+#define SIDE 3
+#endif
+
+typedef R vec __attribute__((vector_size(VECTOR_BYTES), may_alias));
+static const long VL = VECTOR_BYTES / sizeof(R);
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vec all(R value) { return vec{} + value; }
+
+INLINE R lanes_sum(vec a) {
+  R total = 0;
+  for (long i = 0; i < VL; ++i) total += a[i];
+  return total;
+}
+
+// a shared matrix times a lane of the tokens: out[o] = beta bias[o] + alpha sum over c of W[o rs + c cs] in[c]
+void times(const R* W, long rs, long cs, long O, long C, const vec* in, vec* out, long nv, long ld, R alpha, const R* bias,
+           R beta);
+
+// out[k rs + c cs] += sum over tokens of a[k] b[c]
+void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs, long cs);
+
+INLINE R dot(const vec* a, const vec* b, long nv) {
+  vec sum = vec{};
+  for (long v = 0; v < nv; ++v) sum += a[v] * b[v];
+  return lanes_sum(sum);
+}
+
+INLINE R total(const vec* a, long nv) {
+  vec sum = vec{};
+  for (long v = 0; v < nv; ++v) sum += a[v];
+  return lanes_sum(sum);
+}
+
+// slope * (clamp(t, low, high) - start), on vectors and on numbers
+INLINE vec piece(vec t, R slope, R low, R high, R start) {
+  t = t < low ? all(low) : t;
+  t = t > high ? all(high) : t;
+  return (t - start) * slope;
+}
+INLINE R piece(R t, R slope, R low, R high, R start) {
+  t = t < low ? low : t;
+  t = t > high ? high : t;
+  return (t - start) * slope;
+}
+
+// A table of cells: F functions, each with x, y, s, d in every cell; f(t) = y + s (t - x) + d relu(t - x).
+INLINE long cell(R t, R inverse, R offset, R last) {
+  R place = t * inverse + offset;
+  place = place > 0 ? place : R(0);  // also what is not a number
+  place = place < last ? place : last;
+  return (long)place;
+}
+
+template <int F>
+INLINE void look_up_one(const R* records, R inverse, R offset, R last, R t, R* out, long stride) {
+  const R* record = records + cell(t, inverse, offset, last) * 4 * F;
+  for (int f = 0; f < F; ++f, record += 4) {
+    const R u = t - record[0];
+    out[f * stride] = record[1] + record[2] * u + record[3] * (u > 0 ? u : R(0));
+  }
+}
+
+template <int F>
+INLINE void look_up(const R* records, R inverse, R offset, R last, vec t, vec* const* out, long at) {
+#if VECTOR_BYTES == 64
+  if constexpr (sizeof(R) == 4) {
+    __m512 place = _mm512_fmadd_ps((__m512)t, _mm512_set1_ps(inverse), _mm512_set1_ps(offset));
+    place = _mm512_min_ps(_mm512_max_ps(place, _mm512_setzero_ps()), _mm512_set1_ps(last));
+    alignas(64) int32_t index[16];
+    _mm512_store_si512(index, _mm512_slli_epi32(_mm512_cvttps_epi32(place), F == 1 ? 2 : 3));
+    for (int f = 0; f < F; ++f) {
+      const float* base = (const float*)records + 4 * f;
+      __m512 part[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        __m512 p = _mm512_castps128_ps512(_mm_load_ps(base + index[j]));
+        p = _mm512_insertf32x4(p, _mm_load_ps(base + index[4 + j]), 1);
+        p = _mm512_insertf32x4(p, _mm_load_ps(base + index[8 + j]), 2);
+        part[j] = _mm512_insertf32x4(p, _mm_load_ps(base + index[12 + j]), 3);
+      }
+      __m512 a = _mm512_unpacklo_ps(part[0], part[1]), b = _mm512_unpackhi_ps(part[0], part[1]);
+      __m512 c = _mm512_unpacklo_ps(part[2], part[3]), d = _mm512_unpackhi_ps(part[2], part[3]);
+      __m512 x = (__m512)_mm512_unpacklo_pd((__m512d)a, (__m512d)c);
+      __m512 y = (__m512)_mm512_unpackhi_pd((__m512d)a, (__m512d)c);
+      __m512 s = (__m512)_mm512_unpacklo_pd((__m512d)b, (__m512d)d);
+      __m512 k = (__m512)_mm512_unpackhi_pd((__m512d)b, (__m512d)d);
+      __m512 u = _mm512_sub_ps((__m512)t, x);
+      __m512 value = _mm512_fmadd_ps(s, u, y);
+      out[f][at] = (vec)_mm512_fmadd_ps(k, _mm512_max_ps(u, _mm512_setzero_ps()), value);
+    }
+    return;
+  } else {
+    __m512d place = _mm512_fmadd_pd((__m512d)t, _mm512_set1_pd(inverse), _mm512_set1_pd(offset));
+    place = _mm512_min_pd(_mm512_max_pd(place, _mm512_setzero_pd()), _mm512_set1_pd(last));
+    alignas(64) int64_t index[8];
+    _mm512_store_si512(index, _mm512_slli_epi64(_mm512_cvttpd_epi64(place), F == 1 ? 2 : 3));
+    for (int f = 0; f < F; ++f) {
+      const double* base = (const double*)records + 4 * f;
+      __m512d part[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+        part[j] = _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_loadu_pd(base + index[j])),
+                                     _mm256_loadu_pd(base + index[4 + j]), 1);
+      // 4 x 4 transposes within the halves
+      __m512d a = _mm512_unpacklo_pd(part[0], part[1]), b = _mm512_unpackhi_pd(part[0], part[1]);
+      __m512d c = _mm512_unpacklo_pd(part[2], part[3]), d = _mm512_unpackhi_pd(part[2], part[3]);
+      const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+      const __m512i high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+      __m512d x = _mm512_permutex2var_pd(a, low, c), s = _mm512_permutex2var_pd(a, high, c);
+      __m512d y = _mm512_permutex2var_pd(b, low, d), k = _mm512_permutex2var_pd(b, high, d);
+      __m512d u = _mm512_sub_pd((__m512d)t, x);
+      __m512d value = _mm512_fmadd_pd(s, u, y);
+      out[f][at] = (vec)_mm512_fmadd_pd(k, _mm512_max_pd(u, _mm512_setzero_pd()), value);
+    }
+    return;
+  }
+#else
+  for (long i = 0; i < VL; ++i) {
+    R values[F];
+    look_up_one<F>(records, inverse, offset, last, t[i], values, 1);
+    for (int f = 0; f < F; ++f) out[f][at][i] = values[f];
+  }
+#endif
+}
+
+// smallest and largest entry of the first n tokens
+static void extremes(const vec* rows, long count, long ld, long n, R* range) {
+  for (long f = 0; f < count; ++f) {
+    const R* row = (const R*)(rows + f * ld);
+    for (long i = 0; i < n; ++i) {
+      if (row[i] < range[0] || row[i] != row[i]) range[0] = row[i];  // what is not a number stays
+      if (row[i] > range[1] || row[i] != row[i]) range[1] = row[i];
+    }
+  }
+}

@@ -1,0 +1,159 @@
+"""Piecewise-linear functions, evaluated at a cost that does not depend on the number of their pieces.
+
+Functions with few pieces are sums of clamped pieces, f(t) = f(anchor) + sum s_i (clamp(t, x_i, x_{i+1}) - clamp(anchor,
+x_i, x_{i+1})): exact where it should be, ramps and projections included. Others get a *table of cells*: the line is cut
+into equal cells, so narrow that none contains two knots of a function, and each cell holds, for every function,
+
+    x, y, s, d    with   f(t) = y + s (t - x) + d relu(t - x)     in the whole cell
+
+where x is the knot in the cell, so the table holds the exact knots and is the same function as the sum of hinges. An
+argument that rounding puts into the cell next to its own is a few ulp from the bound between them, so its value is off
+by a few ulp times a change of slope, as if the argument itself had been rounded. Functions of the same argument share
+the cells. A function for which there is no such table (knots very close to one another) is evaluated as it is, by
+binary search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innergrad.functions.piecewise import PiecewiseLinear
+
+FEW = 4  # pieces of nonzero slope that are summed one by one
+MOST_CELLS = 1 << 13
+NARROWER = 1.0 - 2.0**-10  # cells than the distance of two knots
+
+
+def plus_identity(f: PiecewiseLinear, a: float, c: float) -> PiecewiseLinear | None:
+    """a f + c t, if f has few pieces."""
+    if len(f.slopes) > FEW:
+        return None
+    slopes = tuple(a * slope + c for slope in f.slopes)
+    return PiecewiseLinear(f.knots, slopes, f.anchor, a * f.value + c * f.anchor, f.domain)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """slope * (clamp(t, low, high) - start)."""
+
+    slope: float
+    low: float
+    high: float
+    start: float
+
+
+def clamped_pieces(f: PiecewiseLinear) -> tuple[Piece, ...] | None:
+    """The pieces of nonzero slope, if they are few."""
+    ends = (-math.inf, *f.knots, math.inf)
+    pieces = tuple(
+        Piece(slope, low, high, min(max(f.anchor, low), high))
+        for slope, low, high in zip(f.slopes, ends, ends[1:], strict=False)
+        if slope
+    )
+    return pieces if len(pieces) <= FEW else None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cell number int(clamp(t * inverse + offset, 0, count - 1)); records (count, 4 * functions), x y s d of each."""
+
+    inverse: float
+    offset: float
+    records: Float[np.ndarray, "count fields"]
+
+    @property
+    def count(self) -> int:
+        return len(self.records)
+
+
+@lru_cache(maxsize=256)
+def cells(functions: tuple[PiecewiseLinear, ...]) -> Cells | None:
+    """A common table of several functions, or None if it would have too many cells."""
+    knots = sorted({knot for f in functions for knot in f.knots})
+    closest = min((b - a for f in functions for a, b in zip(f.knots, f.knots[1:], strict=False)), default=0.0)
+    span = knots[-1] - knots[0] if knots else 0.0
+    if not closest or span / closest > MOST_CELLS:
+        return None
+    width = closest * NARROWER
+    start = knots[0] - 0.5 * width
+    count = int((knots[-1] - start) / width) + 2
+    fields = [_records(f, start, width, count) for f in functions]
+    return Cells(1.0 / width, -start / width, np.concatenate(fields, axis=1))
+
+
+def _records(f: PiecewiseLinear, start: float, width: float, count: int) -> Float[np.ndarray, "count 4"]:
+    x, y, slope = f._table
+    centres = start + (np.arange(count) + 0.5) * width
+    piece = np.searchsorted(np.array(f.knots), centres)
+    records = np.stack([x[piece], y[piece], slope[piece], np.zeros(count)], axis=1)
+    values = f(torch.tensor(f.knots, dtype=torch.float64)).numpy()
+    for i, knot in enumerate(f.knots):
+        records[int((knot - start) / width)] = (knot, values[i], slope[i], slope[i + 1] - slope[i])
+    return records
+
+
+Evaluate = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+def evaluator(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device) -> Evaluate:
+    """Several functions of the same argument, in torch."""
+    simple = [clamped_pieces(f) for f in functions]
+    hard = tuple(f for f, pieces in zip(functions, simple, strict=True) if pieces is None)
+    look_up = _look_up(hard, dtype, device) if hard else None
+
+    def evaluate(t: Tensor) -> tuple[Tensor, ...]:
+        looked_up = iter(look_up(t) if look_up else ())
+        return tuple(
+            next(looked_up) if pieces is None else _sum_of_pieces(f, pieces, t)
+            for f, pieces in zip(functions, simple, strict=True)
+        )
+
+    return evaluate
+
+
+def _sum_of_pieces(f: PiecewiseLinear, pieces: tuple[Piece, ...], t: Tensor) -> Tensor:
+    total: Tensor | None = None
+    for piece in pieces:
+        term = t
+        if piece.low > -math.inf or piece.high < math.inf:
+            low = None if piece.low == -math.inf else piece.low
+            term = t.clamp(low, None if piece.high == math.inf else piece.high)
+        if piece.start:
+            term = term - piece.start
+        if total is None:
+            total = term if piece.slope == 1.0 else term * piece.slope
+        else:
+            total = torch.add(total, term, alpha=piece.slope)
+    if total is None:
+        return torch.full_like(t, f.value)
+    return total + f.value if f.value else total
+
+
+def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device) -> Evaluate:
+    table = cells(functions)
+    if table is None and len(functions) > 1:
+        single = [_look_up((f,), dtype, device) for f in functions]
+        return lambda t: tuple(value for one in single for value in one(t))
+    if table is None:
+        return lambda t: (functions[0](t),)
+    columns = [torch.from_numpy(column.copy()).to(device, dtype) for column in table.records.T]
+    inverse, offset, last = table.inverse, table.offset, table.count - 1.0
+
+    def look_up(t: Tensor) -> tuple[Tensor, ...]:
+        place = t.mul(inverse).add_(offset).clamp_(0.0, last).to(torch.int32).clamp_(min=0)  # also if t is not a number
+        flat, results = place.flatten(), []
+        for x, y, s, d in (columns[i : i + 4] for i in range(0, len(columns), 4)):
+            u = t - x.index_select(0, flat).view(t.shape)
+            value = y.index_select(0, flat).view(t.shape).addcmul_(s.index_select(0, flat).view(t.shape), u)
+            results.append(value.addcmul_(d.index_select(0, flat).view(t.shape), u.clamp_(min=0.0)))
+        return tuple(results)
+
+    return look_up
