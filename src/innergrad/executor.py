@@ -136,7 +136,10 @@ class FusedExecutor:
             kernel = self._kernel(loop_graph, extent, lanes)
             ranges: list[Tensor] = []
             for _ in range(loop.count):
-                lanes, found = kernel.step(lanes)
+                try:
+                    lanes, found = kernel.step(lanes)
+                except IndexError as error:  # an argument that is not a number has no place in a table
+                    raise JobError(OVERFLOWED) from error
                 ranges = [_wider(a, b) for a, b in zip(ranges, found, strict=True)] if ranges else found
                 step += loop.step
                 if loop.step and step in wanted:

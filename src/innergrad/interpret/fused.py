@@ -123,7 +123,7 @@ class Kernel:
         for name, node in self.graph.results.items():
             value = registers[self.place[node]]
             assert value is not None
-            after[name] = value.expand(_lane_shape(value, state[name]))
+            after[name] = value if value.shape == state[name].shape else value.expand(_lane_shape(value, state[name]))
         for name in self.graph.zero:
             after[name] = torch.zeros_like(state[name])
         found = []
@@ -187,6 +187,8 @@ def _aligned(labels: str, own: str) -> Callable[[Tensor], Tensor]:
     missing = [axis for axis, label in enumerate(own) if label not in labels]
     if order == list(range(len(order))) and not missing:
         return lambda tensor: tensor
+    if not missing and order == [*range(len(order) - 2), len(order) - 1, len(order) - 2]:
+        return lambda tensor: tensor.mT
 
     def align(tensor: Tensor) -> Tensor:
         tensor = tensor.permute(order)
@@ -254,6 +256,10 @@ def _matrix_form(used: list[str], own: str) -> Callable[[Tensor, Tensor], tuple[
     matrices.
     """
     a, b = used
+    last = next((label for label in reversed(own) if (label in a) != (label in b)), None)
+    if last is not None and last in a:  # the other way round the result is in order
+        form = _matrix_form([b, a], own)
+        return None if form is None else lambda first, second: form(second, first)
     both = "".join(label for label in own if label in a and label in b)
     summed = "".join(label for label in a if label in b and label not in own)
     rows = "".join(label for label in own if label in a and label not in b)
@@ -264,8 +270,10 @@ def _matrix_form(used: list[str], own: str) -> Callable[[Tensor, Tensor], tuple[
         return None
     left, right = _aligned(a, both + rows + summed), _aligned(b, both + summed + columns)
     align = _aligned(both + rows + columns, own)
+    if len(rows) == len(columns) == len(summed) == 1:
+        return lambda first, second: (left(first), right(second), align)
 
-    def form(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Finish]:
+    def flattened(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Finish]:
         first, second = left(first), right(second)
         k = len(both)
         shape = (*first.shape[: k + len(rows)], *second.shape[k + len(summed) :])
@@ -274,7 +282,7 @@ def _matrix_form(used: list[str], own: str) -> Callable[[Tensor, Tensor], tuple[
         second = second.reshape(*second.shape[:k], inner, math.prod(second.shape[k + len(summed) :]))
         return first, second, lambda product: align(product.view(shape))
 
-    return form
+    return flattened
 
 
 def _inlined(node: Node, uses: Mapping[Node, int], extent: Extent) -> Node | None:
@@ -304,20 +312,14 @@ def _add_product(node: Node, product: Node, extent: Extent) -> tuple[Make, list[
     alpha, beta = (extent.number(node.coefficients[i]) for i in (index, 1 - index))
     form = _matrix_form([extent.labels(used) for _, used in product.args], extent.labels(product.labels))
     assert form is not None
-    both = "B" if "B" in own else ""
-    order = "".join(label for label in own if label in extent.labels(product.args[0][1]) and label not in both)
-    swapped = not own.replace("B", "").startswith(order)
     align = _aligned(extent.labels(labels), own)
 
     def add(args: list[Tensor]) -> Tensor:
         left, right, _ = form(args[1], args[2])
         onto = align(args[0])
-        onto = onto.mT if swapped else onto
         if left.ndim == 2:
-            result = torch.addmm(onto, left, right, beta=beta, alpha=alpha)
-        else:
-            result = torch.baddbmm(onto, left, right, beta=beta, alpha=alpha)
-        return result.mT if swapped else result
+            return torch.addmm(onto, left, right, beta=beta, alpha=alpha)
+        return torch.baddbmm(onto, left, right, beta=beta, alpha=alpha)
 
     return add, [base, *(argument for argument, _ in product.args)]
 

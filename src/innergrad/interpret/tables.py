@@ -29,6 +29,7 @@ from innergrad.functions.piecewise import PiecewiseLinear
 
 FEW = 4  # pieces of nonzero slope that are summed one by one
 MOST_CELLS = 1 << 13
+CHUNK = 1 << 14  # arguments looked up at a time
 NARROWER = 1.0 - 2.0**-10  # cells than the distance of two knots
 
 
@@ -144,16 +145,32 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
         return lambda t: tuple(value for one in single for value in one(t))
     if table is None:
         return lambda t: (functions[0](t),)
-    columns = [torch.from_numpy(column.copy()).to(device, dtype) for column in table.records.T]
-    inverse, offset, last = table.inverse, table.offset, table.count - 1.0
+    columns = [_halves(table.records[:, i : i + 4], dtype, device) for i in range(0, table.records.shape[1], 4)]
+    inverse, last, on_cpu = table.inverse, table.count - 1.0, device.type == "cpu"
+    offset = torch.tensor(table.offset, dtype=dtype, device=device)
+
+    def part(t: Tensor, results: list[Tensor]) -> None:
+        place = torch.add(offset, t, alpha=inverse).clamp_(0.0, last).to(torch.int32)
+        if not on_cpu:
+            place.clamp_(min=0)  # of what is not a number; on the CPU, that is an IndexError
+        for (knot, slope, intercept), result in zip(columns, results, strict=True):
+            half = torch.add(t > knot.index_select(0, place), place, alpha=2)
+            torch.addcmul(intercept.index_select(0, half), slope.index_select(0, half), t, out=result)
 
     def look_up(t: Tensor) -> tuple[Tensor, ...]:
-        place = t.mul(inverse).add_(offset).clamp_(0.0, last).to(torch.int32).clamp_(min=0)  # also if t is not a number
-        flat, results = place.flatten(), []
-        for x, y, s, d in (columns[i : i + 4] for i in range(0, len(columns), 4)):
-            u = t - x.index_select(0, flat).view(t.shape)
-            value = y.index_select(0, flat).view(t.shape).addcmul_(s.index_select(0, flat).view(t.shape), u)
-            results.append(value.addcmul_(d.index_select(0, flat).view(t.shape), u.clamp_(min=0.0)))
-        return tuple(results)
+        flat = t.reshape(-1)
+        chunk = CHUNK if on_cpu else max(len(flat), 1)
+        results = [torch.empty_like(flat) for _ in columns]
+        for start in range(0, len(flat), chunk):  # what is in between stays in the cache
+            part(flat[start : start + chunk], [result[start : start + chunk] for result in results])
+        return tuple(result.view(t.shape) for result in results)
 
     return look_up
+
+
+def _halves(record: np.ndarray, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The knot of every cell, and slope and intercept left and right of it."""
+    x, y, s, d = torch.from_numpy(record.T.copy())
+    slope = torch.stack([s, s + d], dim=1).flatten()
+    intercept = torch.stack([y - s * x, y - (s + d) * x], dim=1).flatten()
+    return x.to(device, dtype), slope.to(device, dtype), intercept.to(device, dtype)

@@ -54,79 +54,103 @@ void times(const R* W, long rs, long cs, long O, long C, const vec* in, vec* out
   }
 }
 
-// sums over the lanes of four vectors at once
-INLINE void four_sums(vec a, vec b, vec c, vec d, R* out) {
-#if VECTOR_BYTES == 64
-  if constexpr (sizeof(R) == 4) {
-    __m512 x = (__m512)a, y = (__m512)b, z = (__m512)c, w = (__m512)d;
-    __m512 p = _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
-    __m512 q = _mm512_add_ps(_mm512_unpacklo_ps(z, w), _mm512_unpackhi_ps(z, w));
-    __m512d e = (__m512d)p, f = (__m512d)q;
-    __m512 s = _mm512_add_ps((__m512)_mm512_unpacklo_pd(e, f), (__m512)_mm512_unpackhi_pd(e, f));
-    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
-    _mm_storeu_ps((float*)out, _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1)));
-  } else {
-    __m512d x = (__m512d)a, y = (__m512d)b, z = (__m512d)c, w = (__m512d)d;
-    __m512d p = _mm512_add_pd(_mm512_unpacklo_pd(x, y), _mm512_unpackhi_pd(x, y));
-    __m512d q = _mm512_add_pd(_mm512_unpacklo_pd(z, w), _mm512_unpackhi_pd(z, w));
-    __m256d g = _mm256_add_pd(_mm512_castpd512_pd256(p), _mm512_extractf64x4_pd(p, 1));
-    __m256d h = _mm256_add_pd(_mm512_castpd512_pd256(q), _mm512_extractf64x4_pd(q, 1));
-    _mm_storeu_pd((double*)out, _mm_add_pd(_mm256_castpd256_pd128(g), _mm256_extractf128_pd(g, 1)));
-    _mm_storeu_pd((double*)out + 2, _mm_add_pd(_mm256_castpd256_pd128(h), _mm256_extractf128_pd(h, 1)));
+// rows[i][j] <-> rows[j][i] of VL rows of VL lanes, by exchanging halves, quarters, ...
+template <int W>
+INLINE void exchange(vec* rows) {
+  typedef decltype(vec{} < vec{}) mask;
+  mask low{}, high{};
+#pragma GCC unroll 16
+  for (long l = 0; l < VL; ++l) {
+    low[l] = l & W ? VL + l - W : l;
+    high[l] = l & W ? VL + l : l + W;
   }
-#else
-  out[0] = lanes_sum(a), out[1] = lanes_sum(b), out[2] = lanes_sum(c), out[3] = lanes_sum(d);
-#endif
+#pragma GCC unroll 16
+  for (long i = 0; i < VL; ++i)
+    if (!(i & W)) {
+      const vec a = rows[i], b = rows[i + W];
+      rows[i] = __builtin_shuffle(a, b, low);
+      rows[i + W] = __builtin_shuffle(a, b, high);
+    }
 }
 
+INLINE void transpose(vec* rows) {
+  if constexpr (VL >= 16) exchange<8>(rows);
+  if constexpr (VL >= 8) exchange<4>(rows);
+  if constexpr (VL >= 4) exchange<2>(rows);
+  exchange<1>(rows);
+}
+
+// feature by feature -> token by token: out[token] holds `width` vectors, entries beyond C are zero
+static void by_token(const vec* in, long C, long nv, long ld, vec* out, long width) {
+  for (long w = 0; w < width; ++w)
+    for (long v = 0; v < nv; ++v) {
+      vec rows[VL];
+#pragma GCC unroll 16
+      for (long i = 0; i < VL; ++i) rows[i] = w * VL + i < C ? in[(w * VL + i) * ld + v] : vec{};
+      transpose(rows);
+#pragma GCC unroll 16
+      for (long i = 0; i < VL; ++i) out[(v * VL + i) * width + w] = rows[i];
+    }
+}
+
+// out[m rs + (n VL + lane) cs] += sum over tokens of a[m][token] b[token][n][lane], `last` lanes of the last vector
 template <int M, int N>
-INLINE void outer_tile(const vec* a, const vec* b, long nv, long ld, R* out, long rs, long cs) {
+INLINE void outer_tile(const R* a, long step, const vec* b, long width, long tokens, R* out, long rs, long cs, long last) {
   vec sum[M][N];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) sum[m][n] = vec{};
-  for (long v = 0; v < nv; ++v) {
+  for (long i = 0; i < tokens; ++i) {
     vec y[N];
 #pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) y[n] = b[n * ld + v];
+    for (int n = 0; n < N; ++n) y[n] = b[i * width + n];
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) {
-      const vec x = a[m * ld + v];
+      const vec x = all(a[m * step + i]);
 #pragma GCC unroll 8
       for (int n = 0; n < N; ++n) sum[m][n] += x * y[n];
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < M; ++m) {
-    R sums[4];
-    four_sums(sum[m][0], N > 1 ? sum[m][N > 1 ? 1 : 0] : vec{}, N > 2 ? sum[m][N > 2 ? 2 : 0] : vec{},
-              N > 3 ? sum[m][N > 3 ? 3 : 0] : vec{}, sums);
-    for (int n = 0; n < N; ++n) out[m * rs + n * cs] += sums[n];
-  }
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) {
+      const long lanes = n + 1 < N ? VL : last;
+      R* to = out + m * rs + n * VL * cs;
+      for (long l = 0; l < lanes; ++l) to[l * cs] += sum[m][n][l];
+    }
 }
 
-// out[k, c] += sum over tokens of a[k] b[c]
-void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs,
-                                            long cs) {
-  for (long k = 0; k < K; k += SIDE) {
-    const long rows = K - k < SIDE ? K - k : SIDE;
-    for (long c = 0; c < C; c += SIDE) {
-      const long cols = C - c < SIDE ? C - c : SIDE;
-      const vec *x = a + k * ld, *y = b + c * ld;
-      R* to = out + k * rs + c * cs;
-      if (rows == SIDE && cols == SIDE) {
-        outer_tile<SIDE, SIDE>(x, y, nv, ld, to, rs, cs);
-      } else {
-        for (long r = 0; r < rows; ++r) {
-          switch (cols) {
-            case 1: outer_tile<1, 1>(x + r * ld, y, nv, ld, to + r * rs, rs, cs); break;
-            case 2: outer_tile<1, 2>(x + r * ld, y, nv, ld, to + r * rs, rs, cs); break;
-            case 3: outer_tile<1, 3>(x + r * ld, y, nv, ld, to + r * rs, rs, cs); break;
-            case 4: outer_tile<1, SIDE>(x + r * ld, y, nv, ld, to + r * rs, rs, cs); break;
-          }
-        }
-      }
-    }
+template <int N>
+INLINE void outer_columns(const R* a, long K, long step, const vec* b, long width, long tokens, R* out, long rs, long cs,
+                          long last) {
+  long k = 0;
+  for (; k + ROWS <= K; k += ROWS)
+    outer_tile<ROWS, N>(a + k * step, step, b, width, tokens, out + k * rs, rs, cs, last);
+#define LAST(M) \
+  case M: outer_tile<M, N>(a + k * step, step, b, width, tokens, out + k * rs, rs, cs, last); break;
+  switch (K - k) { LAST(1) LAST(2) LAST(3) LAST(4) LAST(5) }
+#undef LAST
+}
+
+void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs, long cs, vec* scratch) {
+  if (K > C) {  // vectors along the longer side
+    outer(b, C, a, K, nv, ld, out, cs, rs, scratch);
+    return;
+  }
+  const long width = (C + VL - 1) / VL, tokens = nv * VL, step = ld * VL;
+  by_token(b, C, nv, ld, scratch, width);
+  const R* rows = (const R*)a;
+  long w = 0;
+  for (; w + COLUMNS <= width; w += COLUMNS)
+    outer_columns<COLUMNS>(rows, K, step, scratch + w, width, tokens, out + w * VL * cs, rs, cs,
+                           w + COLUMNS == width ? C - (width - 1) * VL : VL);
+  R* to = out + w * VL * cs;
+  const long last = C - (width - 1) * VL;
+  switch (width - w) {
+    case 1: outer_columns<1>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last); break;
+    case 2: outer_columns<2>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last); break;
+    case 3: outer_columns<3>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last); break;
   }
 }

@@ -18,17 +18,14 @@
 #define VECTOR_BYTES 64
 #define ROWS 6
 #define COLUMNS 4
-#define SIDE 4
 #elif defined(__AVX__)
 #define VECTOR_BYTES 32
 #define ROWS 4
 #define COLUMNS 3
-#define SIDE 3
 #else
 #define VECTOR_BYTES 16
 #define ROWS 4
 #define COLUMNS 2
-#define SIDE 3
 #endif
 
 typedef R vec __attribute__((vector_size(VECTOR_BYTES), may_alias));
@@ -47,8 +44,8 @@ INLINE R lanes_sum(vec a) {
 void times(const R* W, long rs, long cs, long O, long C, const vec* in, vec* out, long nv, long ld, R alpha, const R* bias,
            R beta);
 
-// out[k rs + c cs] += sum over tokens of a[k] b[c]
-void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs, long cs);
+// out[k rs + c cs] += sum over tokens of a[k] b[c]; scratch: room for the longer of them, token by token
+void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs, long cs, vec* scratch);
 
 INLINE R dot(const vec* a, const vec* b, long nv) {
   vec sum = vec{};

@@ -53,6 +53,7 @@ class _Generator:
     weights: tuple[str, ...]
     numbers: list[Coefficient] = field(default_factory=list)
     tables: list[tables.Cells] = field(default_factory=list)
+    longest_side: int = 0  # of the sums over tokens of s p^T
 
     # -------------------------------------------------------------------------------------------------------- source
 
@@ -177,6 +178,7 @@ class _Generator:
                 f"static const long TEAM = {team};",
                 f"static const long THREAD = {thread};",
                 f"static const long TOKEN_ROWS = {max(top, 1)};",
+                f"static const long SCRATCH_ROWS = {_padded(self.longest_side)};",
                 f"static const long BLOCK_ROWS = {max(sum(self.lane_sizes[name] for name in tokens), 1)};",
             ]
         )
@@ -310,7 +312,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
   const long teams = batch < threads ? 1 : threads, size = threads / teams;
   const long team_bytes = ((TEAM * (long)sizeof(R) + 63) / 64 + 1) * 64;
   const long thread_bytes = ((THREAD * (long)sizeof(R) + 63) / 64 + 1) * 64;
-  const long row_bytes = TOKEN_ROWS * ld * (long)sizeof(vec);
+  const long row_bytes = (TOKEN_ROWS + SCRATCH_ROWS) * ld * (long)sizeof(vec);
   const long blocks_bytes = n_blocks * BLOCK_ROWS * ld * (long)sizeof(vec);
   const long bytes = teams * (team_bytes + blocks_bytes) + threads * (thread_bytes + row_bytes);
   char* memory = (char*)std::aligned_alloc(64, bytes);
@@ -486,9 +488,10 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         if len(node.args) == 2 and all(len(p) == 1 for p in parts) and parts[0] != parts[1]:
             (a, _), (b, _) = node.args
             if set(parts) == set(node.labels[1:]):
+                self.longest_side = max(self.longest_side, a.sizes[0], b.sizes[0])
                 return [
                     f"outer({self._rows(a)}, {a.sizes[0]}, {self._rows(b)}, {b.sizes[0]}, nv, ld, {own}, "
-                    f"{strides[parts[0]]}, {strides[parts[1]]});"
+                    f"{strides[parts[0]]}, {strides[parts[1]]}, rows + TOKEN_ROWS * ld);"
                 ]
         sizes: dict[str, int] = {}
         for argument, used in node.args:
@@ -539,6 +542,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
 
 
 def _padded(size: int) -> int:
+    """To a multiple of the longest vector."""
     return -(-size // 16) * 16
 
 
