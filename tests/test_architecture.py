@@ -35,7 +35,7 @@ ORDER = (
     ("transformer",),
     ("compiler", "solver", "verification", "certificate", "bounds", "explain", "attack"),
     ("storage", "stopping"),
-    ("export",),
+    ("export", "bench"),
     ("cli",),
     ("__main__",),
 )

@@ -227,7 +227,7 @@ UNKNOWN: dict[str, tuple[Call, str]] = {
     "target": (lambda: compile_(target="bert"), "unknown target; got 'bert'; allowed: relu"),
     "target a list": (lambda: compile_(target=["relu"]), "unknown target"),
     "variant": (lambda: compile_(variant="tiny"), "unknown variant of target 'relu'; got 'tiny'; allowed: literal"),
-    "executor": (lambda: run(executor="gpu"), "unknown executor; got 'gpu'; allowed: 'plain' or 'dense'"),
+    "executor": (lambda: run(executor="gpu"), "unknown executor; got 'gpu'; allowed: plain, dense, fused"),
     "executor None": (lambda: run(executor=None), "unknown executor"),
     "executor of a trace": (
         lambda: compiled().trace(full(3, 2), full(3, 1), executor="gpu"),
@@ -246,11 +246,16 @@ SETTINGS: dict[str, tuple[Call, str]] = {
     **{
         f"{name} {value!r:.20}": (lambda name=name, value=value: descent(**{name: value}), name)
         for name, values in (
-            ("lr", (-0.1, NAN, INF, "fast", None, [0.1], 10**400)),
-            ("steps", (0, -1, 2.5, "3", None, True)),
+            ("lr", (-0.1, NAN, INF, "fast", None, [], [0.1, -0.1], [0.1, "fast"], torch.tensor(0.1), 10**400)),
+            ("steps", (0, -1, 2.5, "3", True)),
             ("box", (0, -1.0, NAN, INF, "none", [4.0])),
             ("momentum", (-0.1, NAN, "0.9")),
             ("weight_decay", (-0.1, INF, "0.9")),
+            ("nesterov", (True, 1, "yes")),
+            ("l1", (-0.1, NAN, "0.9", None)),
+            ("clip", (0.0, -1.0, NAN, "1", [1.0])),
+            ("batches", ([], [[]], [0, 1], "01", 3, ["01"])),
+            ("epochs", (0, -1, 1.5, "2", True)),
         )
         for value in values
     },
@@ -593,7 +598,8 @@ ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go t
     "a kernel for gradient descent": (
         ("--sizes", "2,1", "--kernel", "exp"),
         "algorithm gradient-descent does not take this flag; got --kernel; allowed: --sizes, --activation, --output, "
-        f"--bias, --loss, --lr, --steps, --box, --momentum, --weight-decay, {COMMON}; --algorithm functional does",
+        "--bias, --optimiser, --loss, --lr, --steps, --box, --momentum, --weight-decay, --nesterov, --l1, --clip, "
+        f"--schedule, --batch-size, --epochs, --betas, --delta, {COMMON}; --algorithm functional does",
     ),
     "d for gradient descent": (("--d", "2"), "got --d; allowed: --sizes"),
     "unknown target": (("--algorithm", "rls", "--target", "bert"), "unknown target; got 'bert'; allowed: relu, kernel"),
@@ -814,7 +820,7 @@ TOML: dict[str, tuple[str | bytes | None, str]] = {
         '[algorithm]\nlr = 0.1\nkind = "rls"\n',
         "unknown setting in [algorithm] of bad.toml; got lr; allowed: kind, d, ridge, noise, form (algorithm rls)",
     ),
-    "d without a kind": ("[algorithm]\nd = 2\n", "got d; allowed: kind, loss, lr, steps, box"),
+    "d without a kind": ("[algorithm]\nd = 2\n", "got d; allowed: kind, optimiser, loss, lr, steps, box"),
     "d 2.5": ('[algorithm]\nkind = "sgd"\nd = 2.5\n', "d must be a positive integer; got 2.5"),
     "kernel 3": ('[algorithm]\nkind = "functional"\nkernel = 3\n', "unknown kernel; got 3"),
     "bandwidth text": ('[algorithm]\nkind = "functional"\nbandwidth = "1"\n', "bandwidth must be a positive number"),

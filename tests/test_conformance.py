@@ -54,6 +54,29 @@ CASES = {
     "leaky_relu": Case(gd([3, 4, 1], "leaky_relu", steps=3), 1e-3),
     "relu6, activated": Case(gd([3, 4, 1], "relu6", "activation", steps=3), 1e-3),
     "N = 6": Case(gd([2, 3, 2, 3, 2, 3, 1], steps=2), 1e-2),
+    "compact: tanh, squared": Case(gd([3, 4, 4, 2], steps=2), 1e-3, variant="compact"),
+    "compact: activated, N = 2, no bias": Case(
+        gd([2, 3, 2], "sigmoid", "activation", bias=False, steps=3, lr=2.0, box=0.6), 1e-2, variant="compact"
+    ),
+    "compact: log-cosh, activated, momentum, decay": Case(
+        gd([3, 4, 2, 2], "softplus", "activation", loss="log-cosh", steps=2, momentum=0.8, weight_decay=0.1),
+        1e-2,
+        variant="compact",
+    ),
+    "compact: relu6, activated": Case(gd([3, 4, 3, 1], "relu6", "activation", steps=2), 1e-3, variant="compact"),
+    "compact: softmax": Case(gd([2, 4, 3], loss="softmax", steps=2), 1e-2, variant="compact"),
+    "compact: sin, logistic": Case(
+        gd([2, 3, 1], "sin", loss="logistic", steps=2), 1e-2, variant="compact", z_bound=16.0
+    ),
+    "shallow: tanh, N = 2": Case(gd([3, 4, 2], steps=2), 1e-3, variant="shallow"),
+    "shallow: N = 6": Case(gd([2, 3, 2, 3, 2, 3, 1], steps=2), 1e-2, variant="shallow"),
+    "shallow: silu, activated, momentum, decay": Case(
+        gd([2, 3, 3, 3, 1], "silu", "activation", steps=2, momentum=0.8, weight_decay=0.1), 1e-2, variant="shallow"
+    ),
+    "shallow: pseudo-huber, activated, no bias": Case(
+        gd([2, 3, 3, 1], "tanh", "activation", False, loss="pseudo-huber", steps=2, box=None), 1e-2, variant="shallow"
+    ),
+    "shallow: relu": Case(gd([3, 4, 4, 4, 1], "relu", steps=2), 1e-3, variant="shallow"),
     "a stranger's algorithm": Case(LogisticRegression(d=3, steps=5), 1e-3),
     "kernel: linear": Case(functional("linear", steps=6, d=3)),
     "kernel: exp, Chebyshev": Case(functional("exp", steps=8, step_rule="chebyshev", d=3)),
@@ -119,6 +142,47 @@ CASES = {
     ),
     "sigma, cos: four layers": Case(gd([2, 2, 2, 2, 1], steps=1, box=None), 1e-4, "sigma", z_bound=8.0, sigma="cos"),
     "gpt raw: softmax attention": Case(functional("softmax", steps=4, d=3), 1e-6, "gpt", "raw"),
+    "narrow: tanh, squared, uneven": Case(gd([3, 4, 5, 2], steps=2), 1e-3, variant="narrow"),
+    "narrow: one layer, activated": Case(gd([3, 2], "sigmoid", "activation", steps=2), 1e-2, variant="narrow"),
+    "narrow: momentum and decay": Case(
+        gd([2, 3, 1], "gelu", lr=0.3, steps=3, momentum=0.8, weight_decay=0.1), 1e-2, variant="narrow"
+    ),
+    "narrow: log-cosh, activated, tight box": Case(
+        gd([3, 5, 2], "softplus", "activation", loss="log-cosh", steps=2, lr=2.0, box=0.6), 1e-2, variant="narrow"
+    ),
+    "narrow: logistic, no bias, no box": Case(
+        gd([2, 3, 2], "silu", bias=False, loss="logistic", steps=2, box=None), 1e-2, variant="narrow"
+    ),
+    "narrow: softmax": Case(gd([2, 4, 5], loss="softmax", steps=2), 1e-2, variant="narrow"),
+    "narrow: sin, pseudo-huber": Case(
+        gd([2, 3, 1], "sin", loss="pseudo-huber", steps=2), 1e-2, variant="narrow", z_bound=16.0
+    ),
+    "narrow: relu, no bias": Case(gd([3, 4, 4, 1], "relu", bias=False, steps=2), 1e-3, variant="narrow"),
+    "narrow: relu6, activated": Case(gd([3, 4, 1], "relu6", "activation", steps=2), 1e-3, variant="narrow"),
+    "narrow: N = 6": Case(gd([2, 3, 2, 3, 2, 3, 1], steps=2), 1e-2, variant="narrow"),
+    "nesterov, decay, cosine": Case(
+        gd([2, 3, 2], "gelu", lr=ig.schedules.cosine(0.3, 3), momentum=0.8, nesterov=True, weight_decay=0.1), 1e-3
+    ),
+    "l1, clip, batches": Case(
+        gd([2, 3, 1], lr=0.5, l1=0.1, clip=0.3, batches=ig.minibatches(9, 4)), 1e-3, ordered=True
+    ),
+    "adam": Case(ig.Adam(ig.Network([2, 3, 1]), lr=0.05, steps=2, delta=0.1), 1e-4),
+    "compact: adam, clip, cosine": Case(
+        ig.Adam(ig.Network([2, 3, 1]), lr=ig.schedules.cosine(0.05, 2), delta=0.1, clip=1.0), 1e-4, variant="compact"
+    ),
+    "shallow: l1, clip, batches": Case(
+        gd([2, 3, 1], lr=0.5, l1=0.1, clip=0.3, batches=ig.minibatches(9, 4)), 1e-3, variant="shallow", ordered=True
+    ),
+    "narrow: adam, decay": Case(
+        ig.Adam(ig.Network([2, 3, 1]), lr=0.05, steps=2, delta=0.1, weight_decay=0.1), 1e-4, variant="narrow"
+    ),
+    "gpt: nesterov, l1, batches": Case(
+        gd([2, 2, 1], momentum=0.5, nesterov=True, l1=0.1, lr=(0.4, 0.2), batches=((0, 1, 2), (3, 4, 5, 6))),
+        1e-5,
+        "gpt",
+        ordered=True,
+        z_bound=16.0,
+    ),
 }
 
 
@@ -209,13 +273,14 @@ def test_an_independent_forward_pass_of_the_saved_folder_agrees(case: Compiled, 
 def first_lanes(config: dict, prompt: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The lanes of every token before the first layer, from what the folder says about prompts."""
     X, y, X_query = prompt["X"], prompt["y"], prompt["X_query"]
-    n, tokens = len(X), []
+    n, tokens = len(X), [(X[0], 0 * y[0], 0.0, 0.0)] * config["prompt"].get("carriers", 0)
     for x, target in zip(X, y, strict=True):
         if config["prompt"]["tokens"] == "interleaved":
             tokens += [(x, 0 * target, 0.0, 0.0), (0 * x, target, 1.0, 0.0)]
         else:
             tokens.append((x, target, 1.0, 0.0))
-    tokens += [(x, 0 * y[0], 0.0, 1.0) for x in X_query]
+    blanks = max(0, config["prompt"].get("length", 0) - len(tokens) - len(X_query))
+    tokens += [(X[0], 0 * y[0], 0.0, 0.0)] * blanks + [(x, 0 * y[0], 0.0, 1.0) for x in X_query]
     if config["prompt"]["sink_first"]:
         tokens.insert(0, (0 * X[0], 0 * y[0], 0.0, 0.0))
     columns = (np.array(column) for column in zip(*tokens, strict=True))
@@ -225,12 +290,26 @@ def first_lanes(config: dict, prompt: dict[str, np.ndarray]) -> dict[str, np.nda
     lanes |= {"pos": position, "pos2": position**2, "ns": (position > 0).astype(float)}
     real = len(tokens) - config["prompt"]["sink_first"]
     lanes |= {"log_omega": np.where(lanes["t"] == 1, -np.log(n), -64.0) / 16, "log_tokens": np.array(np.log(real))}
+    members = [[i for i in batch if i < n] for batch in config["prompt"].get("batches", [])]
+    if members:
+        number = np.where(lanes["t"] == 1, np.cumsum(lanes["t"]) - 1, -1)[:, None]
+        inside = np.stack([np.isin(number, batch)[:, 0] / max(1, len(batch)) for batch in members], axis=-1)
+        with np.errstate(divide="ignore"):
+            lanes |= {"batch": inside * len(tokens), "log_batch": np.maximum(np.log(inside), -64.0) / 16}
     start = 0
     for lane in config["layout"]:
-        if lane["role"] == "weight":
+        if lane["name"] == "bits":
+            lanes["bits"] = 2.0 * (np.arange(len(tokens))[:, None] >> np.arange(lane["shape"][0]) & 1) - 1
+        if lane["role"] == "weight" and "placement" not in config["prompt"]:
             size = int(np.prod(lane["shape"]))
             lanes[lane["name"]] = prompt["w0"][start : start + size]
             start += size
+    shapes = {lane["name"]: (len(tokens), int(np.prod(lane["shape"]))) for lane in config["layout"]}
+    for name, size, token in config["prompt"].get("placement", []):
+        lanes.setdefault(name, np.zeros(shapes[name]))[token, :size] = prompt["w0"][start : start + size]
+        start += size
+    for name, token, entry in config["prompt"].get("marks", []):
+        lanes.setdefault(name, np.zeros(shapes[name]))[token, entry] = 1.0
     return lanes
 
 

@@ -332,7 +332,21 @@ def test_projections_and_ramps_are_exact() -> None:
     assert math.isclose(float(tables.evaluator((ramp,), **FLOAT64)(torch.tensor([2.0**-11]).double())[0]), 0.5)
 
 
+CLOSE = PiecewiseLinear((0.0, 1e-9, 1.0, 2.0, 3.0, 4.0), (0.5, 1.0, -1.0, 2.0, 0.3, 1.0, 0.7))
+
+
 def test_close_knots_are_searched() -> None:
-    f = PiecewiseLinear((0.0, 1e-9, 1.0, 2.0, 3.0, 4.0), (0.5, 1.0, -1.0, 2.0, 0.3, 1.0, 0.7))
-    assert tables.cells((f,)) is None
-    check_table((f,), torch.linspace(-2, 6, 1001, dtype=torch.float64))
+    assert tables.cells((CLOSE,)) is None
+    check_table((CLOSE,), torch.linspace(-2, 6, 1001, dtype=torch.float64))
+
+
+def test_compiled_kernels_search_close_knots_too() -> None:
+    """An activation made of them; three functions of one argument, two of which share a table."""
+    r = ig.Function("bumpy", CLOSE, curvature=0.0, lipschitz=2.0, breaks=CLOSE.knots, exact=CLOSE)
+    steps = tuple((knot, jump, 1) for knot, jump in ((0.0, 0.5), (1.0, -2.0), (2.0, 3.0), (3.0, -1.7), (4.0, 0.7)))
+    start = 0.5
+    dr = ig.Function("bumpy'", lambda t: start + sum(h * (t > x).to(t.dtype) for x, h, _ in steps), jumps=steps)
+    tf = ig.compile(ig.GradientDescent(ig.Network([2, 5, 1], ig.Activation("bumpy", r, dr)), steps=3), n_examples=33)
+    X, y = torch.randn(2, 33, 2, dtype=torch.float64), torch.randn(2, 33, 1, dtype=torch.float64)
+    plain, fused = tf.run(X, y), tf.run(X, y, executor="fused", compiled=True)
+    assert distance(fused.weights, plain.weights) <= 1e-12

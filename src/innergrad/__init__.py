@@ -6,7 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from innergrad.algorithms import Algorithm, GradientDescent, example_stream, pointwise
+    from innergrad.algorithms import (
+        Adam,
+        Algorithm,
+        GradientDescent,
+        example_stream,
+        minibatches,
+        pointwise,
+        schedules,
+    )
     from innergrad.algorithms.functional import FunctionalGradientDescent
     from innergrad.algorithms.lookup import GridDescent, Tabulated
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
@@ -34,7 +42,7 @@ __version__ = "0.1.0"
 
 # Imported on first use, so that the command line can print its help without loading torch.
 _NAMES = {
-    "algorithms": "Algorithm GradientDescent example_stream pointwise",
+    "algorithms": "Adam Algorithm GradientDescent example_stream minibatches pointwise schedules",
     "algorithms.functional": "FunctionalGradientDescent",
     "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
@@ -66,6 +74,7 @@ __all__ = [
     "NEGATION",
     "RECIPROCAL",
     "Activation",
+    "Adam",
     "Algorithm",
     "Asymptote",
     "Attend",
@@ -105,11 +114,13 @@ __all__ = [
     "decay_condition",
     "example_stream",
     "load",
+    "minibatches",
     "pointwise",
     "prove_facts",
     "ragged",
     "reference",
     "register_sigma",
+    "schedules",
 ]
 
 

@@ -188,12 +188,8 @@ class _Domain:
         self.x, self.y = _interval(options.x_bound, inputs), _interval(options.y_bound, drawn.y)
         self.labels = not _accepts(tf, replace(drawn, y=drawn.y * 0.9 + 0.05 * sum(self.y)))
         largest = (float(drawn.w0.abs().max()) if drawn.w0.numel() else 0.0) or 1.0
-        bounds = [
-            lane.bound if math.isfinite(lane.bound) else largest
-            for lane in tf.program.weights
-            for _ in range(lane.size)
-        ]
-        self.box = torch.tensor(bounds, dtype=torch.float64)
+        bounds = torch.tensor(tf.program.weight_bounds, dtype=torch.float64)
+        self.box = torch.where(torch.isfinite(bounds), bounds, largest)
 
     def ranges(self) -> dict[str, tuple[Tensor | float, Tensor | float]]:
         y = {} if self.labels else {"y": self.y}

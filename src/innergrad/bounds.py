@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -149,6 +149,14 @@ def apriori(tf: CompiledTransformer) -> Domainwide:
             allowed="target='relu'",
         )
     algorithm, lr = tf.algorithm, getattr(tf.algorithm, "lr", 1.0)
+    if isinstance(algorithm, GradientDescent) and not algorithm.basic:
+        raise InputError(
+            "a certificate for every input is for gradient descent with one rate, momentum, weight decay and a box",
+            got="another optimiser, rates that differ, l1, clip or batches",
+            hint="tf.certify(X, y) bounds the error of a run",
+        )
+    if tf.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
+        tf = replace(tf, program=algorithm.program(replace(tf.options, variant="literal")))
     if not tf.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
     sizes, words = _domain(tf)
@@ -159,7 +167,9 @@ def apriori(tf: CompiledTransformer) -> Domainwide:
     stated: tuple[Stated, ...] = (best,)
     if isinstance(algorithm, GradientDescent):
         printed, corrected = theorems(algorithm, tf.approximants, sizes)
-        if corrected.value < best.value:
+        if "g" not in tf.program.stream.by_name:  # s_N is made of other functions than r' and u
+            corrected = corrected._replace(note="of the literal variant")
+        elif corrected.value < best.value:
             best = corrected._replace(label="best")
         stated = (printed, corrected, best)
     L_f = _lipschitz(tf, sizes) / lr + getattr(algorithm, "weight_decay", 0.0)

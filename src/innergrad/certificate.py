@@ -184,7 +184,7 @@ def double(state: State) -> State:
 
 def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
     """How far the input lanes are from what the caller gave: weights of examples are quotients and logarithms."""
-    computed = ("omega", "log_omega", "log_tokens")
+    computed = ("omega", "log_omega", "log_tokens", "batch", "log_batch")
     return {
         name: (value.double() - given[name]).abs() + (4 * U * given[name].abs() if name in computed else 0.0)
         for name, value in state.items()
@@ -202,7 +202,7 @@ def fresh(
 
 
 def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
-    radii = {lane.name: affine.radius(lane.name, path.like(lane, after)) for lane in path.lanes}
+    radii = {lane.name: path.error(affine, lane).total(path.like(lane, after)) for lane in path.lanes}
     radius = path.flat(radii)[:, path.learned] * INFLATION
     return StepCertificate(
         radius, affine.parts([lane.name for lane in path.lanes]), dict(affine.worst), tuple(affine.culprits)
@@ -229,7 +229,15 @@ class _Path:
         self.finite = True  # for some prompt of the batch
 
     def like(self, lane: Lane, state: State) -> Tensor:
-        return state[lane.name][:, :1] if lane.shared else state[lane.name]
+        """The lane as far as it is learned: in the tokens that carry weights, if there are such."""
+        if lane.shared:
+            return state[lane.name][:, :1]
+        return state[lane.name][:, : self.program.carriers] if self.program.placement else state[lane.name]
+
+    def error(self, affine: Affine, lane: Lane) -> Error:
+        """Of the lane as far as it is learned."""
+        error = affine.errors.get(lane.name, Error())
+        return error.of_first(self.program.carriers) if self.program.placement and not lane.shared else error
 
     def flat(self, parts: dict[str, Tensor]) -> Tensor:
         """(batch, entries) from lanes (batch, tokens or 1, *shape); a last axis of symbols is kept."""
@@ -237,7 +245,7 @@ class _Path:
 
     def end_step(self, after: State) -> Tensor:
         """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
-        errors = {lane.name: self.affine.errors.get(lane.name, Error()) for lane in self.lanes}
+        errors = {lane.name: self.error(self.affine, lane) for lane in self.lanes}
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
         M = self._matrix({name: error.blocks.get(BEFORE) for name, error in errors.items()}, likes)
         numbers = dict.fromkeys(number for error in errors.values() for number in error.columns)
@@ -252,16 +260,27 @@ class _Path:
         balls = self.flat({name: _spread(errors[name].ball, like) for name, like in likes.items()})
         A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
         bound = spectral_norm(A[:, self.learned])
-        lost = bound > LOST
+        lost = (bound > LOST) | self._elsewhere(after)
         A, bound = torch.where(lost[:, None, None], math.inf, A), torch.where(lost, math.inf, bound)
         self.affine.collapse()
         start = 0
         for name, like in likes.items():
             entries = math.prod(like.shape[1:])
-            self.affine.start(name, A[:, start : start + entries].reshape(*like.shape, -1))
+            block = A[:, start : start + entries].reshape(*like.shape, -1)
+            others = after[name].shape[1] - like.shape[1] if self.program.placement else 0  # exact: they carry nothing
+            self.affine.start(name, torch.cat([block, block.new_zeros(len(A), others, *block.shape[2:])], dim=1))
             start += entries
         self.finite = bool(torch.isfinite(bound).any())
         return bound
+
+    def _elsewhere(self, after: State) -> Tensor:
+        """Which prompts' weights or state may be off in tokens that carry none: (batch,)."""
+        off = torch.zeros(len(after["x"]), dtype=torch.bool)
+        for lane in self.lanes if self.program.placement else ():
+            if not lane.shared:
+                radius = self.affine.radius(lane.name, after[lane.name])
+                off |= (radius[:, self.program.carriers :] > 0).flatten(1).any(1)
+        return off
 
     def _units(self, radii: dict[str, Tensor]) -> Tensor:
         """The size of what each entry is off by: one for all weights, one for every lane of other state."""

@@ -38,8 +38,8 @@ def compile(
         relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel attention needs none.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
     x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
-    (sin); by default
-        derived from the algorithm's box and x_bound.
+        (sin), by default derived from the algorithm's box and x_bound; on variants compact and shallow also the range
+        of what is multiplied, by default 64.
     sigma: on target sigma, the activation of the transformer itself (default gelu).
     epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, where they are proven.
     weight_error: instead of epsilon and epsilons: choose them so that the final weights are certified to be within
@@ -97,6 +97,7 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
         what = f"{algorithm.kind} has no program for variant {options.variant!r} of target {options.target!r}"
         hint = "ig.GridDescent looks gradient descent up" if options.variant == "lookup" else ""
         raise InputError(what, allowed=", ".join(variants), hint=hint)
+    algorithm.check_options(options)
     target = TARGETS[options.target]
     program = target.prepare(algorithm.program(options), options)
     target.check(program)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, JobError, integer
 from innergrad.interpret import graph, plain
-from innergrad.interpret.fused import Extent, Kernel
+from innergrad.interpret.fused import Extent, Kernel, Recorded, recorded_kernel
 from innergrad.interpret.graph import Check, Graph, ScalarFunction
 from innergrad.interpret.native import NativeLoop, NoCompiler, Unsupported
 from innergrad.program import Layer, Loop, Program
@@ -26,6 +26,7 @@ from innergrad.stream import State
 
 Loops = tuple[tuple[Loop, Graph], ...]
 Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
+WORTH_RECORDING = 8  # steps, for which a CUDA graph is made
 OVERFLOWED = "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
 
 
@@ -134,6 +135,8 @@ class FusedExecutor:
         lanes, weights, step = self._squeezed(lanes, extent), list[Tensor](), 0
         for loop, loop_graph in loops:
             kernel = self._kernel(loop_graph, extent, lanes)
+            if extent.device.type == "cuda" and loop.count >= WORTH_RECORDING:
+                kernel = recorded_kernel(kernel, lanes)
             ranges: list[Tensor] = []
             for _ in range(loop.count):
                 try:
@@ -145,6 +148,7 @@ class FusedExecutor:
                 if loop.step and step in wanted:
                     weights.append(prompt.weights(self.program, self._with_axes(lanes, extent)))
             complain(loop_graph.checks, ranges)
+            lanes = dict(lanes)
         after = self._with_axes(lanes, extent)
         return weights, state | {n: after[n] for n in state if not self.demos_suffice or self._shared(n)}
 
@@ -192,7 +196,7 @@ class FusedExecutor:
 
     # --------------------------------------------------------------------------------------------------------- lanes
 
-    def _kernel(self, of: Graph, extent: Extent, lanes: State) -> Kernel:
+    def _kernel(self, of: Graph, extent: Extent, lanes: State) -> Kernel | Recorded:
         """Masks belong to the prompt; kernels without them are kept."""
         if any(node.op == "mask" for node in of.nodes):
             return Kernel(self.program, of, extent, lanes)

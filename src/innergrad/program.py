@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
@@ -185,6 +185,23 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A run of the flat weight vector: the first ``size`` entries of a lane; of one token, or held by every token."""
+
+    lane: str
+    size: int
+    token: int | None = None
+
+
+class Mark(NamedTuple):
+    """An entry of an input lane that is 1 on a token."""
+
+    lane: str
+    token: int
+    entry: int
+
+
+@dataclass(frozen=True)
 class Program:
     """A learning algorithm on a residual stream: the body learns, the read-out turns what was learned into predictions.
 
@@ -197,6 +214,10 @@ class Program:
     sink: a token with empty lanes stands before all others; targets ask for it, not algorithms.
     length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
         if prompts have any length.
+    placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
+        empty if it is in the lanes of role ``weight`` as they are. marks: what tells these tokens apart.
+    batches: sets of examples; entry b of the lane ``batch`` holds the weights of those of batch b, as ``omega`` those
+        of all, and ``log_batch`` their logarithms.
     """
 
     stream: Stream
@@ -209,18 +230,36 @@ class Program:
     causal: bool = False
     sink: bool = False
     length: int | None = None
+    placement: tuple[Part, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    batches: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def weights(self) -> tuple[Lane, ...]:
-        """The lanes that are trained, in the order of the flat weight vector."""
+        """The lanes that are trained, in stream order."""
         return tuple(lane for lane in self.stream.lanes if lane.role == "weight")
 
     @property
+    def parts(self) -> tuple[Part, ...]:
+        """The flat weight vector, part by part: where each is."""
+        return self.placement or tuple(Part(lane.name, lane.size) for lane in self.weights)
+
+    @property
     def n_weights(self) -> int:
-        return sum(lane.size for lane in self.weights)
+        return sum(part.size for part in self.parts)
+
+    @property
+    def weight_bounds(self) -> tuple[float, ...]:
+        """The declared bound of every entry of the flat weight vector."""
+        return tuple(self.stream[part.lane].bound for part in self.parts for _ in range(part.size))
+
+    @property
+    def carriers(self) -> int:
+        """Tokens before the demos that carry weights."""
+        return 1 + max((part.token for part in self.placement if part.token is not None), default=-1)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -289,6 +328,7 @@ def check(program: Program) -> None:
     learned = any(lane.role in ("weight", "state") for lane in stream.lanes)
     _require(learned, "some lane must have the role 'weight' or 'state'", [lane.role for lane in stream.lanes])
     _require(program.tokens in get_args(Tokens), "unknown arrangement of tokens", program.tokens)
+    _check_placement(program)
     target = stream[program.prediction]
     _require(
         not target.shared and target.shape == stream["y"].shape,
@@ -311,6 +351,23 @@ def check(program: Program) -> None:
 def _require(condition: bool, what: str, got: object, allowed: str = "") -> None:
     if not condition:
         raise InputError(what, got=got, allowed=allowed)
+
+
+def _check_placement(program: Program) -> None:
+    """Tokens that carry weights are tokens of plain prompts; each part is inside its lane, and no two overlap."""
+    stream = program.stream
+    plain = program.tokens == "stacked" and not program.sink and not program.causal and program.length is not None
+    _require(plain or not program.placement, "weights in tokens of their own need prompts of a fixed length", program)
+    for part in program.placement:
+        lane = stream[part.lane]
+        right = part.token is not None and part.token >= 0 and lane.role == "weight" and not lane.shared
+        _require(right and 0 < part.size <= lane.size, "a part of the weights is in a weight lane, per token", part)
+    places = [(part.lane, part.token) for part in program.placement]
+    _require(len(set(places)) == len(places), "two parts of the weights are in the same place", places)
+    for mark in program.marks:
+        lane = stream[mark.lane]
+        right = lane.role == "input" and not lane.shared and 0 <= mark.entry < lane.size
+        _require(right and 0 <= mark.token < program.carriers, "a mark is on a token that carries weights", mark)
 
 
 def _check_instruction(program: Program, instruction: Attend, name: str) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import LOG_UNIT, Algorithm
+from innergrad.algorithms.optimisers import batch_weights
 from innergrad.errors import InputError, seed_number
 from innergrad.options import Options
 from innergrad.program import STANDARD_LANES, Program
@@ -19,8 +20,8 @@ from innergrad.stream import State
 
 ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
-# number of tokens, the sink aside
-TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens")
+# number of tokens, the sink aside; weights of the examples of batches, and their logarithms
+TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch")
 NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
 
@@ -59,12 +60,14 @@ class Prompt:
 
         stacked: demos (x_i; y_i), then queries (x; 0), as in (2.1) of the paper; interleaved: x_1, y_1, x_2, y_2, ...,
         then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes,
-        and so have the blank tokens before the queries that fill a prompt up to a fixed length.
+        and so have the blank tokens before the queries that fill a prompt up to a fixed length; only their x is the
+        first demo's, so that no function is evaluated where the data never are (at 0, a ReLU's kink). Tokens that carry
+        weights stand before the demos: blank ones, with their weights and marks.
         """
         (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
         blank = self.X.new_zeros(batch, n)
         lanes: State = {
-            "x": _tokens(program, self.X, torch.zeros_like(self.X), self.X_query),
+            "x": _tokens(program, self.X, torch.zeros_like(self.X), self.X_query, self.X[:, :1]),
             "y": _tokens(program, torch.zeros_like(self.y), self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])),
             "t": _tokens(
                 program, self.X.new_zeros(batch, n), self.X.new_ones(batch, n), self.X.new_zeros(batch, n_query)
@@ -80,22 +83,39 @@ class Prompt:
         position = torch.arange(tokens, dtype=self.X.dtype, device=self.X.device).expand(batch, tokens)
         lanes["ns"] = (position > 0).to(self.X.dtype)
         lanes |= {"pos": position * POSITION, "pos2": (position * POSITION) ** 2}
+        lanes |= self._batches(program, tokens) if program.batches else {}
         if "bits" in program.stream.by_name:
             lanes["bits"] = signs(position, program.stream["bits"].size)
-        start = 0
-        for lane in program.weights:
-            flat = self.w0[:, None, start : start + lane.size].reshape(batch, 1, *lane.shape)
-            lanes[lane.name] = flat if lane.shared else flat.expand(batch, tokens, *lane.shape)
-            start += lane.size
+        lanes |= placed(program, self.w0, tokens)
+        for mark in program.marks:
+            lane = program.stream[mark.lane]
+            held = lanes.setdefault(mark.lane, self.X.new_zeros(batch, tokens, *lane.shape))
+            held[:, mark.token].view(batch, lane.size)[:, mark.entry] = 1.0
         return {
             lane.name: lanes[lane.name]
             if lane.name in lanes
-            else self.X.new_full((batch, 1 if lane.shared else tokens, *lane.shape), lane.fill)
+            else self.X.new_full((), lane.fill).expand(batch, 1 if lane.shared else tokens, *lane.shape)
             for lane in program.stream.lanes
         }
 
+    def _batches(self, program: Program, tokens: int) -> State:
+        """The weights of the examples of every batch, along a new last axis, and their logarithms."""
+        each = torch.stack([batch_weights(self.omega, batch) for batch in program.batches], dim=-1)
+        missing = (each.sum(1) == 0).any(0).nonzero().flatten().tolist()
+        if missing and "log_batch" in program.stream.by_name:
+            raise InputError(
+                "a softmax averages over some example of every batch",
+                got=f"batch {list(program.batches[missing[0]])}, of which a prompt has none",
+                hint="give longer prompts, or use target='relu', where the gradient of such a batch is zero",
+            )
+        queries = self.X.new_zeros(len(self.X), self.X_query.shape[1], len(program.batches))
+        lane = _tokens(program, torch.zeros_like(each), each, queries)
+        return {"batch": lane * tokens, "log_batch": lane.log().clamp(min=NO_WEIGHT) / LOG_UNIT}
+
     def weights(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_weights"]:
-        """The flat weight vector: held by every token, or, if it is not shared, by the last label's."""
+        """The flat weight vector: where the program places it; else held by every token, or, if it is not shared, by
+        the last label's.
+        """
         token = int(program.sink) + 2 * self.X.shape[1] - 1 if program.tokens == "interleaved" else 0
         return flat_weights(program, state, token)
 
@@ -117,23 +137,43 @@ def signs(position: Tensor, digits: int) -> Tensor:
     return 2.0 * torch.remainder(torch.floor(position.unsqueeze(-1) / powers), 2.0) - 1.0
 
 
-def _tokens(program: Program, inputs: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
-    """One lane of all tokens, from what it holds at the inputs, the labels and the queries."""
+def _tokens(program: Program, inputs: Tensor, labels: Tensor, queries: Tensor, blank: Tensor | None = None) -> Tensor:
+    """One lane of all tokens, from what it holds at the inputs, the labels, the queries and the blank tokens."""
     if program.tokens == "interleaved":
         examples = torch.stack([inputs, labels], dim=2).flatten(1, 2)
     else:
         examples = inputs + labels
-    sink, blanks = int(program.sink), max(0, (program.length or 0) - examples.shape[1] - queries.shape[1])
-    empty = (examples.new_zeros(examples.shape[0], count, *examples.shape[2:]) for count in (sink, blanks))
-    return torch.cat([next(empty), examples, next(empty), queries], dim=1)
+    sink, carriers, shape = int(program.sink), program.carriers, examples.shape[2:]
+    blanks = max(0, (program.length or 0) - sink - carriers - examples.shape[1] - queries.shape[1])
+    nothing = examples.new_zeros(examples.shape[0], 1, *shape)
+    blank = nothing if blank is None else blank
+    first, filled = blank.expand(-1, carriers, *shape), blank.expand(-1, blanks, *shape)
+    return torch.cat([nothing.expand(-1, sink, *shape), first, examples, filled, queries], dim=1)
+
+
+def placed(program: Program, w0: Tensor, tokens: int) -> State:
+    """The weight lanes that hold a flat vector."""
+    lanes: State = {}
+    start = 0
+    for part in program.parts:
+        lane, flat = program.stream[part.lane], w0[:, start : start + part.size]
+        start += part.size
+        if part.token is None:
+            held = flat.reshape(len(w0), 1, *lane.shape)
+            lanes[part.lane] = held if lane.shared else held.expand(-1, tokens, *lane.shape)
+        else:
+            held = lanes.setdefault(part.lane, w0.new_zeros(len(w0), tokens, *lane.shape))
+            held[:, part.token].view(len(w0), lane.size)[:, : part.size] = flat
+    return lanes
 
 
 def flat_weights(program: Program, state: Mapping[str, Tensor], token: int = 0) -> Float[Tensor, "batch n_weights"]:
-    """The flat weight vector held by a token (by every token, where it is shared)."""
-    parts = [
-        state[lane.name][:, token if state[lane.name].shape[1] > 1 else 0].reshape(-1, lane.size)
-        for lane in program.weights
-    ]
+    """The flat weight vector: where the program places it, or held by a token (by every token, where it is shared)."""
+    parts = []
+    for part in program.parts:
+        held = state[part.lane]
+        place = part.token if part.token is not None else token if held.shape[1] > 1 else 0
+        parts.append(held[:, place].flatten(1)[:, : part.size] if held.ndim > 2 else held[:, place, None])
     return torch.cat(parts, dim=-1) if parts else state["x"].new_zeros(state["x"].shape[0], 0)
 
 
@@ -154,7 +194,7 @@ def make_prompt(
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
     batch axis. violated: what to do about values outside the declared domain.
     """
-    stream, known = program.stream, (*STANDARD_LANES, *TARGET_LANES)
+    stream, known = program.stream, {*STANDARD_LANES, *TARGET_LANES, *(mark.lane for mark in program.marks)}
     unknown = [lane.name for lane in stream.lanes if lane.role == "input" and not (lane.name in known or lane.fill)]
     if unknown or len(stream["x"].shape) != 1 or len(stream["y"].shape) != 1:
         raise InputError(
@@ -173,14 +213,16 @@ def make_prompt(
         raise InputError("the number of examples is out of range", got=n, allowed=allowed, hint=hint)
     if limits is not None and n != limits.n_examples and getattr(algorithm, "fixed_length", False):
         raise InputError("the number of examples is fixed", got=n, allowed=f"{limits.n_examples}")
-    targets = _array("y", y, dtype)
+    device = inputs.device
+    targets = _array("y", y, dtype).to(device)
     if d_y == 1 and (
         targets.shape == inputs.shape[:-1] or (targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1)
     ):
         targets = targets.unsqueeze(-1)
-    queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype)
-    weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype)
-    omega = torch.ones(n, dtype=dtype) if sample_weight is None else _array("sample_weight", sample_weight, dtype)
+    queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype).to(device)
+    weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype).to(device)
+    ones = torch.ones(n, dtype=dtype)
+    omega = (ones if sample_weight is None else _array("sample_weight", sample_weight, dtype)).to(device)
     prompt = Prompt(
         _batch("X", inputs, (batch, n, d_x)),
         _batch("y", targets, (batch, n, d_y)),
@@ -189,11 +231,12 @@ def make_prompt(
         _normalised(_batch("sample_weight", omega, (batch, n))),
         batched,
     )
-    if program.length is not None and n + prompt.X_query.shape[1] > program.length:
+    room = math.inf if program.length is None else program.length - program.carriers
+    if n + prompt.X_query.shape[1] > room:
         raise InputError(
             "prompts of this transformer have a fixed number of tokens, examples and queries",
             got=f"{n} examples and {prompt.X_query.shape[1]} queries",
-            allowed=f"{program.length} together",
+            allowed=f"{room} together",
             hint="give fewer queries at a time, or compile with a larger n_examples",
         )
     if limits is not None:
@@ -225,13 +268,13 @@ def _check_bound(name: str, tensor: Tensor, bound: float | None, violated: Calla
 
 def _check_weights(program: Program, w0: Tensor, violated: Callable[[InputError], None]) -> None:
     start = 0
-    for lane in program.weights:
-        sizes = w0[:, start : start + lane.size].abs()
-        if float(sizes.max()) > lane.bound:
-            found = f"max |{lane.name}| = {float(sizes.max()):.6g} with a box of {lane.bound:g}"
-            hints = (in_prompts(sizes > lane.bound), "use a larger box or smaller initial weights")
+    for part in program.parts:
+        sizes, bound = w0[:, start : start + part.size].abs(), program.stream[part.lane].bound
+        if float(sizes.max()) > bound:
+            found = f"max |{part.lane}| = {float(sizes.max()):.6g} with a box of {bound:g}"
+            hints = (in_prompts(sizes > bound), "use a larger box or smaller initial weights")
             violated(InputError("the box must contain w0", got=found, hint="; ".join(filter(None, hints))))
-        start += lane.size
+        start += part.size
 
 
 def _initial_weights(

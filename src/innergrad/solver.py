@@ -33,6 +33,7 @@ from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.prompt import ArrayLike
 from innergrad.targets import TARGETS
+from innergrad.targets.rows import family
 from innergrad.transformer import CompiledTransformer
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _random_prompts(algorithm: Algorithm, program: Program, options: Options) ->
     drawn = [algorithm.random_prompt(options.n_examples, 1, generator)[:2] for _ in range(PROMPTS)]
     X, y = (torch.stack(parts) for parts in zip(*drawn, strict=True))
     starts = [start for seed in range(PROMPTS) if (start := algorithm.initial_weights(seed)) is not None]
-    box = torch.cat([torch.full((lane.size,), lane.bound, dtype=torch.float64) for lane in program.weights])
+    box = torch.tensor(program.weight_bounds, dtype=torch.float64)
     return (
         X if options.x_bound is None else X.clamp(-options.x_bound, options.x_bound),
         y if options.y_bound is None else y.clamp(-options.y_bound, options.y_bound),
@@ -288,9 +289,9 @@ class _Search:
         return approximate(f, epsilon, domain[1] if f.needs_domain else None).pieces
 
     def _uses(self, name: str) -> int:
-        """How many entries of lanes the function is evaluated for: each takes a head for every piece."""
+        """How many arguments a layer has the function of: each takes a head for every piece."""
         return sum(
-            math.prod(self.program.label_sizes(i)[label] for label in i.dst.labels)
+            sum(1 for _ in family(self.program, i))
             for layer in self.program.layers
             for i in layer.instructions
             for score in i.scores

@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
 def check_until(algorithm: Algorithm, until: object) -> float:
     """The tolerance, if the algorithm has a gradient mapping: gradient descent with nothing but a projection."""
-    plain = isinstance(algorithm, GradientDescent) and not (algorithm.momentum or algorithm.weight_decay)
+    plain = isinstance(algorithm, GradientDescent) and algorithm.basic
+    plain = plain and not (algorithm.momentum or algorithm.weight_decay)  # type: ignore[attr-defined]
     if not plain or not algorithm.lr > 0:  # type: ignore[attr-defined]
         raise InputError(
             "until= bounds the gradient mapping of projected gradient descent",
             got=algorithm.kind,
-            allowed="ig.GradientDescent with lr > 0, without momentum and weight decay",
+            allowed="ig.GradientDescent with one lr > 0, without momentum, weight decay, l1, clip and batches",
         )
     return real("until", until, low=0.0)
 
@@ -64,7 +65,8 @@ def run_until(
         before = after
         if not step_ends:
             continue
-        radii = {lane.name: affine.radius(lane.name, after[lane.name][:, :1]) for lane in program.weights}
+        likes = {lane.name: after[lane.name][:, :1] if lane.shared else after[lane.name] for lane in program.weights}
+        radii = {name: affine.radius(name, like) for name, like in likes.items()}
         step = (prompt.weights(program, after) - weights[-1].double()).norm(dim=-1)
         mapping = (step + prompt.weights(program, radii).norm(dim=-1)) / lr * INFLATION
         for row, norm in enumerate(mapping.tolist()):

@@ -3,7 +3,9 @@ unpickled.
 
 config.json
     algorithm {kind, ...settings}, options, layout [{name, shape, offset, role, shared}, ...] in stream order (fill:
-    what a lane holds at the start), prompt {tokens, sink_first, causal, prediction},
+    what a lane holds at the start), prompt {tokens, sink_first, causal, length, prediction} (length: of all
+    prompts, if it is fixed: blank tokens stand before the queries; carriers, placement, marks: tokens before the
+    examples that carry the weights, see tokens_of_weights),
     body [{count, layers: [{name, kind, shapes: {W_Q: [heads, d_head, D], ...}}]}], readout [...], approximants {name:
     {...}}
 weights.safetensors
@@ -243,8 +245,21 @@ def _prompt(program: Program) -> dict[str, Any]:
         "tokens": program.tokens,
         "sink_first": program.sink,
         "causal": program.causal,
+        **({} if program.length is None else {"length": program.length}),
         "prediction": {"lane": program.prediction, "sign": program.sign},
+        **tokens_of_weights(program),
+        **({"batches": [list(batch) for batch in program.batches]} if program.batches else {}),
     }
+
+
+def tokens_of_weights(program: Program) -> dict[str, Any]:
+    """Where the flat weight vector is, if tokens before the examples carry it: [lane, first entries, token] part by
+    part; and the entries of lanes that are 1 there, [lane, token, entry].
+    """
+    if not program.placement:
+        return {}
+    placement = [[part.lane, part.size, part.token] for part in program.placement]
+    return {"carriers": program.carriers, "placement": placement, "marks": [list(mark) for mark in program.marks]}
 
 
 def _named_layers(module: LoopedTransformer) -> Iterator[tuple[str, Sublayer]]:

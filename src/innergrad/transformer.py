@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -575,6 +575,7 @@ def _evaluate(f: ScalarFunction, t: Tensor) -> Tensor:
     return f(t)
 
 
+@lru_cache(maxsize=256)
 def rounding(f: Approximant, dtype: torch.dtype, executor: Executor) -> float:
     """Measured rounding error of an approximant in a dtype, against float64."""
     t = f.samples().to(dtype)

@@ -12,7 +12,7 @@ Each layer of the module is compared with the program on the *module's own strea
     examples        after one step: queries do not change the weights, an example of weight 2 counts as two, one of
                     weight 0 as none; where examples have no weights: a query's prediction depends on no other query,
                     and in a causal program on no later example
-    shared          the weights are equal in all tokens
+    shared          the weights are equal in all tokens; where tokens of their own carry them, they are zero elsewhere
     scratch         scratch lanes are exactly zero after every step
     inputs          input lanes are untouched (the read-out writes the prediction on query tokens only)
     box             weight lanes stay within their declared bounds
@@ -38,7 +38,7 @@ from innergrad.functions.proof import prove
 from innergrad.functions.scalar import RECIPROCAL, Function
 from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
-from innergrad.prompt import ArrayLike, Prompt
+from innergrad.prompt import ArrayLike, Prompt, placed
 from innergrad.report import Law, Report, Worst
 from innergrad.stream import State
 
@@ -77,7 +77,7 @@ def random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLik
     X, y, X_query = (torch.stack(parts) for parts in zip(*drawn, strict=True))
     starts = [start for i in range(prompts) if (start := tf.algorithm.initial_weights(seed + i)) is not None]
     if w0 is None and starts:
-        bounds = torch.cat([torch.full((lane.size,), lane.bound, dtype=torch.float64) for lane in tf.program.weights])
+        bounds = torch.tensor(tf.program.weight_bounds, dtype=torch.float64)
         w0 = torch.stack(starts).clamp(-bounds, bounds)
     if options.y_bound is not None:
         y = y.clamp(-options.y_bound, options.y_bound)
@@ -203,7 +203,7 @@ class _Verification:
 
     def _examples(self) -> None:
         """Which examples and queries may have an effect on what."""
-        if self.tf.algorithm.weighted:
+        if self.tf.algorithm.weighted and not self.tf.algorithm.by_place:
             self._weighted_examples()
         else:
             self._independent_queries()
@@ -230,8 +230,11 @@ class _Verification:
         return predictions, prompt.online(program, state) if program.causal else predictions[:, :0]
 
     def _weighted_examples(self) -> None:
-        """One step with and without queries, with an example doubled or dropped."""
-        p, n = self.prompt, self.prompt.X.shape[1]
+        """One step with and without queries, with an example doubled or dropped; as far as the prompt has room."""
+        p, n, room = self.prompt, self.prompt.X.shape[1], self.prompt.X.shape[1]
+        if self.tf.program.length is not None:
+            room = self.tf.program.length - self.tf.program.carriers - n
+            p = replace(p, X_query=p.X_query[:, : max(0, room - 1)])  # one token is for the example that is doubled
         even = torch.ones_like(p.omega) / n
         doubled, dropped = even.clone(), even.clone()
         doubled[:, 0], dropped[:, 0] = 2.0 / n, 0.0
@@ -242,7 +245,7 @@ class _Verification:
             omega=torch.cat([even, even[:, :1]], 1) * n / (n + 1),
         )
         cases = [
-            ("queries", replace(p, X_query=p.X_query[:, :0]), replace(p, X_query=p.X)),
+            ("queries", replace(p, X_query=p.X_query[:, :0]), replace(p, X_query=p.X[:, :room])),
             ("an example of weight 2", replace(p, omega=doubled * n / (n + 1)), twice),
         ]
         if n > 1:
@@ -326,11 +329,11 @@ class _Verification:
         generator = torch.Generator().manual_seed(self.seed)
         state = self.prompt.state(tf.program)
         tokens = state["x"].shape[1]
-        kept = tf.target.structural
+        kept = {*tf.target.structural, *(mark.lane for mark in tf.program.marks)}
         bound = max(
             (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
         )
-        domains = [f.domain[1] for f in tf.approximants.values() if math.isfinite(f.domain[1])]
+        domains = [extent for f in tf.approximants.values() if 0.0 < (extent := _extent(f)) < math.inf]
         for size in (
             *tf.target.probes,
             *([max(domains) / 2] if domains else ()),
@@ -350,7 +353,7 @@ class _Verification:
                 probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
             functions = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
             for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                given = self._divisible(layer, self._clamped(layer, probe), generator)
+                given = self._told_apart(layer, self._divisible(layer, self._clamped(layer, probe), generator))
                 h = stream.pack(given)
                 after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, functions)
                 self._compare("probe", layer, stream.unpack(h), after, expected)
@@ -365,6 +368,19 @@ class _Verification:
             name: probe[name].clamp(-high / 4, high / 4) for name, (_, high) in limits.items() if name not in kept
         }
         return {**probe, **clamped}
+
+    def _told_apart(self, layer: Layer, probe: State) -> State:
+        """Where heads tell tokens apart by their positions, a stream on which their scores are within bounds: halved
+        until every argument is in the domain of its function.
+        """
+        kept = {"one", *self.tf.target.structural}
+        while self.tf.program.length is not None:
+            try:
+                plain.apply_layer(self.tf.program, layer, probe, self.tf.functions)
+                break
+            except DomainError:
+                probe = {name: value if name in kept else value / 2 for name, value in probe.items()}
+        return probe
 
     def _divisible(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
         """A random stream on which a layer can divide: divisors within their bounds, pads scaled by them."""
@@ -394,15 +410,16 @@ class _Verification:
             self.laws[law].see(error, tolerance, f"layer {layer.name}, lane {name}")
 
     def _ramp_rounding(self, layer: Layer, before: State, scale: float) -> float:
-        """A ramp of width delta is a difference of two terms of size |z| / delta."""
-        widths = [
-            hi - lo
-            for instruction in layer.instructions
-            for score in instruction.scores
-            if score.f.name in self.tf.approximants
-            for lo, hi in self.tf.approximants[score.f.name].ramps
-        ]
-        if not widths:
+        """A ramp of width delta is a difference of two terms of size |z| / delta, times its height and the value."""
+        slopes = []
+        for instruction in layer.instructions:
+            values = (abs(view.coefficient) * float(before[view.lane].abs().max()) for view in instruction.value)
+            size = abs(instruction.scale) * sum(values)
+            for score in instruction.scores:
+                f = self.tf.approximants.get(score.f.name)
+                height = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
+                slopes += [max(1.0, height * size) / (hi - lo) for lo, hi in (f.ramps if f else ())]
+        if not slopes:
             return 0.0
         largest = 0.0
 
@@ -411,7 +428,7 @@ class _Verification:
             largest = max(largest, float(argument.abs().max()))
 
         plain.apply_layer(self.tf.program, layer, before, self.tf.program.functions(), observer=observe)
-        return 64 * U * (largest + 1) / min(widths) / scale
+        return 64 * U * (largest + 1) * max(slopes) / scale
 
     def _approximation(self, layer: Layer, before: State, after: State) -> None:
         """A lane may be off by the approximant's error times scale times |value|; all other lanes by rounding."""
@@ -426,7 +443,11 @@ class _Verification:
                 error = max(abs(height) for _, height, _ in score.f.jumps) if int(f.hits(argument)) else 0.0
             else:
                 error = f.error
-            values = (abs(view.coefficient) * float(before[view.lane].abs().max()) for view in instruction.value)
+            mean = instruction.scope == "all" and instruction.reduce == "mean"
+            sizes = {view: before[view.lane].abs() for view in instruction.value}
+            values = (
+                abs(view.coefficient) * float((size.mean(1) if mean else size).max()) for view, size in sizes.items()
+            )
             lane = instruction.dst.lane
             allowed[lane] = allowed.get(lane, 0.0) + abs(instruction.scale) * sum(values) * error
 
@@ -453,6 +474,9 @@ class _Verification:
                 )
 
     def _check_step(self, after: State) -> None:
+        program, alone = self.tf.program, State()
+        if program.placement:
+            alone = placed(program, self.prompt.weights(program, after), after["x"].shape[1])
         for lane in self.tf.program.stream.lanes:
             value = after[lane.name]
             largest = float(value.abs().max())
@@ -461,6 +485,8 @@ class _Verification:
             if lane.shared:
                 spread = float((value - value[:, :1]).abs().max()) / max(1.0, largest)
                 self.laws["shared"].see(spread, self.spread, f"lane {lane.name}")
+            if lane.name in alone:
+                self.laws["shared"].see(float((value - alone[lane.name]).abs().max()), 0.0, f"lane {lane.name}")
             if lane.role == "weight" and math.isfinite(lane.bound):
                 slack = 0.0 if self.tf.target.proven else self.tf.options.epsilon  # a steep GeLU is a hinge nearly
                 self.laws["box"].see(max(0.0, largest - lane.bound), slack, f"lane {lane.name}")
@@ -472,6 +498,13 @@ class _Verification:
 
     def _size(self, name: str, scale: float) -> float:
         return max(scale, abs(self.tf.program.stream[name].fill))
+
+
+def _extent(f: Approximant) -> float:
+    """How far out a function on a bounded domain has units; infinite on an unbounded one."""
+    if isinstance(f, PiecewiseLinear) and math.isfinite(f.domain[1]):
+        return min(f.domain[1], max(map(abs, f.knots), default=0.0))
+    return f.domain[1]
 
 
 def _everywhere(f: Approximant) -> Approximant:

@@ -32,13 +32,15 @@ class Algorithm(ABC):
     one, is the learning rate: verification divides by it, to speak of gradients.
     targets: the architectures it has a program for; the first is the default. variants: of a target, those it has one
     for, if not all.
-    weighted: it averages over the examples, each with its weight; verification checks that.
+    weighted: it averages over the examples, each with its weight; verification checks that, unless they are chosen
+    ``by_place`` in the prompt.
     """
 
     kind: ClassVar[str]
     targets: ClassVar[tuple[str, ...]] = ("relu",)
-    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {"relu": ("literal",)}
     weighted: ClassVar[bool] = True
+    by_place: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__dict__.get("kind", cls.__name__)
@@ -50,6 +52,10 @@ class Algorithm(ABC):
         options: how it is being compiled. Most programs do not depend on it; some have one form for each kind of block
         (``options.target``, ``options.variant``) or one loop for each of ``options.n_examples``.
         """
+
+    def check_options(self, options: Options) -> None:
+        """Raise :class:`InputError` if it cannot be compiled so; targets and variants are checked already."""
+        del options
 
     def initial_weights(self, seed: int) -> Tensor | None:
         """Weights to start from where the caller gives none: a flat vector, or None for zeros."""

@@ -1,13 +1,14 @@
-"""Gradient descent on a network with momentum and weight decay: settings, prompts, oracle, saving.
+"""Gradient descent on a network: settings, prompts, oracle, saving.
 
-The programs that a transformer runs are in :mod:`innergrad.algorithms.literal` and :mod:`innergrad.algorithms.mean`.
+The programs that a transformer runs are those of the variants (:data:`PROGRAMS`); what a step does with a gradient is
+in :mod:`innergrad.algorithms.optimisers`, how a step is put together in :mod:`innergrad.algorithms.descent`.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,11 +17,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.compact import compact_program
 from innergrad.algorithms.general import backprop_program, recursion_program
 from innergrad.algorithms.literal import literal_program
 from innergrad.algorithms.mean import mean_program
+from innergrad.algorithms.narrow import narrow_program
+from innergrad.algorithms.optimisers import Momentum, Rule, Step, batch_weights
+from innergrad.algorithms.schedules import Batches, plan
+from innergrad.algorithms.shallow import shallow_program
 from innergrad.algorithms.sink import sink_program
-from innergrad.errors import DegenerateStart, InputError, integer, real
+from innergrad.errors import DegenerateStart, InputError, real
 from innergrad.functions.activations import Activation
 from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.networks import Network
@@ -31,6 +37,9 @@ BOX_BITS = 24
 # by variant; others: mean_program
 PROGRAMS = {
     "literal": literal_program,
+    "compact": compact_program,
+    "shallow": shallow_program,
+    "narrow": narrow_program,
     "sink": sink_program,
     "backprop": backprop_program,
     "recursion": recursion_program,
@@ -39,13 +48,23 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class GradientDescent(Algorithm):
-    """Projected gradient descent with heavy-ball momentum and l2 weight decay, as ``torch.optim.SGD`` does it, on the
-    paper's risk: *half* the mean loss, L(w) = 1/(2n) sum_i l(f(x_i), y_i), l summed over the outputs.
+    """Projected gradient descent as ``torch.optim.SGD`` does it, on the paper's risk: *half* the mean loss,
+    L(w) = 1/(2n) sum_i l(f(x_i), y_i), l summed over the outputs.
 
-        m <- momentum m + grad L(w) + weight_decay w,   w <- clip(w - lr m, -box, box)
+        g = clip(grad L(w)) + weight_decay w,   m <- momentum m + g,   w <- box(soft(w - lr m))
+        Nesterov's: g + momentum m in place of m
 
-    ``box`` is rounded to 24 significant bits, so that the projection is exact in float32 and float64; None means no
-    projection.
+    lr: a number, or a sequence with a rate for each step (``ig.schedules``). The attribute ``lr`` then is the least
+        positive rate, and ``rates`` are all of them.
+    steps: by default as many as lr has rates, or one for each batch, or 5.
+    box: rounded to 24 significant bits, so that the projection is exact in float32 and float64; None: no projection.
+    l1: a proximal step, soft(w) = sign(w) max(|w| - lr l1, 0), before the box: together they are the proximal map of
+        lr l1 |w| on the box. (They do not commute.) Weights that it sets to zero are zero exactly.
+    clip: entries of the gradient are clipped to [-clip, clip], before weight decay and momentum, as
+        ``torch.nn.utils.clip_grad_value_`` before a step.
+    batches: lists of examples, by number; step l is on batch l, and after the last comes the first. The risk of a batch
+        is the (weighted) mean over those of its examples that the prompt has; if it has none, its gradient is zero.
+    epochs: times all batches are gone through; says how many steps there are.
     """
 
     kind: ClassVar[str] = "gradient_descent"
@@ -59,16 +78,26 @@ class GradientDescent(Algorithm):
     box: float | None
     momentum: float
     weight_decay: float
+    nesterov: bool
+    l1: float
+    clip: float | None
+    batches: Batches | None
+    schedule: tuple[float, ...] | None
 
     def __init__(
         self,
         network: Network,
         loss: str | Loss = "squared",
-        lr: float = 0.1,
-        steps: int = 5,
+        lr: float | Sequence[float] = 0.1,
+        steps: int | None = None,
         box: float | None = 4.0,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        nesterov: bool = False,
+        l1: float = 0.0,
+        clip: float | None = None,
+        batches: Sequence[Sequence[int]] | None = None,
+        epochs: int | None = None,
     ) -> None:
         if not isinstance(network, Network):
             raise InputError("gradient descent needs a network", got=repr(network), allowed="an ig.Network")
@@ -85,25 +114,82 @@ class GradientDescent(Algorithm):
             raise InputError(
                 "the softmax loss needs at least two outputs", got=network.sizes[-1], hint="use loss='logistic'"
             )
-        steps = integer("steps", steps)
-        lr, momentum, weight_decay = (
+        momentum, weight_decay, l1 = (
             real(name, value, low=0.0)
-            for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay))
+            for name, value in (("momentum", momentum), ("weight_decay", weight_decay), ("l1", l1))
         )
+        if not isinstance(nesterov, bool) or (nesterov and not momentum):
+            got, allowed = f"{nesterov!r}, momentum={momentum:g}", "True, with momentum > 0, or False"
+            raise InputError("nesterov is a kind of momentum", got=got, allowed=allowed)
+        if clip is not None:
+            clip = real("clip", clip, above=0.0, hint="or None for no clipping")
         if box is not None:
             box = real("box", box, above=0.0, hint="or None for no projection")
             mantissa, exponent = math.frexp(box)
             box = math.ldexp(round(math.ldexp(mantissa, BOX_BITS)), exponent - BOX_BITS)
+        planned = plan(lr, steps, batches, epochs)
         for name, content in (
             ("network", network),
             ("loss", loss),
-            ("lr", lr),
-            ("steps", steps),
+            ("lr", planned.lr),
+            ("steps", planned.steps),
             ("box", box),
             ("momentum", momentum),
             ("weight_decay", weight_decay),
+            ("nesterov", nesterov),
+            ("l1", l1),
+            ("clip", clip),
+            ("batches", planned.batches),
+            ("schedule", planned.rates),
         ):
             object.__setattr__(self, name, content)
+
+    # --------------------------------------------------------------------------------------------------------------
+    # steps
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rate of every step."""
+        return (self.lr,) * self.steps if self.schedule is None else self.schedule
+
+    @property
+    def distinct_batches(self) -> Batches:
+        return tuple(dict.fromkeys(self.batches or ()))
+
+    @property
+    def plan(self) -> tuple[Step, ...]:
+        """The settings of every step."""
+        numbers = {batch: number for number, batch in enumerate(self.distinct_batches)}
+        cycle = [None] if self.batches is None else [numbers[batch] for batch in self.batches]
+        return tuple(self._step(i, rate, cycle[i % len(cycle)]) for i, rate in enumerate(self.rates))
+
+    def _step(self, number: int, rate: float, batch: int | None) -> Step:
+        """number: from 0."""
+        del number
+        return Step(rate, batch)
+
+    @property
+    def rule(self) -> Rule:
+        """What is done with the gradient."""
+        return Momentum(self.momentum, self.weight_decay, self.nesterov, self.clip)
+
+    @property
+    def basic(self) -> bool:
+        """Nothing but one rate, momentum, weight decay and a box: what theorems and tables are about."""
+        return not (self.nesterov or self.l1 or self.clip or self.batches or self.schedule)
+
+    @property
+    def by_place(self) -> bool:  # type: ignore[override]
+        return self.batches is not None
+
+    def threshold(self, rate: float) -> float:
+        """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, so that soft threshold and box in one are
+        exact (in float64, for weights of up to 8 boxes before them).
+        """
+        if self.box is None:
+            return rate * self.l1
+        unit = math.ldexp(1.0, math.frexp(self.box)[1] - 48)
+        return round(rate * self.l1 / unit) * unit
 
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
@@ -115,6 +201,15 @@ class GradientDescent(Algorithm):
                 hint="its exp is cut off at 0, where a sum of smooth units is not accurate",
             )
         return PROGRAMS.get(options.variant, mean_program)(self, options)
+
+    def check_options(self, options: Options) -> None:
+        last = max((max(batch) for batch in self.batches or ()), default=-1)
+        if last >= options.n_examples:
+            raise InputError(
+                "the batches name examples that no prompt has",
+                got=f"example {last}",
+                allowed=f"0 to {options.n_examples - 1}: n_examples = {options.n_examples}",
+            )
 
     # --------------------------------------------------------------------------------------------------------------
     # prompts and oracle
@@ -168,13 +263,15 @@ class GradientDescent(Algorithm):
 
     def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
         """Training by torch autograd with the same projection: the oracle."""
-        w, m = w0, torch.zeros_like(w0)
-        trajectory = [w]
-        for _ in range(self.steps):
+        w, state, trajectory, rule = w0, list[Tensor](), [w0], self.rule
+        weights = [batch_weights(omega, batch) for batch in self.distinct_batches]
+        for step in self.plan:
             variable = w.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self.risk(variable, X, y, omega).sum(), variable)
-            m = self.momentum * m + gradient + self.weight_decay * w
-            w = w - self.lr * m
+            risk = self.risk(variable, X, y, omega if step.batch is None else weights[step.batch])
+            (gradient,) = torch.autograd.grad(risk.sum(), variable)
+            w, *state = rule.update(w, gradient, tuple(state), step)
+            threshold = self.threshold(step.rate)
+            w = w.sign() * (w.abs() - threshold).clamp(min=0.0) if threshold else w
             w = w if self.box is None else w.clamp(-self.box, self.box)
             trajectory.append(w)
         return torch.stack(trajectory, dim=-2), self.network.forward(w, X_query)
@@ -189,19 +286,23 @@ class GradientDescent(Algorithm):
         extra = ""
         if isinstance(self.loss, SoftmaxLoss):
             extra = f"; softmax adds ceil(log2 d_y) = {math.ceil(math.log2(d_y))} mlp layers a step"
+        extra += "".join(f"; {more}" for more in self.rule.more)
         return {
             "layers": f"(2N+4)L = {(2 * N + 4) * L}{extra}",
             "read-out layers": "none given: after the last step the query's y is still 0",
             "width D": f"d_x+d_y+D_N+3((N-1)K+d_y)+d_y+2 = {d_x + d_y + net.n_weights + 3 * units + d_y + 2}",
             "heads of the widest layer": f"O(K eps^-2) = {K / epsilon**2:.3g}",
-            "norm B_theta": f"O(eta) + C_w + 1 = {self.lr + 1 + C_w:.3g}, with C_w = 2 D_w B",
+            "norm B_theta": f"O(eta) + C_w + 1 = {max(self.rates) + 1 + C_w:.3g}, with C_w = 2 D_w B",
             "FLOPs (D x D heads)": f"O(n L N^3 K^5 eps^-2) = {flops:.3g}",
             "FLOPs (structured)": f"training itself: O(n L N K^2) = {n * L * N * K**2:.3g}",
         }
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """x ~ N(0, I); targets N(0, I), in the range of an activated output, labels for logistic and softmax."""
-        X, y, X_query = super().random_prompt(n, n_query, generator)
+        sizes = self.network.sizes
+        X = torch.randn(n + n_query, sizes[0], generator=generator, dtype=torch.float64)
+        y = torch.randn(n, sizes[-1], generator=generator, dtype=torch.float64)
+        X, X_query = X[:n], X[n:]
         if isinstance(self.loss, LogisticLoss):
             y = (y > 0).to(y.dtype)
         elif isinstance(self.loss, SoftmaxLoss):
@@ -213,31 +314,32 @@ class GradientDescent(Algorithm):
     # --------------------------------------------------------------------------------------------------------------
     # saving
 
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *("lr", "steps", "box", "momentum", "weight_decay"),
+        *("nesterov", "l1", "clip", "batches"),
+    )
+    ADDED: ClassVar[tuple[str, ...]] = ("nesterov", "l1", "clip", "batches")  # folders of earlier versions lack them
+
     def config(self) -> dict[str, Any]:
         net = self.network
+        own = {name: getattr(self, name) for name in self.SETTINGS} | {"lr": self.schedule or self.lr}
         return {
             "sizes": list(net.sizes),
             "activation": net.activation.name,
             "output": net.output,
             "bias": net.bias,
             "loss": self.loss.name,
-            "lr": self.lr,
-            "steps": self.steps,
-            "box": self.box,
-            "momentum": self.momentum,
-            "weight_decay": self.weight_decay,
+            **own,
         }
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], extensions: Iterable[object] = ()) -> GradientDescent:
         """``extensions``: the user's own activations and losses, found by name."""
         settings = dict(config)
-        expected = {"sizes", "activation", "output", "bias", "loss", "lr", "steps", "box", "momentum", "weight_decay"}
-        if set(settings) != expected:
-            wrong = sorted(set(settings) ^ expected)
-            raise InputError(
-                "the saved settings of gradient descent are not complete", got=f"missing or unknown: {wrong}"
-            )
+        expected = {"sizes", "activation", "output", "bias", "loss", *cls.SETTINGS}
+        wrong = sorted((set(settings) ^ expected) - (set(cls.ADDED) - set(settings)))
+        if wrong:
+            raise InputError(f"the saved settings of {cls.kind} are not complete", got=f"missing or unknown: {wrong}")
         own = {
             (type_, item.name): item for item in extensions for type_ in (Activation, Loss) if isinstance(item, type_)
         }

@@ -51,11 +51,17 @@ def literal_program(algorithm: GradientDescent, options: Options) -> Program:
         *(Lane(f"s{j}", (net.sizes[j],)) for j in reversed(layers)),
     )
     gradients = (*_forward_layers(net), _derivative_layer(net), *losses, *_backward_layers(N))
-    copy = Layer("product", "read-out: copy", (Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]"),))
-    return descent(algorithm, scratch, gradients, (*_forward_layers(net, "read-out: "), copy), "y", _gradient)
+    readout = (*_forward_layers(net, "read-out: "), copy_layer(N))
+    return descent(algorithm, scratch, gradients, readout, "y", _gradient)
 
 
-def _preactivation(net: Network, j: int) -> tuple[tuple[str, str], ...]:
+def copy_layer(N: int) -> Layer:
+    """The end of the read-out: p_N into the query's y."""
+    copy = Attend("y[k]", Score(IDENTITY, ("query", "one")), value=f"p{N}[k]")
+    return Layer("product", "read-out: copy", (copy,))
+
+
+def preactivation(net: Network, j: int) -> tuple[tuple[str, str], ...]:
     """V_j p_{j-1} + b_j as <query, key> pairs."""
     product = (f"{below(j)}[c]", f"V{j}[k,c]")
     return (product, ("one", f"b{j}[k]")) if net.bias else (product,)
@@ -67,7 +73,7 @@ def _forward_layers(net: Network, place: str = "") -> tuple[Layer, ...]:
     for j in range(1, net.depth + 1):
         r = net.activation.r if net.activated(j) else IDENTITY
         layers.append(
-            Layer("attention", f"{place}forward {j}", (Attend(f"p{j}[k]", Score(r, *_preactivation(net, j))),))
+            Layer("attention", f"{place}forward {j}", (Attend(f"p{j}[k]", Score(r, *preactivation(net, j))),))
         )
     return tuple(layers)
 
@@ -76,7 +82,7 @@ def _derivative_layer(net: Network) -> Layer:
     """Lemma 3: d_j = r'(V_j p_{j-1} + b_j) for all j; the constant 1 for a linear output."""
     instructions = []
     for j in range(1, net.depth + 1):
-        scores = (Score(net.activation.dr, *_preactivation(net, j)),) if net.activated(j) else ()
+        scores = (Score(net.activation.dr, *preactivation(net, j)),) if net.activated(j) else ()
         instructions.append(Attend(f"d{j}[k]", *scores))
     return Layer("attention", "derivatives", tuple(instructions))
 

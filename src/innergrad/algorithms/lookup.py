@@ -250,8 +250,9 @@ class GridDescent(Tabulated):
             raise InputError(
                 "a grid is for gradient descent", got=type(algorithm).__name__, allowed="ig.GradientDescent"
             )
-        if algorithm.box is None or algorithm.momentum:
+        if algorithm.box is None or algorithm.momentum or not algorithm.basic:
             what, got = "a grid needs a box, and no momentum", f"box={algorithm.box}, momentum={algorithm.momentum:g}"
+            got = got if algorithm.basic else "another optimiser, rates that differ, l1, clip or batches"
             raise InputError(what, got=got)
         net = algorithm.network
         sizes = {"d_x": net.sizes[0], "d_y": net.sizes[-1], "n_weights": net.n_weights}

@@ -50,9 +50,9 @@ Variant = Annotated[
     str | None,
     typer.Option(
         "--variant",
-        help="Of the target; relu: literal; kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, "
-        "which has no LayerNorm before attention; softmax: sink (default), mean or lookup; sigma: backprop (default) "
-        "or recursion",
+        help="Of the target; relu: literal (default), compact, shallow or narrow (the last three: gradient-descent "
+        "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, which has no LayerNorm before "
+        "attention; softmax: sink (default), mean or lookup; sigma: backprop (default) or recursion",
         rich_help_panel=EVERY,
     ),
 ]
@@ -124,7 +124,9 @@ Steps = Annotated[
 Rate = Annotated[
     float | None,
     typer.Option(
-        "--lr", help="Learning rate: gradient-descent (default 0.1), sgd (default 0.05).", rich_help_panel=SEVERAL
+        "--lr",
+        help="Learning rate: gradient-descent (default 0.1, adam 0.01), sgd (default 0.05).",
+        rich_help_panel=SEVERAL,
     ),
 ]
 Decay = Annotated[
@@ -163,6 +165,48 @@ Box = Annotated[
 ]
 Momentum = Annotated[
     float | None, typer.Option("--momentum", help="Heavy-ball momentum (default 0).", rich_help_panel=DESCENT)
+]
+
+Optimiser = Annotated[
+    str | None, typer.Option("--optimiser", help="sgd (default) or adam (target relu)", rich_help_panel=DESCENT)
+]
+Nesterov = Annotated[
+    bool | None,
+    typer.Option("--nesterov/--no-nesterov", help="Nesterov's momentum (default: no).", rich_help_panel=DESCENT),
+]
+L1 = Annotated[
+    float | None, typer.Option("--l1", help="l1 penalty, by a proximal step (default 0).", rich_help_panel=DESCENT)
+]
+Clip = Annotated[
+    float | None,
+    typer.Option("--clip", help="Entries of the gradient are clipped to [-clip, clip].", rich_help_panel=DESCENT),
+]
+Schedule = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="Of the learning rate, --lr its largest: constant (default); cosine, down to 0; warmup-cosine, up in a "
+        "tenth of the steps, then cosine; step-decay, to a tenth after each third of the steps. A settings file may "
+        "list every rate: lr = [0.1, 0.05].",
+        rich_help_panel=DESCENT,
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size",
+        help="Examples of a step: the first so many, then the next, of --n-examples (default: all).",
+        rich_help_panel=DESCENT,
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option("--epochs", help="Instead of --steps: times all batches are gone through.", rich_help_panel=DESCENT),
+]
+Betas = Annotated[str | None, typer.Option("--betas", help="Of adam (default 0.9,0.999).", rich_help_panel=DESCENT)]
+Delta = Annotated[
+    float | None,
+    typer.Option("--delta", help="Of adam, which divides by sqrt(v) + delta (default 0.01).", rich_help_panel=DESCENT),
 ]
 
 KernelName = Annotated[
@@ -381,6 +425,15 @@ def compile_(
     loss: LossName = None,
     box: Box = None,
     momentum: Momentum = None,
+    optimiser: Optimiser = None,
+    nesterov: Nesterov = None,
+    l1: L1 = None,
+    clip: Clip = None,
+    schedule: Schedule = None,
+    batch_size: BatchSize = None,
+    epochs: Epochs = None,
+    betas: Betas = None,
+    delta: Delta = None,
     kernel: KernelName = None,
     bandwidth: Bandwidth = None,
     step_rule: StepRule = None,
@@ -517,6 +570,15 @@ def cost(
     loss: LossName = None,
     box: Box = None,
     momentum: Momentum = None,
+    optimiser: Optimiser = None,
+    nesterov: Nesterov = None,
+    l1: L1 = None,
+    clip: Clip = None,
+    schedule: Schedule = None,
+    batch_size: BatchSize = None,
+    epochs: Epochs = None,
+    betas: Betas = None,
+    delta: Delta = None,
     kernel: KernelName = None,
     bandwidth: Bandwidth = None,
     step_rule: StepRule = None,
@@ -564,6 +626,25 @@ def cost(
         from innergrad.cli.settings import settings
 
         commands.cost_model(model, settings(config, given), out, as_json=json, quiet=quiet)
+
+
+@app.command()
+def bench(
+    what: Annotated[str, typer.Argument(help="executor: in-context training against training in torch")] = "executor",
+    full: Annotated[bool, typer.Option("--full", help="The whole grid, 100 points; some minutes.")] = False,
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or both, with a comma")] = "float32",
+    threads: Annotated[str, typer.Option("--threads", help="e.g. 1 or 1,2")] = "1",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="runs of each, of which the median counts")] = 5,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the results as JSON to this file.")] = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Time of a step inside the transformer divided by that of the fastest way to train in torch, in one run."""
+    from innergrad.cli import benches
+
+    del seed
+    benches.run_bench(what, full, dtype, threads, repeats, out, as_json=json, quiet=quiet)
 
 
 @app.command()

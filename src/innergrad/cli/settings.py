@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from innergrad.algorithms import (
+    Adam,
     FunctionalGradientDescent,
     GradientDescent,
     GridDescent,
     OnlineSGD,
     RecursiveLeastSquares,
+    minibatches,
+    schedules,
 )
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import compile
@@ -62,8 +65,35 @@ class Choice:
 def _gradient_descent(**chosen: Any) -> GradientDescent:
     if "sizes" not in chosen:
         raise InputError("the network's sizes are missing", hint="give --sizes 3,8,8,1, or sizes in a --config file")
-    network = {name: chosen.pop(name) for name in NETWORK if name in chosen}
-    return GradientDescent(Network(**network), **chosen)
+    network = Network(**{name: chosen.pop(name) for name in NETWORK if name in chosen})
+    optimiser, schedule, size = (chosen.pop(name, None) for name in ("optimiser", "schedule", "batch_size"))
+    examples = chosen.pop("n_examples", EXAMPLES)
+    if optimiser not in (None, *FOREIGN):
+        raise InputError("unknown optimiser", got=repr(optimiser), allowed=", ".join(FOREIGN))
+    wrong = [name for name in FOREIGN[optimiser or "sgd"] if name in chosen]
+    if wrong:
+        raise InputError(f"optimiser {optimiser or 'sgd'} does not take this", got=", ".join(map(_flag, wrong)))
+    if size is not None:
+        chosen["batches"] = minibatches(examples, size)
+    make = Adam if optimiser == "adam" else GradientDescent
+    if schedule is None:
+        return make(network, **chosen)
+    if not isinstance(schedule, str) or schedule not in SCHEDULES:
+        raise InputError("unknown schedule", got=repr(schedule), allowed=", ".join(SCHEDULES))
+    settled = make(network, **chosen)
+    if settled.schedule is not None:
+        raise InputError("a schedule starts from one rate", got="a list of rates in lr", hint="leave out the schedule")
+    return make(network, **chosen | {"lr": SCHEDULES[schedule](settled.lr, settled.steps)})
+
+
+FOREIGN = {"sgd": ("betas", "delta"), "adam": ("momentum", "nesterov")}  # settings of the other optimiser
+SCHEDULES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
+    "constant": schedules.constant,
+    "cosine": schedules.cosine,
+    "warmup-cosine": lambda lr, steps: schedules.warmup_cosine(lr, steps, steps // 10),
+    "step-decay": lambda lr, steps: schedules.step_decay(lr, steps, max(1, -(-steps // 3))),
+}
+EXAMPLES = 16  # where n_examples is not given
 
 
 def _grid(**chosen: Any) -> GridDescent:
@@ -78,7 +108,12 @@ def _functional(kernel: str = "exp", bandwidth: float = 1.0, **chosen: Any) -> F
 DEFAULT = "gradient-descent"
 ALGORITHMS: dict[str, Choice] = {
     "gradient-descent": Choice(
-        _gradient_descent, ("loss", "lr", "steps", "box", "momentum", "weight_decay"), network=NETWORK
+        _gradient_descent,
+        (
+            *("optimiser", "loss", "lr", "steps", "box", "momentum", "weight_decay"),
+            *("nesterov", "l1", "clip", "schedule", "batch_size", "epochs", "betas", "delta"),
+        ),
+        network=NETWORK,
     ),
     "functional": Choice(
         _functional,
@@ -118,6 +153,8 @@ def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
         {key: chosen[key] for key in keys if key in chosen}
         for keys in ((*choice.network, *choice.settings), choice.compile)
     )
+    if "batch_size" in own and "n_examples" in common:
+        own["n_examples"] = common["n_examples"]
     return compile(choice.make(**own), **common)
 
 
@@ -185,4 +222,11 @@ def _box(text: str) -> float | None:
         raise InputError("box must be a number or 'none'", got=repr(text)) from None
 
 
-PARSERS: dict[str, Callable[[str], object]] = {"sizes": _sizes, "box": _box}
+def _betas(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError("betas are two numbers", got=repr(text), allowed="e.g. 0.9,0.999") from None
+
+
+PARSERS: dict[str, Callable[[str], object]] = {"sizes": _sizes, "box": _box, "betas": _betas}

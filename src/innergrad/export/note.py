@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from innergrad.storage import tokens_of_weights
 from innergrad.stream import Lane
 from innergrad.transformer import CompiledTransformer
 
@@ -22,7 +23,12 @@ _HOLDS = {
 
 def note(tf: CompiledTransformer) -> dict[str, Any]:
     """JSON values: the algorithm, what lanes hold before the first layer, tokens, ranges, where predictions are."""
-    program, weights = tf.program, {lane.name for lane in tf.program.weights}
+    program = tf.program
+    where = "where placement says [lane, first entries, token]" if program.placement else "on every token"
+    held = {lane.name: f"initial weights, {where}" for lane in program.weights}
+    held |= {mark.lane: "1 where marks say [lane, token, entry]" for mark in program.marks}
+    carriers = f"{program.carriers} tokens that carry weights; then " if program.placement else ""
+    blanks = f"blank tokens, so that there are {program.length} in all; " if program.length else ""
     sink = "a sink, with nothing but what holds on every token; then " if program.sink else ""
     examples = "x_1, y_1, x_2, y_2, ..." if program.tokens == "interleaved" else "(x_1; y_1), (x_2; y_2), ..."
     return {
@@ -32,11 +38,12 @@ def note(tf: CompiledTransformer) -> dict[str, Any]:
                 "name": lane.name,
                 "shape": list(lane.shape),
                 "offset": program.stream.offsets[lane.name],
-                "holds": "initial weights, on every token" if lane.name in weights else _held(lane),
+                "holds": held.get(lane.name, _held(lane)),
             }
             for lane in program.stream.lanes
         ],
-        "tokens": f"{sink}{examples}; then the queries",
+        "tokens": f"{sink}{carriers}{examples}; {blanks}then the queries",
+        **tokens_of_weights(program),
         "ranges": {
             lane: list(interval)
             for layer in program.layers

@@ -85,7 +85,7 @@ def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
     if path.is_dir():
         raise InputError("an ONNX model is one file", got=f"{path}, a folder", hint=f"give {path / 'model.onnx'}")
     make_folder(path.parent)
-    tokens = tf.options.n_examples + 3
+    tokens = tf.program.length or tf.options.n_examples + 3
     example = torch.zeros(2, tokens, tf.d_model)
     example[..., tf.program.stream.entry("one")] = 1.0
     example[..., tf.program.stream.entry("t")] = 1.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float
 
 from innergrad.errors import InputError
+from innergrad.functions.facts import exact_knots, prove_facts
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.proof import difference, prove
 from innergrad.functions.scalar import Asymptote, Function, ramp_approximant
@@ -53,8 +54,8 @@ def approximate(f: Function, epsilon: float, radius: float | None = None) -> Pie
         return f.exact
     check_epsilon(epsilon)
     if f.jumps:
-        return ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon)))
-    return _approximate((f,), epsilon, radius if f.needs_domain else None)[0]
+        return _bounded(f, ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon))))
+    return _bounded(f, _approximate((f,), epsilon, radius if f.needs_domain else None)[0])
 
 
 def approximate_jointly(
@@ -62,7 +63,13 @@ def approximate_jointly(
 ) -> tuple[PiecewiseLinear, ...]:
     """Approximants of several smooth functions on one set of knots, so that one head can write several lanes."""
     check_epsilon(epsilon)
-    return _approximate(functions, epsilon, radius if any(f.needs_domain for f in functions) else None)
+    found = _approximate(functions, epsilon, radius if any(f.needs_domain for f in functions) else None)
+    return tuple(map(_bounded, functions, found))
+
+
+def _bounded(f: Function, approximant: PiecewiseLinear) -> PiecewiseLinear:
+    """With the domain that f declares, if it declares one."""
+    return approximant if math.isinf(f.radius) else replace(approximant, domain=(-f.radius, f.radius))
 
 
 def check_epsilon(epsilon: float, smallest: float = SMALLEST_EPSILON) -> None:
@@ -87,7 +94,7 @@ def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float 
             raise InputError(
                 f"{f.name} has no asymptotes, so its approximant needs a bounded domain", hint="give a radius"
             )
-        if not math.isfinite(f.curvature):
+        if not math.isfinite(f.curvature) and not (len(functions) == 1 and _steep(f)):
             raise InputError(f"{f.name} declares no curvature (sup |f''|)", hint="declare it, or nothing can be proven")
     tubes = _Tubes(functions, epsilon * _SHRINK, radius)
     if radius is not None and radius > _MOST_LINKS * tubes.first_span:
@@ -96,7 +103,25 @@ def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float 
     if not paths:
         raise InputError("no approximant was found", got=f"epsilon = {epsilon:g}", hint="use a smaller epsilon")
     best = min(paths, key=lambda path: _preference(functions, path))
+    if math.isinf(functions[0].curvature):
+        best = tuple(_half_line(path, epsilon) for path in best)
     return tuple(prove(f, path, epsilon) for f, path in zip(functions, best, strict=True))
+
+
+def _steep(f: Function) -> bool:
+    """Constant left of 0, where it breaks, with an infinite slope on the right: proven without a bound on f''."""
+    start = float(f(torch.zeros((), dtype=torch.float64)))
+    flat = f.breaks == (0.0,) and f.left == Asymptote(0.0, start, 0.0) and f.right is not None
+    return math.isinf(f.curvature) and flat and prove_facts(f).proven
+
+
+def _half_line(path: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
+    """For a steep function, which is for t >= 0: its first link goes on a little to the left of 0, so that there is no
+    kink with large slopes that cancel, and it is anchored on the far right, so that convex functions are sums of hinges
+    of one sign: rounding stays relative.
+    """
+    last, value = exact_knots(path)[-1]
+    return PiecewiseLinear(path.knots[1:], path.slopes[1:], float(last), float(value), (-(epsilon**2), math.inf))
 
 
 # -------------------------------------------------------------------------------------------------------- the walk
@@ -125,8 +150,9 @@ class _Tubes:
 
     @property
     def first_span(self) -> float:
-        """Length of a link where the curvature is largest."""
-        return 4.0 * math.sqrt(self.epsilon / max(1e-12, *(f.curvature for f in self.functions)))
+        """Length of a link where the curvature is largest; where that is infinite, a guess, which the walk corrects."""
+        largest = max(1e-12, *(f.curvature for f in self.functions))
+        return 4.0 * math.sqrt(self.epsilon / largest) if math.isfinite(largest) else self.epsilon**2
 
     def paths(self) -> Iterator[tuple[PiecewiseLinear, ...]]:
         """Paths through the tubes, one for each tried slope of the link through the pin.
@@ -184,7 +210,8 @@ class _Tubes:
             span, slope = length, None
 
     def limit(self, x: float, side: int) -> float:
-        return _FAR if self.radius is None else abs(side * self.radius - x)
+        far = _FAR if math.isfinite(self.functions[0].curvature) else _FAR / self.epsilon**2  # slow asymptotes
+        return far if self.radius is None else abs(side * self.radius - x)
 
     def ray_fits(self, asymptote: Asymptote | None, x: float, value: float, side: int) -> bool:
         """From (x, value), a ray parallel to the asymptote stays within epsilon of f (which is within epsilon at x)."""

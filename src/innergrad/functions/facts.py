@@ -135,6 +135,31 @@ def local_curvature(f: Function, lo: Tensor, hi: Tensor) -> Tensor:
     return torch.from_numpy(np.where(across, math.inf, bound)).to(lo.device)
 
 
+def local_swing(f: Function, z: Tensor, radius: Tensor) -> Tensor:
+    """A bound on |f(t) - f(z)| for |t - z| <= radius, from the range of f there: all there is at an infinite slope."""
+    centre, reach = (part.detach().cpu().numpy().astype(np.float64) for part in (z, radius))
+    known = np.isfinite(reach)
+    low = np.nextafter(centre - np.where(known, reach, 0.0), -math.inf)
+    high = np.nextafter(centre + np.where(known, reach, 0.0), math.inf)
+    try:
+        inside = evaluate(f.value, low.ravel(), high.ravel()).value
+        at = evaluate(f.value, centre.ravel(), centre.ravel(), side=1).value
+    except NoRule:
+        return torch.full_like(z, math.inf)
+    swing = np.maximum(inside.hi - at.lo, at.hi - inside.lo).reshape(centre.shape)
+    total = 2.0 * _bound(f)
+    found = np.where(known, np.minimum(np.nextafter(swing, math.inf), total), total)
+    return torch.from_numpy(found).to(z.device)
+
+
+def _bound(f: Function) -> float:
+    try:
+        facts = prove_facts(f)
+    except InputError:
+        return math.inf
+    return facts.bound if facts.proven else math.inf
+
+
 def _cell_curvature(f: Function, low: np.ndarray, high: np.ndarray, smooth: np.ndarray) -> np.ndarray:
     """From the formula on each interval cut into a few pieces, and at 0, where formulas have their kinks.
 

@@ -2,6 +2,8 @@
 
 - on a cell [a, b] inside one piece, with e = f - f^ and |f''| <= c there, |e| <= max(|e(a)|, |e(b)|) + c (b - a)^2 / 8;
   cells are halved until the bound is below epsilon;
+- where f'' has no bound, at a break with an infinite slope, |e| is at most the distance between the ranges of f and f^
+  on the cell;
 - on the rays, f minus its asymptote lies between its value at the last knot and its limit, and f^ is parallel to the
   asymptote, so |e| is at most the larger of the two distances.
 
@@ -142,13 +144,24 @@ class _Error:
             middle, bend = 0.5 * (a + b), self.curvature(a, b) * (b - a) ** 2 / 8
             if not self.facts.proven:
                 self.check_bend(a, b, bend)
-            bound = (ends + bend) * _UP
+            bound, steep = (ends + bend) * _UP, ~np.isfinite(bend)
+            if steep.any():
+                bound[steep] = self.apart(a[steep], b[steep], piece[steep]) * _UP
             done = bound <= epsilon
             largest = max(largest, float(bound[done].max(initial=0.0)))
             a, b = np.concatenate([a[~done], middle[~done]]), np.concatenate([middle[~done], b[~done]])
             piece = np.concatenate([piece[~done], piece[~done]])
         what = f"{self.f.name}: a sup error of {epsilon:g} could not be proven"
         raise InputError(what, hint="check its curvature, asymptotes and breaks")
+
+    def apart(self, a: np.ndarray, b: np.ndarray, piece: np.ndarray) -> np.ndarray:
+        """A bound on |e| on the cells from the ranges of f and f^; cells are inside one piece."""
+        if not self.facts.proven:
+            return np.full(a.shape, math.inf)
+        line = self.line.at(a, piece).hull(self.line.at(b, piece))
+        rounding = np.maximum(self.line.rounding(a, piece), self.line.rounding(b, piece))
+        total: np.ndarray = (evaluate(self.f.value, a, b).value - line).magnitude + rounding
+        return total
 
     def check_bend(self, a: np.ndarray, b: np.ndarray, bend: np.ndarray) -> None:
         """Refute, by sampling, a false curvature."""

@@ -7,7 +7,8 @@ A function is known by its name; besides its value it declares the facts that it
 - ``jumps``  f is a step function (the derivative of a piecewise-linear activation): (position, height, side); its
   stand-in replaces each jump by a ramp on that side (+1: right of the position, -1: left of it),
 - ``lipschitz`` (of f) and ``bound`` (sup |f|),
-- ``exact``  f is piecewise linear and is its own approximant.
+- ``exact``  f is piecewise linear and is its own approximant,
+- ``radius``  f is applied to |t| <= radius only, and its approximant has that domain.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
 arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. A formula that interval
@@ -54,6 +55,7 @@ class Function:
     breaks: tuple[float, ...] = ()
     jumps: tuple[tuple[float, float, int], ...] = ()
     exact: PiecewiseLinear | None = field(default=None, repr=False)
+    radius: float = math.inf
 
     def __post_init__(self) -> None:
         if any(map(math.isnan, (self.curvature, self.lipschitz, self.bound))):
@@ -83,9 +85,23 @@ RECIPROCAL = Function("reciprocal", lambda t: 1.0 / t)
 NEGATION = linear_function("negation", PiecewiseLinear((), (-1.0,)), 1.0)
 
 
+def clip(limit: float) -> Function:
+    """clip(t, -limit, limit)."""
+    return linear_function(f"clip({limit!r})", PiecewiseLinear((-limit, limit), (0.0, 1.0, 0.0)), 1.0, limit)
+
+
 def clip_residual(box: float) -> Function:
     """clip(t, -box, box) - t: what has to be added to project onto the box. Exactly two ReLUs."""
     return linear_function(f"clip({box!r})-identity", PiecewiseLinear((-box, box), (-1.0, 0.0, -1.0)), 1.0)
+
+
+def soft_residual(threshold: float, box: float | None) -> Function:
+    """clip(soft(t)) - t, soft(t) = sign(t) max(|t| - threshold, 0): the proximal map of threshold |t| on the box."""
+    name, knots, slopes = f"soft({threshold!r})", [-threshold, threshold], [0.0, -1.0, 0.0]
+    if box is not None:
+        edge = box + threshold
+        name, knots, slopes = f"{name}, clip({box!r})", [-edge, *knots, edge], [-1.0, *slopes, -1.0]
+    return linear_function(f"{name}-identity", PiecewiseLinear(tuple(knots), tuple(slopes)), 1.0)
 
 
 def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:

@@ -31,13 +31,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
-from innergrad.functions.facts import local_curvature, prove_facts
+from innergrad.functions.facts import local_curvature, local_swing, prove_facts
+from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.forms import (
     BEFORE,
@@ -76,19 +78,28 @@ class Change:
     columns: dict[int, Labelled]
 
 
+class Seen(NamedTuple):
+    """The tokens S that matter to a mean, and which axes are tokens to vectors of errors: not S, if tokens S are
+    neurons, whose errors together are one vector.
+    """
+
+    tokens: Tensor
+    axes: str
+
+
 class Affine:
     """The errors of all lanes, layer by layer.
 
     approximants: what stands for the functions, with proven errors; functions without one are taken at their exact
     values, so that the error of what the transformer computed instead is measured where it was evaluated.
-    columns: keep the symbols that shared lanes are means of, instead of their radii.
+    columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
     """
 
     def __init__(self, program: Program, approximants: Mapping[str, Approximant], *, columns: bool = False) -> None:
         self.program, self.approximants, self.columns = program, approximants, columns
         self.errors: dict[str, Error] = {}
         self.sources: list[str] = ["before"]
-        self.shares: dict[str, dict[str, Tensor]] = {}  # shared lane -> source -> part of its radius
+        self.shares: dict[str, dict[str, Tensor]] = {}  # lane of means -> source -> part of its radius
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
 
@@ -104,7 +115,7 @@ class Affine:
 
     def layer(self, layer: Layer, before: State, after: State) -> None:
         """All instructions read the stream before the layer, then all add; float64 tensors."""
-        in_place = {i.dst.lane: i for i in layer.instructions if _in_place(i)}
+        in_place = {i.dst.lane: i for i in layer.instructions if _in_place(i) is not None}
         for i in layer.instructions:
             if i.dst.lane in in_place and i is not in_place[i.dst.lane]:
                 del in_place[i.dst.lane]
@@ -155,9 +166,10 @@ class Affine:
         token, family = ("I" if i.scope == "self" else "S"), "".join(i.dst.labels)
         tokens = max(value.shape[1] for value in before.values())
         mask = scope_mask(self.program, i, before, tokens)
-        factors = [] if i.scores and i.value == (View("one"),) else [self._read(i.value, before, token)]
+        seen = self._seen(i, before, tokens)
+        factors = [] if i.scores and i.value == (View("one"),) else [self._read(i.value, before, token, seen)]
         for score in i.scores:
-            z = self._argument(score, before, token, i)
+            z = self._argument(score, before, token, i, seen)
             f = self._apply(score.f, z, f"{layer.name}, {i.dst.lane}")
             factors.append(self._softmax(f, mask, tokens) if i.reduce == "softmax" else f)
         if mask is not None and i.reduce != "softmax":
@@ -179,8 +191,8 @@ class Affine:
         source = f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
         keep = "BI" + family
         form, read = self._product(factors, keep, tokens if summed else 1, collapse=True)
-        if self.columns and self.program.stream[i.dst.lane].shared:
-            columns = {number: block for (number, _), block in read.items()}
+        if self.columns and self._gathers(i.dst.lane):
+            columns = {number: _everywhere(block, seen, tokens) for (number, _), block in read.items()}
             return Change(i.dst, form, source, {}, columns)
         others: dict[str, Labelled] = {}
         for (number, _), block in read.items():
@@ -189,12 +201,28 @@ class Affine:
             others[name] = others[name] + radius if name in others else radius
         return Change(i.dst, form, source, others, {})
 
-    def _argument(self, score: Score, before: State, token: str, i: Attend) -> Form:
+    def _seen(self, i: Attend, before: State, tokens: int) -> Seen | None:
+        """Where weights are in tokens of their own: the tokens that a mean reads anything but zeros from."""
+        if not self.program.placement or i.scope != "all" or i.reduce == "softmax":
+            return None
+        linear = (score.pairs[0][1] for score in i.scores if score.f == IDENTITY and len(score.pairs) == 1)
+        factors, codes = [i.value, *linear], {mark.lane for mark in self.program.marks}
+        used = torch.ones(tokens, dtype=torch.bool)
+        for expression in factors:
+            form = self._read(expression, before, "S")
+            parts = [part for part in (form.centre, *form.blocks.values(), form.loose, form.ball) if part is not None]
+            if all("S" in part.labels for part in parts):
+                used &= torch.stack([_nonzero(part) for part in parts]).any(0)
+        used[:2] |= used.sum() < 2  # a single one would pass for a lane that all tokens share
+        coded = any(view.lane in codes for expression in factors for view in expression)
+        return Seen(used.nonzero().flatten(), "BI" if coded else "BIS")
+
+    def _argument(self, score: Score, before: State, token: str, i: Attend, seen: Seen | None) -> Form:
         """z = sum over pairs of <q, k>."""
         keep, total = "BIS" + "".join(i.dst.labels), None
         terms = self._terms(score, i)
         for query, key in score.pairs:
-            factors = [self._read(query, before, "I"), self._read(key, before, token)]
+            factors = [self._read(query, before, "I"), self._read(key, before, token, seen)]
             form, _ = self._product(factors, keep, terms)
             total = form if total is None else sum_of(total, form)
         assert total is not None
@@ -225,6 +253,11 @@ class Affine:
             middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else _slopes(f.exact.slopes)
             kept = torch.where(near, middle, slope)
             remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
+        if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
+            swing = local_swing(f, z.centre.tensor, radius)
+            flat = ~(kept.abs() * radius + remainder <= swing)
+            slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
+            remainder = torch.where(flat, swing, remainder)
         for unknown, why in _unknown(f, stand_in, z.centre.tensor, radius):
             if bool(unknown.any()):
                 remainder = torch.where(unknown, math.inf, remainder)
@@ -232,7 +265,8 @@ class Affine:
         remainder = remainder + epsilon + 4 * U * (value.abs() + slope.abs() * z.centre.tensor.abs())
         factor = Labelled(kept, labels)
         blocks = {key: contract([factor, block], joined(labels, block.labels)) for key, block in z.blocks.items()}
-        return Form(Labelled(value, labels), blocks, Labelled(sound(remainder), labels), bent(z, kept, curvature))
+        ball = bent(z, kept, curvature)
+        return Form(Labelled(value, labels), blocks, Labelled(sound(remainder), labels), ball, z.tokens)
 
     def _blame(self, z: Tensor, radius: Tensor, unknown: Tensor, what: str) -> None:
         worst = torch.where(unknown, radius, -1.0).flatten().argmax()
@@ -268,7 +302,7 @@ class Affine:
 
         collapse: symbols of the tokens that are read do not outlive the sum: their coefficients are given apart.
         """
-        centres = [factor.centre for factor in factors]
+        centres, axes = [factor.centre for factor in factors], min((factor.tokens for factor in factors), key=len)
         sizes = [mapped(torch.abs, centre) for centre in centres]
         loose = times(contract(sizes, keep), gamma(terms + len(factors) + 1))
         blocks: dict[Key, Labelled] = {}
@@ -285,8 +319,8 @@ class Affine:
                 found[key] = found[key] + part if key in found else part
             if factor.loose is not None:
                 loose = loose + contract([*sizes[:m], *sizes[m + 1 :], factor.loose], keep)
-        balls = [through(others(m), factor, keep) for m, factor in enumerate(factors) if factor.ball is not None]
-        erring = {m: (factor.entries(), factor.vector()) for m, factor in enumerate(factors) if factor.errs}
+        balls = [through(others(m), factor, keep, axes) for m, factor in enumerate(factors) if factor.ball is not None]
+        erring = {m: (factor.entries(), factor.vector(axes)) for m, factor in enumerate(factors) if factor.errs}
         for a, b in combinations(erring, 2):
             (rough_a, vector_a), (rough_b, vector_b) = erring[a], erring[b]
             rest = [size + factors[m].radius() for m, size in enumerate(sizes) if m not in (a, b)]
@@ -294,41 +328,51 @@ class Affine:
             if vector_a:
                 loose = loose + contract([vector_a[0], rough_b, *rest], keep)
             if vector_a and vector_b:
-                largest = [over_entries(torch.amax, part) for part in rest]
-                balls.append(contract([vector_a[1], vector_b[1], *largest], tokens_in(keep)))
+                largest = [over_entries(torch.amax, part, axes) for part in rest]
+                balls.append(contract([vector_a[1], vector_b[1], *largest], tokens_in(keep, axes)))
         ball = None
         for part in balls:
             ball = part if ball is None else ball + part
-        return Form(contract(centres, keep), blocks, mapped(sound, loose), ball), read
+        return Form(contract(centres, keep), blocks, mapped(sound, loose), ball, axes), read
 
     # ----------------------------------------------------------------------------------------------------------- lanes
 
-    def _read(self, expression: Expr, state: State, token: str) -> Form:
-        """A linear combination of lane views, with the errors of the lanes."""
+    def _read(self, expression: Expr, state: State, token: str, seen: Seen | None = None) -> Form:
+        """A linear combination of lane views, with the errors of the lanes; of the tokens that are seen."""
+        axes, at = ("BIS", None) if seen is None else (seen.axes, seen.tokens)
+
+        def some(tensor: Tensor) -> Tensor:
+            return tensor if at is None or token != "S" or tensor.shape[1] == 1 else tensor[:, at]
+
         centre: Labelled | None = None
         loose: Labelled | None = None
         ball: Labelled | None = None
         blocks: dict[Key, Labelled] = {}
         for view in expression:
-            term = labelled_view(self.program, view, state[view.lane], token)
+            term = labelled_view(self.program, view, some(state[view.lane]), token)
             centre = term if centre is None else centre + term
             error = self.errors.get(view.lane)
             if error is None:
                 continue
             for number, coefficients in error.blocks.items():
                 key = (number, "G" if number == BEFORE else token)
-                part = labelled_view(self.program, view, coefficients, token, "Z")
+                part = labelled_view(self.program, view, some(coefficients), token, "Z")
                 blocks[key] = blocks[key] + part if key in blocks else part
-            if error.radius is not None:
-                size = mapped(torch.abs, labelled_view(self.program, view, error.radius, token))
+            radius = error.radius
+            for number, coefficients in error.columns.items():
+                radius = plus(radius, measure(coefficients, -1, number))
+            if radius is not None:
+                size = mapped(torch.abs, labelled_view(self.program, view, some(radius), token))
                 loose = size if loose is None else loose + size
             if error.ball is not None:
                 one = error.ball.shape[1] == 1
-                norm = Labelled(error.ball[:, 0] if one else error.ball, "B" if one else "B" + token)
+                norm = Labelled(error.ball[:, 0] if one else some(error.ball), "B" if one else "B" + token)
+                if token not in axes and not one:
+                    norm = Labelled(norm.tensor.norm(dim=-1), "B")
                 norm = times(norm, abs(view.coefficient))
                 ball = norm if ball is None else ball + norm
         assert centre is not None
-        return Form(centre, blocks, loose, ball)
+        return Form(centre, blocks, loose, ball, axes)
 
     def _add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
         """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
@@ -354,9 +398,9 @@ class Affine:
                 copies = full[2:].numel() / max(1, centre[0, 0].numel()) if not _indexed(change.dst) else 1.0
                 error.ball = plus(error.ball, norm * math.sqrt(copies))
             for number, block in change.columns.items():
-                added = block.aligned(labels + "SZ")[:, 0].flatten(-2)  # no axis I: the lane is shared
+                added = block.aligned(labels + "SZ").flatten(-2)  # symbols of all tokens S
                 spread = torch.zeros(*full, added.shape[-1], dtype=torch.float64)
-                spread[place] = added.unsqueeze(1)
+                spread[place] = added
                 error.columns[number] = plus(error.columns.get(number), spread)
             loose = {change.source: change.form.loose} if change.form.loose is not None else {}
             for source, part in (*loose.items(), *change.others.items()):
@@ -364,7 +408,7 @@ class Affine:
         residual = (after - before - computed).abs()
         if changes:  # what no instruction writes is compared without any arithmetic
             residual = residual + gamma(len(changes) + 2) * (size + computed.abs())
-        if shared:
+        if self._gathers(lane):
             kept = self.shares.setdefault(lane, {})
             for source, radius in ({**radii, "rounding": radii.get("rounding", 0.0) + residual}).items():
                 kept[source] = kept[source] + radius if source in kept else radius
@@ -379,7 +423,8 @@ class Affine:
         """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
         it where the box is not touched.
         """
-        f, lane = i.scores[0].f, i.dst.lane
+        f, lane = _in_place(i), i.dst.lane
+        assert f is not None
         error = self.errors.get(lane)
         if self.program.stream[lane].shared:
             before, after = before[:, :1], after[:, :1]
@@ -388,13 +433,12 @@ class Affine:
         if error is None and not rounded:
             return
         error = self.errors.setdefault(lane, Error())
-        assert f.exact is not None
-        slopes = [1.0 + slope for slope in f.exact.slopes]
+        slopes = [1.0 + slope for slope in f.slopes]
         radius = error.total(before)
-        piece = torch.bucketize(before.contiguous(), torch.tensor(f.exact.knots, dtype=torch.float64))
+        piece = torch.bucketize(before.contiguous(), torch.tensor(f.knots, dtype=torch.float64))
         slope = torch.tensor(slopes, dtype=torch.float64)[piece]
         near = torch.zeros_like(radius, dtype=torch.bool)
-        for kink in f.exact.knots:
+        for kink in f.knots:
             near |= (before - kink).abs() <= radius
         middle, half = _slopes(tuple(slopes))
         if error.radius is not None:  # |g(a) - g(b)| <= max slope |a - b|
@@ -412,6 +456,11 @@ class Affine:
             error.radius = plus(error.radius, residual)
         if not bool((error.total(before) > 0).any()):
             self.errors.pop(lane)
+
+    def _gathers(self, lane: str) -> bool:
+        """Whether the lane takes means over the examples: its errors are no token's own, but a radius or columns."""
+        known = self.program.stream[lane]
+        return bool(known.shared) or bool(self.program.placement and known.role in ("weight", "state"))
 
     def _like(self, lane: str, state: State) -> Tensor:
         return state[lane][:, :1] if self.program.stream[lane].shared else state[lane]
@@ -441,16 +490,34 @@ def _unknown(f: Function, stand_in: Approximant | None, z: Tensor, radius: Tenso
         yield (z < low) | (z > high), f"left the domain [{low:g}, {high:g}] of its approximant"
 
 
+def _nonzero(part: Labelled) -> Tensor:
+    """The tokens S at which something is not zero, in any prompt."""
+    return (part.tensor != 0).movedim(part.labels.index("S"), 0).flatten(1).any(1)
+
+
+def _everywhere(block: Labelled, seen: Seen | None, tokens: int) -> Labelled:
+    """Coefficients of symbols of all tokens S, zero of those that are not seen."""
+    if seen is None:
+        return block
+    axis = block.labels.index("S")
+    full = block.tensor.new_zeros(*block.tensor.shape[:axis], tokens, *block.tensor.shape[axis + 1 :])
+    return Labelled(full.index_copy(axis, seen.tokens, block.tensor), block.labels)
+
+
 def _place(dst: View) -> tuple[int | slice, ...]:
     return tuple(entry if isinstance(entry, int) else slice(None) for entry in dst.index)
 
 
-def _in_place(i: Attend) -> bool:
-    """dst += f(dst), f piecewise linear, and nothing else."""
-    if len(i.scores) != 1 or i.scope != "self" or i.scale != 1.0 or i.value != (View("one"),) or i.where != "all":
-        return False
+def _in_place(i: Attend) -> PiecewiseLinear | None:
+    """The piecewise-linear f of an instruction that does dst += f(dst), and nothing else."""
+    if i.scope != "self" or i.where != "all" or _indexed(i.dst):
+        return None
+    if not i.scores:
+        return PiecewiseLinear((), (i.scale,)) if i.value == (i.dst,) else None
+    if len(i.scores) != 1 or i.scale != 1.0 or i.value != (View("one"),):
+        return None
     views = [view for query, key in i.scores[0].pairs for view in (*query, *key) if view.lane != "one"]
-    return i.scores[0].f.exact is not None and views == [i.dst] and all(isinstance(k, str) for k in i.dst.index)
+    return i.scores[0].f.exact if views == [i.dst] else None
 
 
 def _slope(computed: Approximant | Function, f: Function, z: Tensor) -> tuple[Tensor, Tensor]:

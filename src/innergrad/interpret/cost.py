@@ -36,7 +36,7 @@ class Cost:
     Parameters of tied layers count once. ``low_rank`` counts the entries of W_Q, W_K, W_V, W_O as stored per head,
     ``dense`` those of the paper's D x D matrices. FLOPs are for one prompt of n_examples examples and one query:
     ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same function evaluated
-    with shared lanes and shared scores used once.
+    with shared lanes and shared scores used once. steps: of the algorithm.
     """
 
     rows: tuple[LayerCost, ...]
@@ -45,6 +45,22 @@ class Cost:
     d_model: int
     n_tokens: int
     paper: dict[str, str]
+    steps: int = 1
+
+    @property
+    def layers_a_step(self) -> float:
+        """Depth of a step, as its construction counts: in blocks, where all layers are attention and mlps, as in a
+        transformer; else, as the paper does, product layers and mlps one by one.
+        """
+        plain = any(row.kind == "product" for row in self.rows)
+        depth = (self.n_layers if plain else self.blocks) / self.steps
+        return int(depth) if depth.is_integer() else depth
+
+    @property
+    def sublayers_a_step(self) -> float:
+        """Attention, product and mlp layers of a step, one by one."""
+        depth = self.n_layers / self.steps
+        return int(depth) if depth.is_integer() else depth
 
     @property
     def blocks(self) -> int:
@@ -66,6 +82,8 @@ class Cost:
             "layers": self.n_layers,
             "read-out layers": self.n_readout_layers,
             "layers, attention + mlp as one": self.blocks,
+            "layers a step": self.layers_a_step,
+            "sublayers a step": self.sublayers_a_step,
             "width D": self.d_model,
             "heads of the widest layer": max((row.heads for row in self.rows if row.kind == "attention"), default=0),
             "parameters (nonzero)": self.nonzeros,
@@ -189,8 +207,9 @@ def structured_flops(program: Program, instruction: Attend, tokens: int) -> int:
     for score in instruction.scores:
         for query, key in score.pairs:
             labels = {label for view in (*query, *key) for label in view.labels}
-            per_token = any(not program.stream[view.lane].shared for view in (*query, *key))
-            count = 2 * (tokens if per_token else 1)
+            sides = [any(not program.stream[view.lane].shared for view in side) for side in (query, key)]
+            pairs = 2 if instruction.scope != "self" and all(sides) else int(any(sides))  # tokens read and written
+            count = 2 * tokens**pairs
             for label in labels:
                 count *= sizes[label]
             total += count

@@ -27,8 +27,8 @@ def gamma(terms: int) -> float:
 @dataclass
 class Error:
     """What a lane may be off by: coefficients of symbols (batch, tokens or 1, *shape, symbols), a radius of the shape
-    of the lane, and a vector of norm at most ``ball`` (batch, tokens or 1). A shared lane may also have ``columns``,
-    coefficients (batch, 1, *shape, symbols) of symbols of all tokens, which its mean is made of.
+    of the lane, and a vector of norm at most ``ball`` (batch, tokens or 1). A lane of means may also have ``columns``,
+    coefficients (batch, tokens or 1, *shape, symbols) of symbols of all tokens, which they are made of.
     """
 
     blocks: dict[int, Tensor] = field(default_factory=dict)
@@ -46,24 +46,31 @@ class Error:
                 total = total + measure(block, -1, number)
         return sound(total)
 
+    def of_first(self, tokens: int) -> Error:
+        """What the lane of the first tokens is off by."""
+        blocks, columns = ({n: b[:, :tokens] for n, b in part.items()} for part in (self.blocks, self.columns))
+        radius, ball = (None if part is None else part[:, :tokens] for part in (self.radius, self.ball))
+        return Error(blocks, radius, ball, columns)
+
 
 @dataclass
 class Form:
     """A value with labelled axes and its error: blocks of coefficients, whose last label is Z, a loose radius, and the
-    norm (for every token) of a vector besides.
+    norm (for every token) of a vector besides. tokens: the axes that number tokens, not entries of the vector.
     """
 
     centre: Labelled
     blocks: dict[Key, Labelled] = field(default_factory=dict)
     loose: Labelled | None = None
     ball: Labelled | None = None
+    tokens: str = "BIS"
 
     @property
     def errs(self) -> bool:
         return bool(self.blocks) or self.loose is not None or self.ball is not None
 
     def radius(self) -> Labelled:
-        return _total([self.entries(), *self.vector()[:1]], self.centre)
+        return _total([self.entries(), *self.vector(self.tokens)[:1]], self.centre)
 
     def entries(self) -> Labelled:
         """The radius of all that is known entry by entry."""
@@ -74,14 +81,14 @@ class Form:
         ]
         return _total([*sizes, *([] if self.loose is None else [self.loose])], self.centre)
 
-    def vector(self) -> list[Labelled]:
+    def vector(self, axes: str) -> list[Labelled]:
         """What comes from BEFORE: the radius of every entry, and the norm of the vector, for every token."""
         block = self.blocks.get(COMMON)
         if block is None:
             return [] if self.ball is None else [self.ball, self.ball]
         entries = Labelled(measure(block.tensor, block.labels.index("Z"), BEFORE), block.labels.replace("Z", ""))
-        tokens = "".join(label for label in block.labels if label in "BIS")
-        rows = block.aligned(tokens + "".join(label for label in block.labels if label not in "BISZ") + "Z")
+        tokens = tokens_in(block.labels, axes)
+        rows = block.aligned(tokens + "".join(label for label in block.labels if label not in tokens + "Z") + "Z")
         matrices = rows.reshape(*rows.shape[: len(tokens)], -1, rows.shape[-1])
         norm = Labelled(spectral_norm(matrices), tokens)
         return [entries, norm] if self.ball is None else [entries + self.ball, norm + self.ball]
@@ -126,7 +133,7 @@ def sum_of(a: Form, b: Form) -> Form:
     blocks = dict(a.blocks)
     for key, block in b.blocks.items():
         blocks[key] = blocks[key] + block if key in blocks else block
-    return Form(a.centre + b.centre, blocks, both(a.loose, b.loose), both(a.ball, b.ball))
+    return Form(a.centre + b.centre, blocks, both(a.loose, b.loose), both(a.ball, b.ball), a.tokens)
 
 
 def both(a: Labelled | None, b: Labelled | None) -> Labelled | None:
@@ -142,25 +149,25 @@ def _total(parts: list[Labelled], like: Labelled) -> Labelled:
     return mapped(sound, total)
 
 
-def tokens_in(labels: str) -> str:
-    return "".join(label for label in labels if label in "BIS")
+def tokens_in(labels: str, axes: str) -> str:
+    return "".join(label for label in labels if label in axes)
 
 
-def over_entries(reduce: Callable[..., Tensor], value: Labelled) -> Labelled:
+def over_entries(reduce: Callable[..., Tensor], value: Labelled, axes: str) -> Labelled:
     """Reduced over every axis that is not a token's."""
-    tokens = tokens_in(value.labels)
+    tokens = tokens_in(value.labels, axes)
     ordered = value.aligned(tokens + "".join(label for label in value.labels if label not in tokens))
-    axes = tuple(range(len(tokens), ordered.ndim))
-    return Labelled(reduce(ordered, dim=axes) if axes else ordered, tokens)
+    entries = tuple(range(len(tokens), ordered.ndim))
+    return Labelled(reduce(ordered, dim=entries) if entries else ordered, tokens)
 
 
-def through(others: list[Labelled], factor: Form, keep: str) -> Labelled:
+def through(others: list[Labelled], factor: Form, keep: str, axes: str) -> Labelled:
     """The ball of a factor times the norm of the linear map that the others are; tokens not kept are added up."""
     assert factor.ball is not None
-    inner = [label for label in factor.centre.labels if label not in "BIS"]
-    outer = [label for label in keep if label not in "BIS"]
-    matrix = contract(others, "BIS" + "".join(dict.fromkeys([*outer, *inner])))
-    tokens = tokens_in(matrix.labels)
+    inner = [label for label in factor.centre.labels if label not in axes]
+    outer = [label for label in keep if label not in axes]
+    matrix = contract(others, axes + "".join(dict.fromkeys([*outer, *inner])))
+    tokens = tokens_in(matrix.labels, axes)
     groups = [
         [label for label in matrix.labels if label in inner and label in outer],
         [label for label in matrix.labels if label in outer and label not in inner],
@@ -169,7 +176,7 @@ def through(others: list[Labelled], factor: Form, keep: str) -> Labelled:
     ordered = matrix.aligned(tokens + "".join("".join(group) for group in groups))
     sizes = [math.prod(matrix.tensor.shape[matrix.labels.index(label)] for label in group) for group in groups]
     norm = spectral_norm(ordered.reshape(*ordered.shape[: len(tokens)], *sizes)).amax(-1)
-    return contract([Labelled(norm, tokens), factor.ball], tokens_in(keep))
+    return contract([Labelled(norm, tokens), factor.ball], tokens_in(keep, axes))
 
 
 def bent(z: Form, slope: Tensor, curvature: Tensor | float) -> Labelled | None:
@@ -177,14 +184,14 @@ def bent(z: Form, slope: Tensor, curvature: Tensor | float) -> Labelled | None:
     parts = (
         []
         if z.ball is None
-        else [contract([over_entries(torch.amax, Labelled(slope.abs(), z.centre.labels)), z.ball], "BIS")]
+        else [contract([over_entries(torch.amax, Labelled(slope.abs(), z.centre.labels), z.tokens), z.ball], "BIS")]
     )
-    vector = z.vector()
+    vector = z.vector(z.tokens)
     if vector:
         entries, norm = vector
         labels = "".join(dict.fromkeys(z.centre.labels + entries.labels))
         bend = 0.5 * curvature * entries.aligned(labels)
-        parts.append(contract([over_entries(torch.amax, Labelled(bend, labels)), norm], "BIS"))
+        parts.append(contract([over_entries(torch.amax, Labelled(bend, labels), z.tokens), norm], "BIS"))
     ball = None
     for part in parts:
         ball = both(ball, part)

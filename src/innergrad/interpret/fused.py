@@ -51,8 +51,8 @@ class Kernel:
         self.graph, self.extent = graph, extent
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.lanes = [(node, self.place[node]) for node in graph.nodes if node.op == "lane"]
-        uses = _uses(graph)
-        inlined = {e for node in graph.nodes if (e := _inlined(node, uses, extent)) is not None}
+        self.uses = _uses(graph)
+        inlined = {e for node in graph.nodes if (e := _inlined(node, self.uses, extent)) is not None}
         self.constants: dict[int, Tensor] = {}
         self.operations: list[Operation] = []
         self.reads: list[tuple[int, ...]] = []
@@ -71,7 +71,9 @@ class Kernel:
             group = [n for n in group if isinstance(n.f, PiecewiseLinear)]
             done.update(group)
             source, into = place[node.args[0][0]], [place[n] for n in group]
-            evaluate = tables.evaluator(tuple(n.f for n in group), self.extent.dtype, self.extent.device)
+            reuse = not any(n is kept for n in group for kept in self.graph.results.values())
+            functions = tuple(n.f for n in group)
+            evaluate = tables.evaluator(functions, self.extent.dtype, self.extent.device, reuse=reuse)
 
             def look_up(registers: Registers) -> None:
                 argument = registers[source]
@@ -87,6 +89,7 @@ class Kernel:
             make, sources = _add_product(node, product, self.extent)
         else:
             make, sources = _operation(node, self.extent), [argument for argument, _ in node.args]
+            make = _in_place(node, self.uses, self.extent) or make
         places, target = tuple(place[source] for source in sources), place[node]
 
         def operate(registers: Registers) -> None:
@@ -132,6 +135,45 @@ class Kernel:
             assert value is not None
             found.append(torch.stack(torch.aminmax(value)))
         return after, found
+
+
+class Recorded:
+    """A kernel on a GPU as a CUDA graph: one launch a step, the carried lanes updated in place."""
+
+    def __init__(self, kernel: Kernel, lanes: State) -> None:
+        self.lanes = {name: lane.clone() for name, lane in lanes.items()}
+        self.ranges: list[Tensor] = []
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # whatever is set up on first use happens outside the graph
+            for _ in range(3):
+                _, found = kernel.step(self.lanes)
+        torch.cuda.current_stream().wait_stream(side)
+        for low_high in found:
+            self.ranges.append(torch.tensor([math.inf, -math.inf], dtype=low_high.dtype, device=low_high.device))
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            after, found = kernel.step(self.lanes)
+            for name in (*kernel.graph.results, *kernel.graph.zero):
+                self.lanes[name].copy_(after[name])
+            for known, new in zip(self.ranges, found, strict=True):
+                known[0].copy_(torch.minimum(known[0], new[0]))
+                known[1].copy_(torch.maximum(known[1], new[1]))
+
+    def step(self, lanes: State) -> tuple[State, list[Tensor]]:
+        """As of a kernel; the lanes that are given are those that came out of the last step."""
+        del lanes
+        self.graph.replay()
+        return self.lanes, self.ranges
+
+
+def recorded_kernel(kernel: Kernel | Recorded, lanes: State) -> Kernel | Recorded:
+    """The kernel as a CUDA graph, unless something in it cannot be recorded (a function that moves data)."""
+    try:
+        return kernel if isinstance(kernel, Recorded) else Recorded(kernel, lanes)
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return kernel
 
 
 def _lane_shape(value: Tensor, lane: Tensor) -> tuple[int, ...]:
@@ -246,6 +288,18 @@ def _contraction(used: list[str], own: str) -> Make:
         return finish(torch.matmul(left, right))
 
     return multiply
+
+
+def _in_place(node: Node, uses: Mapping[Node, int], extent: Extent) -> Make | None:
+    """An element-wise product with a matrix product that nobody else reads: into the memory of that."""
+    if node.op != "product" or len(node.args) != 2 or any(used != node.labels for _, used in node.args):
+        return None
+    for i, (argument, _) in enumerate(node.args):
+        if argument.op == "product" and uses[argument] == 1 and len(argument.args) == 2:
+            form = _matrix_form([extent.labels(used) for _, used in argument.args], extent.labels(argument.labels))
+            if form is not None:
+                return lambda args, i=i: args[i].mul_(args[1 - i])  # type: ignore[misc]
+    return None
 
 
 Finish = Callable[[Tensor], Tensor]

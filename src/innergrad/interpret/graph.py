@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import Function
 from innergrad.interpret.tables import plus_identity
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 
@@ -454,6 +455,7 @@ class _Builder:
 
     def _apply(self, layer: Layer, score: Score, argument: Linear, sizes: Mapping[str, int]) -> Linear:
         f = self.functions[score.f.name]
+        f = f.exact if isinstance(f, Function) and f.exact is not None else f
         self._check_domain(f, layer, score, argument, sizes)
         if isinstance(f, PiecewiseLinear) and len(f.slopes) == 1:
             constant = f.value - f.slopes[0] * f.anchor
@@ -536,7 +538,7 @@ def demos_suffice(program: Program, graphs: tuple[Graph, ...]) -> bool:
     So it is if every sum over tokens has a factor that is zero on all others, and if nothing that is kept per token is
     changed: then no other token has any influence on the weights, and finds the lanes as they were.
     """
-    if program.tokens != "stacked" or program.sink or program.causal:
+    if program.tokens != "stacked" or program.sink or program.causal or program.carriers:
         return False
     return all(_demos_suffice(program, graph) for graph in graphs)
 

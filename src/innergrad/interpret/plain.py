@@ -104,11 +104,11 @@ def _contribution(
     factors = [_combine(program, instruction.value, state, read)]
     for score in instruction.scores:
         argument = _score_argument(program, score, state, read, "BIS" + family)
-        if observer is not None:
-            observer(layer, instruction, score, argument.tensor)
         f = functions[score.f.name]
+        if observer is not None:
+            observer(layer, instruction, score, _used(argument, factors[0], instruction))
         if isinstance(f, PiecewiseLinear | FeatureSum):
-            _check_domain(f, score, layer, argument.tensor)
+            _check_domain(f, score, layer, _used(argument, factors[0], instruction))
         if instruction.reduce == "softmax":
             factors.append(_softmax(argument, f, mask, tokens))
         else:
@@ -130,6 +130,16 @@ def _contribution(
         lane = "t" if instruction.where == "demos" else "query"
         result = contract([result, Labelled(state[lane], "BI")], "BI" + family)
     return instruction.scale * result.aligned("BI" + family)
+
+
+def _used(argument: Labelled, value: Labelled, instruction: Attend) -> Tensor:
+    """The arguments without those of tokens whose value is zero in all prompts: f of them is multiplied by zero."""
+    if instruction.reduce == "softmax" or "S" not in argument.labels or "S" not in value.labels:
+        return argument.tensor
+    tokens = (value.tensor != 0).movedim(value.labels.index("S"), 0).flatten(1).any(1)
+    if not bool(tokens.any()) or bool(tokens.all()):
+        return argument.tensor
+    return argument.tensor.index_select(argument.labels.index("S"), tokens.nonzero().flatten())
 
 
 def _combine(program: Program, expression: Expr, state: State, token: str) -> Labelled:

@@ -43,8 +43,10 @@ def _change(
     def size(expression: Expr) -> float:
         return sum(abs(view.coefficient) * bounds[view.lane] for view in expression)
 
-    sizes = program.label_sizes(instruction)
+    sizes, marked = program.label_sizes(instruction), {mark.lane for mark in program.marks}
     change = abs(instruction.scale) * size(instruction.value)
+    if instruction.reduce == "mean" and {view.lane for view in instruction.value} <= marked and program.length:
+        change /= program.length  # an entry is 1 on a single token
     for score in instruction.scores:
         argument = 0.0
         for query, key in score.pairs:

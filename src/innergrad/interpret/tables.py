@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -90,6 +91,12 @@ def cells(functions: tuple[PiecewiseLinear, ...]) -> Cells | None:
     return Cells(1.0 / width, -start / width, np.concatenate(fields, axis=1))
 
 
+@lru_cache(maxsize=64)
+def pieces(f: PiecewiseLinear) -> Float[np.ndarray, "pieces 4"]:
+    """End, x, y and slope of every piece, for functions that have no table of cells: a piece is found by bisection."""
+    return np.stack([np.array([*f.knots, np.inf]), *f._table], axis=1)
+
+
 def _records(f: PiecewiseLinear, start: float, width: float, count: int) -> Float[np.ndarray, "count 4"]:
     x, y, slope = f._table
     centres = start + (np.arange(count) + 0.5) * width
@@ -104,11 +111,13 @@ def _records(f: PiecewiseLinear, start: float, width: float, count: int) -> Floa
 Evaluate = Callable[[Tensor], tuple[Tensor, ...]]
 
 
-def evaluator(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device) -> Evaluate:
-    """Several functions of the same argument, in torch."""
+def evaluator(
+    functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device, *, reuse: bool = False
+) -> Evaluate:
+    """Several functions of the same argument, in torch. reuse: what a call returns is overwritten by the next."""
     simple = [clamped_pieces(f) for f in functions]
     hard = tuple(f for f, pieces in zip(functions, simple, strict=True) if pieces is None)
-    look_up = _look_up(hard, dtype, device) if hard else None
+    look_up = _look_up(hard, dtype, device, reuse) if hard else None
 
     def evaluate(t: Tensor) -> tuple[Tensor, ...]:
         looked_up = iter(look_up(t) if look_up else ())
@@ -138,13 +147,18 @@ def _sum_of_pieces(f: PiecewiseLinear, pieces: tuple[Piece, ...], t: Tensor) -> 
     return total + f.value if f.value else total
 
 
-def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device) -> Evaluate:
+def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device, reuse: bool) -> Evaluate:
     table = cells(functions)
     if table is None and len(functions) > 1:
-        single = [_look_up((f,), dtype, device) for f in functions]
+        single = [_look_up((f,), dtype, device, reuse) for f in functions]
         return lambda t: tuple(value for one in single for value in one(t))
     if table is None:
         return lambda t: (functions[0](t),)
+    if device.type == "cuda" and find_spec("triton") is not None:
+        from innergrad.interpret.triton_tables import look_up as on_gpu
+
+        records = torch.from_numpy(table.records).to(device, dtype).contiguous()
+        return on_gpu(records, table.inverse, table.offset, len(functions))
     columns = [_halves(table.records[:, i : i + 4], dtype, device) for i in range(0, table.records.shape[1], 4)]
     inverse, last, on_cpu = table.inverse, table.count - 1.0, device.type == "cpu"
     offset = torch.tensor(table.offset, dtype=dtype, device=device)
@@ -157,10 +171,13 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
             half = torch.add(t > knot.index_select(0, place), place, alpha=2)
             torch.addcmul(intercept.index_select(0, half), slope.index_select(0, half), t, out=result)
 
+    kept: list[Tensor] = []  # new memory is slow
+
     def look_up(t: Tensor) -> tuple[Tensor, ...]:
         flat = t.reshape(-1)
         chunk = CHUNK if on_cpu else max(len(flat), 1)
-        results = [torch.empty_like(flat) for _ in columns]
+        results = kept if reuse and kept and kept[0].shape == flat.shape else [torch.empty_like(flat) for _ in columns]
+        kept[:] = results
         for start in range(0, len(flat), chunk):  # what is in between stays in the cache
             part(flat[start : start + chunk], [result[start : start + chunk] for result in results])
         return tuple(result.view(t.shape) for result in results)

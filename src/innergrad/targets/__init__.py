@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from innergrad.functions.features import SIGMAS
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering, sigma
-from innergrad.targets.base import LoopedTransformer, Sublayer, Target, counted
+from innergrad.targets.base import LoopedTransformer, Sublayer, Target, counted, tokens_of
 from innergrad.targets.gpt import FeedForward, GptAttention
 from innergrad.targets.relu import Mlp, Product, ReluAttention
 from innergrad.targets.relu_cost import relu_cost
@@ -25,7 +25,7 @@ GPT = Target(
     lower=gpt_lowering.lower,
     cost=counted(gpt_lowering.lower),
     bounds=gpt_functions.bounds,
-    structural=("t", "query", "log_omega", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
+    structural=("t", "query", "log_omega", "log_batch", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
     probes=(0.25, 0.5, 1.0),
     inspect=gpt_functions.inspect,
     longest=gpt_functions.longest,
@@ -34,7 +34,7 @@ GPT = Target(
 
 TARGETS: dict[str, Target] = {
     "relu": Target(
-        variants=("literal",),
+        variants=("literal", "compact", "shallow", "narrow"),
         epsilon=1e-3,
         finest=1e-8,
         proven=True,
@@ -44,9 +44,9 @@ TARGETS: dict[str, Target] = {
         approximants=approximants,
         lower=lambda program, approximants, options: relu_lowering.lower(program, approximants),
         cost=lambda program, approximants, options, paper: relu_cost(
-            program, approximants, options.n_examples + 1, paper
+            program, approximants, tokens_of(program, options), paper
         ),
-        structural=(),
+        structural=("bits",),
         probes=(0.5, 2.0, 8.0),
         modules={"attention": ReluAttention, "product": Product, "mlp": Mlp},
     ),
@@ -69,7 +69,7 @@ TARGETS: dict[str, Target] = {
         GPT,
         variants=("sink", "mean", "lookup"),
         prepare=gpt_prepare.prepare_softmax,
-        structural=("t", "query", "ns", "log_omega", "log_tokens"),
+        structural=("t", "query", "ns", "log_omega", "log_batch", "log_tokens"),
         inspect=Target.inspect,
         longest=Target.longest,
     ),

@@ -130,11 +130,19 @@ class LoopedTransformer(nn.Module):
 
 
 def looped(program: Program, build: Callable[[Layer], Sublayer]) -> LoopedTransformer:
-    """Every layer of the program built, loops stored once."""
+    """Every layer of the program built, loops stored once; layers that are equal share their matrices."""
+    built: dict[Layer, Sublayer] = {}
+
+    def once(layer: Layer) -> Sublayer:
+        if layer in built:
+            return renamed(built[layer], layer.name)
+        built[layer] = build(layer)
+        return built[layer]
+
     return LoopedTransformer(
-        [[build(layer) for layer in loop.layers] for loop in program.body],
+        [[once(layer) for layer in loop.layers] for loop in program.body],
         [loop.count for loop in program.body],
-        [build(layer) for layer in program.readout],
+        [once(layer) for layer in program.readout],
     )
 
 
@@ -190,7 +198,7 @@ class Target:
 
 def tokens_of(program: Program, options: Options) -> int:
     """Tokens of the longest prompt with one query."""
-    return int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
+    return program.length or int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
 
 
 def counted(
@@ -210,7 +218,8 @@ def _cost_of(program: Program, module: LoopedTransformer, tokens: int, paper: di
         _layer_cost(program, layer, built, tokens, count)
         for layer, built, count in zip(program.layers, module.stored_layers(), times, strict=True)
     ]
-    return Cost(tuple(rows), program.n_layers, len(program.readout), program.stream.d_model, tokens, paper)
+    D, depth = program.stream.d_model, len(program.readout)
+    return Cost(tuple(rows), program.n_layers, depth, D, tokens, paper, program.steps)
 
 
 def _value_norm(W_V: SparseStack, W_O: SparseStack) -> float:

@@ -2,7 +2,8 @@
 
 The heads of an instruction differ only in which entries they read and write, so one index stands for all: its heads
 are built and counted as often as the instruction has indices. Where an instruction names single entries, as in x[0],
-different indices can coincide; such layers are small and are built in full. The tests compare with the built module.
+different indices can coincide, and so can the constant hinges of self-selecting heads, which read no more than
+positions; such layers are small and are built in full. The tests compare with the built module.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost, LayerCost, structured_flops
-from innergrad.program import Layer, Program
-from innergrad.targets.relu_lowering import family_size, heads_of, merged_heads
-from innergrad.targets.rows import Row, row_key
+from innergrad.program import Attend, Layer, Program, labels_of
+from innergrad.targets.relu_lowering import family_size, heads_of, merged_heads, selects
+from innergrad.targets.rows import Row, add, row_key
 
 
 @dataclass
@@ -28,6 +29,7 @@ class _Group:
     repeats: dict[int, int] = field(
         default_factory=dict
     )  # destination entry -> how many entries it stands for in one head
+    equal: dict[int, int] = field(default_factory=dict)  # destination entry -> how many of those read the same
 
 
 def relu_cost(
@@ -35,28 +37,39 @@ def relu_cost(
 ) -> Cost:
     rows = [_layer(program, layer, approximants, tokens, loop.count) for loop in program.body for layer in loop.layers]
     rows += [_layer(program, layer, approximants, tokens, 0) for layer in program.readout]
-    return Cost(tuple(rows), program.n_layers, len(program.readout), program.stream.d_model, tokens, paper)
+    return Cost(
+        tuple(rows), program.n_layers, len(program.readout), program.stream.d_model, tokens, paper, program.steps
+    )
 
 
 def _groups(program: Program, layer: Layer, approximants: Mapping[str, PiecewiseLinear]) -> list[_Group]:
-    if any(
-        isinstance(i, int) for instruction in layer.instructions for view in instruction.views() for i in view.index
-    ):
+    if any(_coincide(program, layer, instruction, approximants) for instruction in layer.instructions):
         heads = merged_heads(program, layer, approximants)
         return [_Group(1, head.query, head.key, head.writes, dict.fromkeys(head.writes, 1)) for head in heads]
     constant = row_key([{program.stream.entry("one"): 1.0}])
     groups: dict[object, _Group] = {}
     for instruction in layer.instructions:
         indices = family_size(program, instruction) if instruction.scores else 1
+        scored = {x for score in instruction.scores for pair in score.pairs for side in pair for x in labels_of(side)}
+        apart = bool(scored & labels_of(instruction.value))
         for head in heads_of(program, layer, instruction, approximants, representative=True):
             is_constant = row_key(head.query) == constant and row_key(head.key) == constant
             group = groups.setdefault(
                 (row_key(head.query), row_key(head.key)), _Group(1 if is_constant else indices, head.query, head.key)
             )
             for entry, row in head.writes.items():
-                group.writes.setdefault(entry, {}).update(row)
+                add(group.writes.setdefault(entry, {}), row)
                 group.repeats[entry] = indices if is_constant else 1
+                group.equal[entry] = 1 if apart else group.repeats[entry]
     return [group for group in groups.values() if group.writes]
+
+
+def _coincide(program: Program, layer: Layer, instruction: Attend, approximants: Mapping[str, PiecewiseLinear]) -> bool:
+    """Heads of different indices may be the same."""
+    if any(isinstance(i, int) for view in instruction.views() for i in view.index):
+        return True
+    constant = any((approximants[score.f.name].hinges[:, 0] == 0.0).any() for score in instruction.scores)
+    return constant and selects(program, layer, instruction)
 
 
 def _layer(
@@ -128,7 +141,7 @@ def _column_norm(rows: list[Row]) -> float:
 def _value_norm(group: _Group) -> float:
     return _column_norm(
         [
-            {column: group.repeats[entry] * weight for column, weight in row.items()}
+            {column: group.equal.get(entry, 1) * weight for column, weight in row.items()}
             for entry, row in group.writes.items()
         ]
     )

@@ -3,7 +3,13 @@
 - f is a sum of hinges c relu(a z + b), so there is one head per hinge and per index of the score, with
   Q = [a q; b one], K = [k; one], V = scale c v. The identity is relu(z) - relu(-z): two heads. No score: relu(1).
 - scope ``self`` is realised by *shared* keys and values: T equal terms cancel the 1/T. An instruction that reads lanes
-  of its own token otherwise needs a product layer.
+  of its own token otherwise needs a product layer, or *self-selecting* heads.
+- self-selecting heads tell tokens apart by their positions, m binary signs (the lane bits), in prompts of a fixed
+  length T: score a z + b - R (m - <bits_i, bits_s>) / 2, value T c v_s. Where two signs differ the score is at most
+  a z + b - R <= 0, so s = i alone is left, and T cancels the 1/T. R is a power of two and bounds |a z + b| on the
+  domain that the function declares; what is known of z is about a token's own lanes, so no more than one side of the
+  inner product may read lanes that differ between tokens. The rows of the positions come first in Q and K: for s = i
+  they add up to 0, exactly, before anything else is added, as long as inner products are summed in order.
 - in an mlp the score is a linear form of the token (its other side is ``one``) and the value is ``one``.
 - in a product layer f is the identity and the scope ``self``.
 
@@ -13,6 +19,7 @@ Heads (units) of a layer with the same Q and K (the same row of W_1) are one hea
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 
 from innergrad.errors import LoweringError
@@ -21,7 +28,7 @@ from innergrad.functions.scalar import IDENTITY
 from innergrad.program import Attend, Layer, Program
 from innergrad.targets.base import LoopedTransformer, Sublayer, looped
 from innergrad.targets.relu import Mlp, Product, ReluAttention
-from innergrad.targets.rows import Head, family, head_stacks, linear_form, merge, scaled, score_rows, stack, writes
+from innergrad.targets.rows import Head, Row, family, head_stacks, linear_form, merge, scaled, score_rows, stack, writes
 
 
 def lower(program: Program, approximants: Mapping[str, PiecewiseLinear]) -> LoopedTransformer:
@@ -81,19 +88,7 @@ def check_instruction(program: Program, layer: Layer, instruction: Attend) -> No
     pairs = instruction.scores[0].pairs if instruction.scores else ()
     values = [view.lane for view in instruction.value]
     if layer.kind == "attention" and instruction.scope == "self":
-        private = sorted(
-            {
-                lane
-                for lane in (*values, *(view.lane for _, key in pairs for view in key))
-                if not program.stream[lane].shared
-            }
-        )
-        if private:
-            raise LoweringError(
-                f"{name}: attention reaches its own token only through shared keys and values",
-                got=f"{', '.join(private)} not shared",
-                hint="use a product layer, or put the token's own lanes on the query side",
-            )
+        _check_own_token(program, instruction, name)
     if layer.kind == "product" and instruction.scores and instruction.scores[0].f != IDENTITY:
         raise LoweringError(
             f"{name}: a product layer multiplies, it applies no function",
@@ -115,6 +110,61 @@ def check_instruction(program: Program, layer: Layer, instruction: Attend) -> No
             )
 
 
+def _check_own_token(program: Program, instruction: Attend, name: str) -> None:
+    """Attention to its own token: by shared keys and values, or by self-selecting heads."""
+    private = private_reads(program, instruction)
+    if not private:
+        return
+    if program.length is None or "bits" not in program.stream.by_name:
+        raise LoweringError(
+            f"{name}: attention reaches its own token only through shared keys and values",
+            got=f"{', '.join(private)} not shared",
+            hint="use a product layer, put the token's own lanes on the query side, or give the prompts positions "
+            "(the lane bits) and a fixed length",
+        )
+    if 2 ** program.stream["bits"].size < program.length:
+        raise LoweringError(
+            f"{name}: the positions of all tokens must differ",
+            got=f"{program.stream['bits'].size} binary digits for {program.length} tokens",
+        )
+    for score in instruction.scores:
+        if not math.isfinite(score.f.radius):
+            raise LoweringError(
+                f"{name}: a self-selecting head needs a bound on its score",
+                got=f"{score.f.name}, which declares no radius",
+                hint="write within(f, radius)",
+            )
+        sides = [[view for pair in score.pairs for view in pair[side]] for side in (0, 1)]
+        if all(any(not program.stream[view.lane].shared for view in views) for views in sides):
+            raise LoweringError(
+                f"{name}: queries and keys of a self-selecting head both read lanes that differ between tokens",
+                hint="its score must be known from one token: use shared lanes on one side",
+            )
+
+
+def private_reads(program: Program, instruction: Attend) -> list[str]:
+    """Lanes that an instruction of scope ``self`` reads as keys or values and that differ between tokens: if there are
+    any, attention needs self-selecting heads.
+    """
+    keys = (view for score in instruction.scores for _, key in score.pairs for view in key)
+    return sorted({view.lane for view in (*instruction.value, *keys) if not program.stream[view.lane].shared})
+
+
+def selects(program: Program, layer: Layer, instruction: Attend) -> bool:
+    """The instruction becomes self-selecting heads."""
+    own = layer.kind == "attention" and instruction.scope == "self"
+    return own and bool(private_reads(program, instruction))
+
+
+def positions(program: Program, radius: float) -> list[tuple[Row, Row]]:
+    """Rows of Q and K whose inner product is -R times the number of binary digits in which two positions differ."""
+    digits = program.stream["bits"].size
+    R = 2.0 ** math.ceil(math.log2(max(1.0, radius)))
+    entries = [program.stream.entry("bits", (digit,)) for digit in range(digits)]
+    one = program.stream.entry("one")
+    return [*(({entry: R / 2}, {entry: 1.0}) for entry in entries), ({one: -R * digits / 2}, {one: 1.0})]
+
+
 def heads_of(
     program: Program,
     layer: Layer,
@@ -128,8 +178,14 @@ def heads_of(
     ``representative``. level: the activation at 1.
     """
     one = program.stream.entry("one")
+    first, times = list[tuple[Row, Row]](), 1.0
+    if selects(program, layer, instruction):
+        assert program.length is not None
+        first = positions(program, max((score.f.radius for score in instruction.scores), default=1.0))
+        times = float(program.length)
     if not instruction.scores:
-        yield Head([{one: 1.0}], [{one: 1.0}], writes(program, instruction, {}, 1.0 / level))
+        rows = [*first, ({one: 1.0}, {one: 1.0})]
+        yield Head([q for q, _ in rows], [k for _, k in rows], writes(program, instruction, {}, times / level))
         return
     (score,) = instruction.scores
     hinges = [(1.0, 0.0, 1.0)] if layer.kind == "product" else approximants[score.f.name].hinges
@@ -138,13 +194,13 @@ def heads_of(
         if layer.kind == "mlp":
             pairs = [(linear_form(pairs, one), {one: 1.0})]
         for a, b, c in hinges:
-            query = [scaled(q, a) for q, _ in pairs] if a else []
-            key = [k for _, k in pairs] if a else []
+            query = [*(q for q, _ in first), *(scaled(q, a) for q, _ in pairs if a)]
+            key = [*(k for _, k in first), *(k for _, k in pairs if a)]
             if layer.kind == "mlp" and a and b:
                 query[0][one] = query[0].get(one, 0.0) + b
             elif b:
                 query, key = [*query, {one: b}], [*key, {one: 1.0}]
-            yield Head(query, key, writes(program, instruction, index, c))
+            yield Head(query, key, writes(program, instruction, index, c * times))
 
 
 def family_size(program: Program, instruction: Attend) -> int:

@@ -60,7 +60,7 @@ class NativeLoop:
         real = {torch.float32: np.float32, torch.float64: np.float64}[some.dtype]
         rows = [[c * float(tokens) ** power for c, power in row] for row in coefficients]
         numbers = np.array(rows, dtype=real)
-        tables = [_aligned(np.ascontiguousarray(table.records, dtype=real)) for table in source.tables]
+        tables = [_aligned(np.ascontiguousarray(table, dtype=real)) for table in source.tables]
         shared = [
             state[name].reshape(batch, -1).clone(memory_format=torch.contiguous_format) for name in source.shared_lanes
         ]

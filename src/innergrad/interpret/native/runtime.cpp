@@ -95,7 +95,8 @@ static void by_token(const vec* in, long C, long nv, long ld, vec* out, long wid
 
 // out[m rs + (n VL + lane) cs] += sum over tokens of a[m][token] b[token][n][lane], `last` lanes of the last vector
 template <int M, int N>
-INLINE void outer_tile(const R* a, long step, const vec* b, long width, long tokens, R* out, long rs, long cs, long last) {
+INLINE void outer_tile(const R* a, long step, const vec* b, long width, long tokens, R* out, long rs, long cs, long last,
+                       bool first) {
   vec sum[M][N];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m)
@@ -118,39 +119,47 @@ INLINE void outer_tile(const R* a, long step, const vec* b, long width, long tok
     for (int n = 0; n < N; ++n) {
       const long lanes = n + 1 < N ? VL : last;
       R* to = out + m * rs + n * VL * cs;
-      for (long l = 0; l < lanes; ++l) to[l * cs] += sum[m][n][l];
+      if (cs == 1 && lanes == VL) {
+        vec before = vec{};
+        if (!first) std::memcpy(&before, to, sizeof(vec));
+        before += sum[m][n];
+        std::memcpy(to, &before, sizeof(vec));
+      } else {
+        for (long l = 0; l < lanes; ++l) to[l * cs] = (first ? R(0) : to[l * cs]) + sum[m][n][l];
+      }
     }
 }
 
 template <int N>
 INLINE void outer_columns(const R* a, long K, long step, const vec* b, long width, long tokens, R* out, long rs, long cs,
-                          long last) {
+                          long last, bool first) {
   long k = 0;
   for (; k + ROWS <= K; k += ROWS)
-    outer_tile<ROWS, N>(a + k * step, step, b, width, tokens, out + k * rs, rs, cs, last);
+    outer_tile<ROWS, N>(a + k * step, step, b, width, tokens, out + k * rs, rs, cs, last, first);
 #define LAST(M) \
-  case M: outer_tile<M, N>(a + k * step, step, b, width, tokens, out + k * rs, rs, cs, last); break;
+  case M: outer_tile<M, N>(a + k * step, step, b, width, tokens, out + k * rs, rs, cs, last, first); break;
   switch (K - k) { LAST(1) LAST(2) LAST(3) LAST(4) LAST(5) }
 #undef LAST
 }
 
-void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs, long cs, vec* scratch) {
+void outer(const vec* a, long K, const vec* b, long C, long tokens, long ld, R* out, long rs, long cs, vec* scratch,
+           bool first) {
   if (K > C) {  // vectors along the longer side
-    outer(b, C, a, K, nv, ld, out, cs, rs, scratch);
+    outer(b, C, a, K, tokens, ld, out, cs, rs, scratch, first);
     return;
   }
-  const long width = (C + VL - 1) / VL, tokens = nv * VL, step = ld * VL;
-  by_token(b, C, nv, ld, scratch, width);
+  const long width = (C + VL - 1) / VL, step = ld * VL;
+  by_token(b, C, (tokens + VL - 1) / VL, ld, scratch, width);
   const R* rows = (const R*)a;
   long w = 0;
   for (; w + COLUMNS <= width; w += COLUMNS)
     outer_columns<COLUMNS>(rows, K, step, scratch + w, width, tokens, out + w * VL * cs, rs, cs,
-                           w + COLUMNS == width ? C - (width - 1) * VL : VL);
+                           w + COLUMNS == width ? C - (width - 1) * VL : VL, first);
   R* to = out + w * VL * cs;
   const long last = C - (width - 1) * VL;
   switch (width - w) {
-    case 1: outer_columns<1>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last); break;
-    case 2: outer_columns<2>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last); break;
-    case 3: outer_columns<3>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last); break;
+    case 1: outer_columns<1>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last, first); break;
+    case 2: outer_columns<2>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last, first); break;
+    case 3: outer_columns<3>(rows, K, step, scratch + w, width, tokens, to, rs, cs, last, first); break;
   }
 }

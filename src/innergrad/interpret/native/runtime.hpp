@@ -44,8 +44,9 @@ INLINE R lanes_sum(vec a) {
 void times(const R* W, long rs, long cs, long O, long C, const vec* in, vec* out, long nv, long ld, R alpha, const R* bias,
            R beta);
 
-// out[k rs + c cs] += sum over tokens of a[k] b[c]; scratch: room for the longer of them, token by token
-void outer(const vec* a, long K, const vec* b, long C, long nv, long ld, R* out, long rs, long cs, vec* scratch);
+// out[k rs + c cs] += sum over tokens of a[k] b[c], or =, if first; scratch: room for the longer of them, token by token
+void outer(const vec* a, long K, const vec* b, long C, long tokens, long ld, R* out, long rs, long cs, vec* scratch,
+           bool first);
 
 INLINE R dot(const vec* a, const vec* b, long nv) {
   vec sum = vec{};
@@ -77,6 +78,20 @@ INLINE long cell(R t, R inverse, R offset, R last) {
   place = place > 0 ? place : R(0);  // also what is not a number
   place = place < last ? place : last;
   return (long)place;
+}
+
+// A function without cells: pieces end, x, y, s with f(t) = y + s (t - x) up to the end; bisection.
+INLINE R search(const R* pieces, R last, R t) {
+  long low = 0, high = (long)last;
+  while (low < high) {
+    const long middle = (low + high) / 2;
+    if (t <= pieces[4 * middle])
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  const R* piece = pieces + 4 * low;
+  return piece[2] + piece[3] * (t - piece[1]);
 }
 
 template <int F>
@@ -151,13 +166,31 @@ INLINE void look_up(const R* records, R inverse, R offset, R last, vec t, vec* c
 #endif
 }
 
-// smallest and largest entry of the first n tokens
-static void extremes(const vec* rows, long count, long ld, long n, R* range) {
-  for (long f = 0; f < count; ++f) {
-    const R* row = (const R*)(rows + f * ld);
-    for (long i = 0; i < n; ++i) {
-      if (row[i] < range[0] || row[i] != row[i]) range[0] = row[i];  // what is not a number stays
-      if (row[i] > range[1] || row[i] != row[i]) range[1] = row[i];
-    }
+// smallest and largest number; what is not a number stays
+INLINE void extremes(const R* numbers, long count, R* range) {
+  for (long i = 0; i < count; ++i) {
+    const R x = numbers[i];
+    if (x < range[0] || x != x) range[0] = x;
+    if (x > range[1] || x != x) range[1] = x;
   }
+}
+
+// the same for the first n tokens of some rows
+static void extremes(const vec* rows, long count, long ld, long n, R* range) {
+  vec low = all(range[0]), high = all(range[1]);
+  for (long f = 0; f < count; ++f)
+    for (long v = 0; v < n / VL; ++v) {
+      const vec x = rows[f * ld + v];
+      low = (x < low) | (x != x) ? x : low;
+      high = (x > high) | (x != x) ? x : high;
+    }
+  if (n >= VL && count) {
+    R unused = 0;
+    R lows[2] = {range[0], unused}, highs[2] = {unused, range[1]};
+    extremes((const R*)&low, VL, lows);
+    extremes((const R*)&high, VL, highs);
+    range[0] = lows[0], range[1] = highs[1];
+  }
+  if (n % VL)
+    for (long f = 0; f < count; ++f) extremes((const R*)(rows + f * ld + n / VL), n % VL, range);
 }

@@ -16,6 +16,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node
@@ -37,7 +39,7 @@ class Source:
     shared_lanes: tuple[str, ...]  # (batch, size), read and written
     token_lanes: tuple[str, ...]  # (batch, n, size)
     numbers: tuple[Coefficient, ...]
-    tables: tuple[tables.Cells, ...]
+    tables: tuple[np.ndarray, ...]
     weights: tuple[str, ...]
 
 
@@ -52,7 +54,7 @@ class _Generator:
     lane_sizes: Mapping[str, int]
     weights: tuple[str, ...]
     numbers: list[Coefficient] = field(default_factory=list)
-    tables: list[tables.Cells] = field(default_factory=list)
+    tables: list[np.ndarray] = field(default_factory=list)
     longest_side: int = 0  # of the sums over tokens of s p^T
 
     # -------------------------------------------------------------------------------------------------------- source
@@ -83,8 +85,6 @@ class _Generator:
                 raise Unsupported("tokens that read other tokens")
             if any(len(set(used)) < len(used) for _, used in node.args):
                 raise Unsupported("diagonals")
-        if any(not check.node.per_token or check.node.op == "lane" for check in self.graph.checks):
-            raise Unsupported("checks of what is not computed for tokens")
         for node in self.graph.results.values():
             if node.per_token:
                 raise Unsupported("lanes that tokens keep from step to step")
@@ -206,19 +206,23 @@ class _Generator:
         self.group: dict[Node, list[Node]] = {}
         for node in nodes:
             if node.op == "apply" and tables.clamped_pieces(node.f) is None:
-                same = [n for n in nodes if n.op == "apply" and n.args == node.args]
-                self.group[node] = [n for n in same if tables.clamped_pieces(n.f) is None][:2]
+                same = [n for n in nodes if n.op == "apply" and n.args == node.args and self._has_cells(n)]
+                self.group[node] = self._together(node, same)
+        self.in_place = self._results_in_place(nodes)
         stages = max(self.stage.values(), default=0) + 1
         parts = []
         for stage in range(stages):
             here = [n for n in nodes if self.stage[n] == stage and n.op != "lane" and n not in self.hidden]
-            once = [line for n in here if self.kind[n] == "shared" for line in self._shared(n)]
-            token = [line for n in here if self.kind[n] != "shared" for line in self._for_tokens(n)]
+            given = [n for n in nodes if n.op == "lane" and stage == 0]
+            once = [line for n in given if self.kind[n] == "shared" for line in self._check_shared(n)]
+            once += [line for n in here if self.kind[n] == "shared" for line in self._shared(n) + self._check_shared(n)]
+            token = [line for n in given if self.kind[n] == "token" for line in self._check_rows(n)]
+            token += [line for n in here if self.kind[n] != "shared" for line in self._for_tokens(n)]
             reductions = [n for n in here if self.kind[n] == "reduction"]
             if once:
                 parts += ["if (thread == 0) {", *once, "}", "BARRIER;"]
             if token:
-                parts += ["std::memset(own, 0, THREAD * sizeof(R));"] if reductions else []
+                parts += [line for n in reductions for line in self._cleared(n)]
                 parts += [
                     "for (long block = thread; block < n_blocks; block += threads) {",
                     "const long nv = block + 1 < n_blocks ? ld : last_nv;",
@@ -229,11 +233,12 @@ class _Generator:
                     "BARRIER;",
                 ]
             if reductions:
-                parts += ["if (thread == 0) add_up(own_of, threads);", "BARRIER;"]
+                checked = [line for n in reductions for line in self._check_shared(n)]
+                parts += ["if (thread == 0) {", "add_up(own_of, threads);", *checked, "}", "BARRIER;"]
         copies = [
-            f"std::memcpy(lane[{shared.index(name)}] + prompt * {self.lane_sizes[name]}, {self._pointer(node)}, "
-            f"{self.lane_sizes[name]} * sizeof(R));"
+            f"std::memcpy(lane_{name}, {self._pointer(node)}, {self.lane_sizes[name]} * sizeof(R));"
             for name, node in self.graph.results.items()
+            if node not in self.in_place
         ]
         parts += ["if (thread == 0) {", *copies, "}", "BARRIER;"]
         lanes = [
@@ -272,6 +277,33 @@ class _Generator:
                 "}",
             ]
         )
+
+    def _results_in_place(self, nodes: tuple[Node, ...]) -> dict[Node, str]:
+        """Results that may overwrite their lane: computed entry by entry, after everybody else has read it."""
+        order = {node: (self.stage[node], self.kind[node] != "shared", i) for i, node in enumerate(nodes)}
+        found: dict[Node, str] = {}
+        for name, node in self.graph.results.items():
+            lane = next((n for n in nodes if n.op == "lane" and n.name == name), None)
+            readers = [n for n in nodes if any(a is lane for a, _ in n.args)]
+            straight = all(used == node.labels for a, used in node.args if a is lane)
+            entrywise = node.op == "apply" or (node.op == "sum" and straight)
+            once = sum(other is node for other in self.graph.results.values()) == 1
+            read = any(a is node for n in nodes for a, _ in n.args)
+            last = all(order[reader] <= order[node] for reader in readers)
+            if self.kind[node] == "shared" and entrywise and once and not read and last:
+                found[node] = name
+        return found
+
+    def _has_cells(self, node: Node) -> bool:
+        return tables.clamped_pieces(node.f) is None and tables.cells((node.f,)) is not None
+
+    def _together(self, node: Node, same: list[Node]) -> list[Node]:
+        """The functions that are looked up with this one: two of the same argument, if they have a common table."""
+        if node not in same or self.kind[node] != "token":
+            return [node]
+        start = same.index(node) // 2 * 2
+        pair = same[start : start + 2]
+        return pair if tables.cells(tuple(n.f for n in pair)) is not None else [node]
 
     def _entry(self, tokens: tuple[str, ...]) -> str:
         rows = 0
@@ -356,6 +388,8 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         """Of what a prompt holds."""
         if node.op == "lane":
             return f"lane_{node.name}"
+        if node in self.in_place:
+            return f"lane_{self.in_place[node]}"
         return f"({'sums' if self.kind[node] == 'reduction' else 'team'} + at_{self.name[node]})"
 
     def _rows(self, node: Node) -> str:
@@ -374,9 +408,27 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         """What is done for a block of tokens: a value, and its check, or a part of a sum over all."""
         if self.kind[node] == "reduction":
             return self._reduction(node)
-        checked = [number for number, check in enumerate(self.graph.checks) if check.node is node]
+        return self._token(node) + self._check_rows(node)
+
+    def _cleared(self, node: Node) -> list[str]:
+        """The first block of a thread sets a sum of outer products; others begin with zero, as do idle threads."""
+        zero = f"std::memset(own + at_{self.name[node]}, 0, {math.prod(node.sizes)} * sizeof(R));"
+        return [f"if (thread >= n_blocks) {zero}" if self._outer(node) else zero]
+
+    def _outer(self, node: Node) -> bool:
+        """Whether a reduction is the sum over tokens of a[k] b[c]."""
+        parts = [used.replace("B", "").replace("I", "") for _, used in node.args]
+        vectors = len(parts) == 2 and all(len(part) == 1 for part in parts) and parts[0] != parts[1]
+        return vectors and set(parts) == set(node.labels[1:])
+
+    def _check_rows(self, node: Node) -> list[str]:
         rows, count = self._rows(node), math.prod(node.sizes)
-        return self._token(node) + [f"extremes({rows}, {count}, ld, here, ranges + {2 * i});" for i in checked]
+        numbers = [i for i, check in enumerate(self.graph.checks) if check.node is node]
+        return [f"extremes({rows}, {count}, ld, here, ranges + {2 * i});" for i in numbers]
+
+    def _check_shared(self, node: Node) -> list[str]:
+        numbers = [i for i, check in enumerate(self.graph.checks) if check.node is node]
+        return [f"extremes({self._pointer(node)}, {math.prod(node.sizes)}, ranges + {2 * i});" for i in numbers]
 
     def _token(self, node: Node) -> list[str]:
         out, count = self._rows(node), math.prod(node.sizes)
@@ -407,6 +459,13 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
                 f"for (long r = 0; r < {count}; ++r) for (long v = 0; v < nv; ++v) {{",
                 f"const vec t = {source}[r * ld + v]; {self._rows(node)}[r * ld + v] = {body}; }}",
             ]
+        if tables.cells((node.f,)) is None:
+            body = f"((R*)&to)[i] = {self._search(node.f, '((const R*)&t)[i]')};"
+            return [
+                f"for (long r = 0; r < {count}; ++r) for (long v = 0; v < nv; ++v) {{",
+                f"const vec t = {source}[r * ld + v]; vec to; for (long i = 0; i < VL; ++i) {body}",
+                f"{self._rows(node)}[r * ld + v] = to; }}",
+            ]
         group = self.group[node]
         if group[0] is not node and node in self.group[group[0]]:
             return []
@@ -420,14 +479,20 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
 
     def _table(self, group: list[Node]) -> tuple[str, str, str, str]:
         found = tables.cells(tuple(n.f for n in group))
-        if found is None:
-            raise Unsupported("functions whose knots are too close to one another for a table")
-        if all(found is not table for table in self.tables):
-            self.tables.append(found)
-        index = next(i for i, table in enumerate(self.tables) if table is found)
+        assert found is not None
         numbers = ((found.inverse, 0), (found.offset, 0), (found.count - 1.0, 0))
         inverse, offset, last = (self._number(number) for number in numbers)
-        return f"table[{index}]", inverse, offset, last
+        return self._records(found.records), inverse, offset, last
+
+    def _records(self, records: np.ndarray) -> str:
+        """A table that the caller hands over."""
+        if all(records is not table for table in self.tables):
+            self.tables.append(records)
+        return f"table[{next(i for i, table in enumerate(self.tables) if table is records)}]"
+
+    def _search(self, f: PiecewiseLinear, t: str) -> str:
+        """A function without cells, of one number."""
+        return f"search({self._records(tables.pieces(f))}, {self._number((len(f.slopes) - 1.0, 0))}, {t})"
 
     def _pieces(self, f: PiecewiseLinear, t: str) -> str:
         pieces = tables.clamped_pieces(f)
@@ -449,14 +514,20 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
             return self._moves(node, sizes, to)
         values = [self._value(argument, used) for argument, used in node.args]
         if node.op == "sum":
-            terms = [f"{self._number(c)} * {value}" for c, value in zip(node.coefficients, values, strict=True)]
-            terms.append(self._number(node.constant))
-            return _nest(labels, sizes, f"{to} = vec{{}} + {' + '.join(terms)};")
+            numbers, total = self._total(node, values)
+            return ["{", numbers, *_nest(labels, sizes, f"{to} = vec{{}} + {total};"), "}"]
         inner = "".join(dict.fromkeys(n for _, used in node.args for n in used if n.islower() and n not in labels))
         if not inner:
             return _nest(labels, sizes, f"{to} = {' * '.join(values)};")
         zero = _nest(labels, sizes, f"{to} = vec{{}};")
         return [*zero, *_nest(labels + inner, sizes, f"{to} += {' * '.join(values)};")]
+
+    def _total(self, node: Node, values: list[str]) -> tuple[str, str]:
+        """The coefficients of a sum as constants, which the loop keeps in registers, and the sum."""
+        coefficients = [*node.coefficients, *([node.constant] if node.constant[0] or not values else [])]
+        numbers = ", ".join(f"c{i} = {self._number(c)}" for i, c in enumerate(coefficients))
+        terms = [f"c{i} * {value}" for i, value in enumerate(values)]
+        return f"const R {numbers};", " + ".join(terms + [f"c{len(values)}"] * (len(coefficients) - len(values)))
 
     def _moves(self, node: Node, sizes: Mapping[str, int], to: str) -> list[str]:
         (first, used), *rest = node.args
@@ -485,14 +556,13 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         if any(self.kind[argument] != "token" for argument, _ in node.args):
             raise Unsupported("a sum over tokens times what they share")
         parts = [used.replace("B", "").replace("I", "") for _, used in node.args]
-        if len(node.args) == 2 and all(len(p) == 1 for p in parts) and parts[0] != parts[1]:
+        if self._outer(node):
             (a, _), (b, _) = node.args
-            if set(parts) == set(node.labels[1:]):
-                self.longest_side = max(self.longest_side, a.sizes[0], b.sizes[0])
-                return [
-                    f"outer({self._rows(a)}, {a.sizes[0]}, {self._rows(b)}, {b.sizes[0]}, nv, ld, {own}, "
-                    f"{strides[parts[0]]}, {strides[parts[1]]}, rows + TOKEN_ROWS * ld);"
-                ]
+            self.longest_side = max(self.longest_side, a.sizes[0], b.sizes[0])
+            return [
+                f"outer({self._rows(a)}, {a.sizes[0]}, {self._rows(b)}, {b.sizes[0]}, here, ld, {own}, "
+                f"{strides[parts[0]]}, {strides[parts[1]]}, rows + TOKEN_ROWS * ld, block == thread);"
+            ]
         sizes: dict[str, int] = {}
         for argument, used in node.args:
             sizes |= dict(zip(used.replace("B", "").replace("I", ""), argument.sizes, strict=True))
@@ -511,6 +581,8 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
             if pieces is not None:
                 body = f"const R t = {source}[r]; {out}[r] = {self._pieces(node.f, 't')};"
                 return [f"for (long r = 0; r < {count}; ++r) {{ {body} }}"]
+            if tables.cells((node.f,)) is None:
+                return [f"for (long r = 0; r < {count}; ++r) {out}[r] = {self._search(node.f, source + '[r]')};"]
             table, inverse, offset, last = self._table([node])
             return [
                 f"for (long r = 0; r < {count}; ++r)",
@@ -532,8 +604,8 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
             return [*copied, *_nest_plain(kept, sizes, f"{place} += {self._value(added, others)};")]
         values = [self._value(argument, used) for argument, used in node.args]
         if node.op == "sum":
-            terms = [f"{self._number(c)} * {value}" for c, value in zip(node.coefficients, values, strict=True)]
-            return _nest_plain(labels, sizes, f"{to} = {' + '.join([*terms, self._number(node.constant)])};")
+            numbers, total = self._total(node, values)
+            return ["{", numbers, *_nest_plain(labels, sizes, f"{to} = {total};"), "}"]
         inner = "".join(dict.fromkeys(n for _, used in node.args for n in used if n.islower() and n not in labels))
         if not inner:
             return _nest_plain(labels, sizes, f"{to} = {' * '.join(values)};")
@@ -572,6 +644,7 @@ def _fixed(first: Node, used: str, node: Node) -> dict[str, int]:
 
 def _nest_plain(labels: str, sizes: Mapping[str, int], body: str) -> list[str]:
     loops = [f"for (long i{label} = 0; i{label} < {sizes[label]}; ++i{label})" for label in labels]
+    loops[-1:] = ["\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]]  # nobody writes what it reads elsewhere
     return [" ".join(loops) + " { " + body + " }"]
 
 

@@ -1,0 +1,336 @@
+"""In-context training at the price of training: every number of docs/executor.md.
+
+    python benchmarks/executor.py grid      ratios to torch on the whole grid; --threads 2 for two
+    python benchmarks/executor.py batch     4,096 prompts at once, against vmap(grad); --device cuda for a GPU
+    python benchmarks/executor.py growth    time against n, K, N, L and the number of prompts, with fitted exponents
+    python benchmarks/executor.py memory    peak memory, and K = 512, N = 6, n = 10,000
+    python benchmarks/executor.py dense     the same function with the dense module
+    python benchmarks/executor.py steps     1,000 steps in float32 on the demo's data
+    python benchmarks/executor.py draw      docs/executor.png
+
+Each writes results/executor_<name>.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import innergrad as ig
+from _results import read, store
+from innergrad.bench.executor import (
+    DTYPES,
+    RATE,
+    SIZES,
+    Point,
+    compiled,
+    data,
+    grid,
+    measure,
+    measure_batch,
+    medians,
+)
+
+ROOT = Path(__file__).parent.parent
+FEW = {"prompts": 4096, "n": 32, "K": 16, "N": 3}
+
+
+def _store(name: str, command: str, content: dict[str, Any]) -> None:
+    store(f"executor_{name}", f"python benchmarks/executor.py {command}", {"processor": _processor(), **content})
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo") as lines:
+        return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def run_grid(threads: int, repeats: int) -> None:
+    rows = []
+    for point in grid(SIZES, DTYPES, (threads,)):
+        rows.append(measure(point, repeats))
+        print(
+            {key: rows[-1][key] for key in ("n", "K", "N", "dtype", "threads", "ratio", "fallback_ratio")}, flush=True
+        )
+    _store(f"grid_{threads}", "grid" + f" --threads {threads}" * (threads > 1), {"rows": rows})
+
+
+def run_batch(device: str, repeats: int) -> None:
+    rows = []
+    for dtype in DTYPES:
+        for threads in (1, 2) if device == "cpu" else (1,):
+            torch.set_num_threads(threads)
+            rows.append(measure_batch(**FEW, dtype=dtype, device=device, repeats=repeats))
+            print(rows[-1], flush=True)
+    gpu = device != "cpu"
+    _store("batch_gpu" if gpu else "batch", "batch" + " --device cuda" * gpu, {"rows": rows})
+
+
+# ------------------------------------------------------------------------------------------------------------- growth
+
+GROWTH: dict[str, tuple[int, ...]] = {
+    "n": (256, 512, 1024, 2048, 4096, 8192, 16384),
+    "L": (50, 100, 200, 400, 800, 1600),
+    "prompts": (16, 32, 64, 128, 256, 512, 1024),
+    "K": (32, 64, 128, 256, 512),
+    "N": (3, 4, 6, 8, 12),
+}
+
+
+def run_growth(repeats: int) -> None:
+    """Seconds of a run when one size grows; K is also shown as the number of weights."""
+    rows: list[dict[str, Any]] = []
+    for name, values in GROWTH.items():
+        for value in values:
+            size = {"n": 256, "L": 20, "prompts": 1, "K": 32, "N": 3, name: value}
+            size |= {"n": 512} if name in ("K", "N") else {}
+            net = Point(size["n"], size["K"], size["N"]).network
+            tf = compiled(net, size["n"], size["L"])
+            X, y, w0 = data(net, size["n"], torch.float32, size["prompts"])
+            found = {}
+            for path, flag in (("compiled", True), ("fallback", False)):
+                how = {"w0": w0, "dtype": torch.float32, "executor": "fused", "record": "last", "compiled": flag}
+
+                def run(how: dict[str, Any] = how, tf: Any = tf, X: Any = X, y: Any = y) -> None:
+                    tf.run(X, y, **how)
+
+                run()
+                found[path] = medians({path: run}, repeats)[path]
+            rows.append({"grows": name, "value": value, "weights": net.n_weights, **found})
+            print(rows[-1], flush=True)
+    exponents = []
+    for name in (*GROWTH, "weights"):
+        part = [row for row in rows if row["grows"] == ("K" if name == "weights" else name)]
+        at = [row["weights"] if name in ("weights", "N") else row["value"] for row in part]
+        for path in ("compiled", "fallback"):
+            slope = np.polyfit(np.log(at), np.log([row[path] for row in part]), 1)[0]
+            exponents.append(
+                {"in": "weights, by N" if name == "N" else name, "path": path, "exponent": round(slope, 3)}
+            )
+            print(exponents[-1])
+    _store("growth", "growth", {"rows": rows, "exponents": exponents})
+
+
+# ------------------------------------------------------------------------------------------------------------- memory
+
+CHILD = """
+import resource, sys, time, torch
+import innergrad as ig
+from innergrad.bench import rivals
+from innergrad.bench.executor import RATE, compiled, data, Point
+what, n, K, N, dtype, steps = sys.argv[1], *map(int, sys.argv[2:5]), getattr(torch, sys.argv[5]), int(sys.argv[6])
+torch.set_num_threads(1)
+net = Point(n, K, N).network
+X, y, w0 = data(net, n, dtype)
+tf = compiled(net, n, steps)
+run = dict(w0=w0, dtype=dtype, executor="fused", record="last", compiled=what == "compiled")
+if what in ("compiled", "fallback"):
+    compiled(Point(20, 8, 2).network, 20, 2).run(*data(Point(20, 8, 2).network, 20, dtype)[:2], dtype=dtype)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+loss = None
+if what in ("compiled", "fallback"):
+    w = tf.run(X, y, **run).weights[-1]
+else:
+    w = getattr(rivals, what)(net, X, y, w0, RATE, steps)
+print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter() - start,
+      float((net.forward(w.double(), X.double()) - y.double()).square().sum() / (2 * n)))
+"""
+
+
+def _child(*arguments: object) -> tuple[float, float, float, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    before, peak, seconds, loss = map(float, done.stdout.split())
+    return before / 1024, peak / 1024, seconds, loss
+
+
+def run_memory() -> None:
+    """Peak of a fresh process, MiB, and how much of it the run added."""
+    rows = []
+    sizes = [(20, 8, 3, "float32", 200), (1024, 64, 4, "float32", 50), (4096, 128, 4, "float32", 20)]
+    sizes += [(4096, 128, 6, "float64", 10), (10_000, 512, 6, "float32", 2), (10_000, 512, 6, "float64", 2)]
+    for size in sizes:
+        for what in ("compiled", "fallback", "foreach", "manual"):
+            before, peak, seconds, loss = _child(what, *size)
+            n, K, N, dtype, steps = size
+            row = {"what": what, "n": n, "K": K, "N": N, "dtype": dtype, "steps": steps, "peak_mib": round(peak)}
+            rows.append({**row, "added_mib": round(peak - before, 1), "seconds": round(seconds, 3), "loss": loss})
+            print(rows[-1], flush=True)
+    _store("memory", "memory", {"rows": rows})
+
+
+# -------------------------------------------------------------------------------------------------------------- dense
+
+
+def run_dense(repeats: int) -> None:
+    """K = 8, N = 3, n = 16, epsilon 1e-3: the matrices of the transformer, the plain interpreter, and this one."""
+    rows = []
+    torch.set_num_threads(1)
+    for dtype in (torch.float64, torch.float32):
+        net, steps = ig.Network([4, 8, 8, 2]), 5
+        tf = ig.compile(ig.GradientDescent(net, lr=RATE, steps=steps, box=None), epsilon=1e-3, n_examples=16)
+        X, y, w0 = data(net, 16, dtype)
+        stream, module = tf.stream(X, y, w0=w0, dtype=dtype), tf.module_for(dtype)
+        runs = {name: tf.run(X, y, w0=w0, dtype=dtype, executor=name).weights for name in ("dense", "plain", "fused")}
+        distance = {name: float((runs[name] - runs["plain"]).abs().max() / runs["plain"].abs().max()) for name in runs}
+
+        long = ig.compile(ig.GradientDescent(net, lr=RATE, steps=2000, box=None), epsilon=1e-3, n_examples=16)
+        contenders: dict[str, Callable[[], object]] = {
+            "dense": lambda module=module, stream=stream: module(stream),  # type: ignore[misc]
+            "plain": lambda tf=tf, X=X, y=y, w0=w0, dtype=dtype: tf.run(X, y, w0=w0, dtype=dtype),  # type: ignore[misc]
+            "fused": lambda long=long, X=X, y=y, w0=w0, dtype=dtype: long.run(  # type: ignore[misc]
+                X, y, w0=w0, dtype=dtype, executor="fused", record="last"
+            ),
+        }
+        for run in contenders.values():
+            run()
+        found = medians(contenders, repeats)
+        per_step = {name: found[name] / (2000 if name == "fused" else steps) for name in found}
+        totals = tf.cost().totals()
+        rows.append(
+            {
+                "dtype": str(dtype).removeprefix("torch."),
+                **{f"{name}_us": round(1e6 * seconds, 2) for name, seconds in per_step.items()},
+                "time_ratio": round(per_step["dense"] / per_step["fused"]),
+                "flops_dense": totals["FLOPs (D x D heads)"] // steps,
+                "flops_structured": totals["FLOPs (structured)"] // steps,
+                "flop_ratio": round(totals["FLOPs (D x D heads)"] / totals["FLOPs (structured)"]),
+                "dense_to_plain": distance["dense"],
+                "fused_to_plain": distance["fused"],
+            }
+        )
+        print(rows[-1])
+    _store("dense", "dense", {"rows": rows})
+
+
+# -------------------------------------------------------------------------------------------------------------- steps
+
+
+def run_steps() -> None:
+    """The demo's network and data, 1,000 steps in float32, against torch autograd in float32 and float64."""
+    from innergrad.cli.demo import diabetes
+
+    rows = []
+    X, y, X_query, y_query = diabetes(0)
+    del y_query
+    for epsilon in (1e-3, 1e-4, 1e-5):
+        for lr in (0.5, 0.1):
+            net = ig.Network([X.shape[1], 8, 8, 1], "tanh")
+            algorithm = ig.GradientDescent(net, lr=lr, steps=1000)
+            tf = ig.compile(algorithm, epsilon=epsilon, n_examples=len(X))
+            w0 = net.init(0).float()
+            single, double = X.float(), X.float().double()
+            run = tf.run(single, y.float(), w0=w0, dtype=torch.float32, executor="fused")
+            exact = ig.reference(algorithm, double, y.float().double(), w0=w0.double())
+            loss, truth = (
+                float(algorithm.risk(w.double(), double, y.float().double()))
+                for w in (run.weights[-1], exact.weights[-1])
+            )
+            distance = (run.weights.double() - exact.weights).norm(dim=-1)[1:]
+            few = ig.compile(ig.GradientDescent(net, lr=lr, steps=100), epsilon=epsilon, n_examples=len(X))
+            certificate = few.certify(single, y.float(), w0=w0, dtype=torch.float32, executor="fused", trajectory=True)
+            assert certificate.trajectory is not None
+            bounds = certificate.trajectory[0]
+            finite = int(torch.isfinite(bounds).sum())
+            held = bool((distance[:100] <= bounds).all())
+            rows.append(
+                {
+                    "epsilon": epsilon,
+                    "lr": lr,
+                    "loss": loss,
+                    "autograd": truth,
+                    "relative": abs(loss - truth) / truth,
+                    "distance": float(distance[-1]),
+                    "certified_steps": finite,
+                    "held": held,
+                }
+            )
+            print(rows[-1], flush=True)
+    del X_query
+    _store("steps", "steps", {"rows": rows})
+
+
+# --------------------------------------------------------------------------------------------------------------- draw
+
+
+def draw() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows, growth = read("executor_grid_1")["rows"], read("executor_growth")
+    figure, axes = plt.subplots(2, 3, figsize=(12.5, 7.2), constrained_layout=True)
+    colours = {"compiled": "#0b6e4f", "fallback": "#c8553d"}
+    left = axes[0, 0]
+    for dtype, marker in (("float32", "o"), ("float64", "s")):
+        for path, key in (("compiled", "ratio"), ("fallback", "fallback_ratio")):
+            part = [row for row in rows if row["dtype"] == dtype and row["threads"] == 1]
+            work = [3 * row["n"] * Point(row["n"], row["K"], row["N"]).network.n_weights for row in part]
+            label = f"{path}, {dtype}"
+            left.scatter(
+                work, [row[key] for row in part], s=14, marker=marker, color=colours[path], alpha=0.6, label=label
+            )
+    left.axhline(1.0, color="black", linewidth=0.8)
+    left.set(xscale="log", yscale="log", xlabel="multiply-adds a step", ylabel="time / torch autograd")
+    left.set_title("Every point of the grid, one thread", loc="left", fontsize=10)
+    left.legend(fontsize=7, frameon=False)
+    titles = {"n": "examples n", "K": "width K", "N": "layers N", "L": "steps L", "prompts": "prompts in a batch"}
+    for axis, (name, title) in zip(axes.flat[1:], titles.items(), strict=True):
+        part = [row for row in growth["rows"] if row["grows"] == name]
+        for path, colour in colours.items():
+            axis.plot([row["value"] for row in part], [1e3 * row[path] for row in part], "o-", color=colour, label=path)
+        axis.set(xscale="log", yscale="log", xlabel=title, ylabel="ms a run")
+        key = "weights, by N" if name == "N" else "weights" if name == "K" else name
+        slopes = {e["path"]: e["exponent"] for e in growth["exponents"] if e["in"] == key}
+        of = "weights" if name in ("K", "N") else name
+        text = ", ".join(f"{path} {slope:.2f}" for path, slope in slopes.items())
+        axis.set_title(f"exponent in {of}: {text}", loc="left", fontsize=9)
+        ticks = [row["value"] for row in part]
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=7)
+        axis.minorticks_off()
+    axes[0, 1].legend(fontsize=8, frameon=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    figure.savefig(ROOT / "docs" / "executor.png", dpi=110)
+    print("wrote docs/executor.png")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("grid", "batch", "growth", "memory", "dense", "steps", "draw"))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    if arguments.what == "grid":
+        run_grid(arguments.threads, arguments.repeats)
+    elif arguments.what == "batch":
+        run_batch(arguments.device, arguments.repeats)
+    elif arguments.what == "growth":
+        run_growth(arguments.repeats)
+    elif arguments.what == "memory":
+        run_memory()
+    elif arguments.what == "dense":
+        run_dense(arguments.repeats)
+    elif arguments.what == "steps":
+        run_steps()
+    else:
+        draw()
+    print(f"{time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

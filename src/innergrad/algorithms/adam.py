@@ -1,0 +1,77 @@
+"""Adam on a network: everything of gradient descent but the update rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.algorithms.optimisers import Moments, Rule, Step
+from innergrad.errors import InputError, real
+from innergrad.losses import Loss
+from innergrad.networks import Network
+
+
+@dataclass(frozen=True)
+class Adam(GradientDescent):
+    """``torch.optim.Adam`` with eps = ``delta``, and l2 ``weight_decay``, with a box and the other settings of
+    :class:`GradientDescent`; the risk is the same.
+
+        g = clip(grad L(w)) + weight_decay w,   m <- beta_1 m + (1 - beta_1) g,   v <- beta_2 v + (1 - beta_2) g^2
+        w <- box(soft(w - lr m_hat / (sqrt(v_hat) + delta))),   m_hat = m / (1 - beta_1^l),  v_hat = v / (1 - beta_2^l)
+
+    1 / (sqrt(v) + delta) is the function "adam" of the program, scaled: its sup error epsilon is an error of epsilon /
+    delta, relative to the largest value 1 / delta, and ``compile(epsilons={"adam": ...})`` sets it. Where sqrt(v) is
+    much larger than delta the quotient is much smaller than 1 / delta: there a relative error e takes epsilon = e
+    delta / sqrt(v).
+    """
+
+    kind: ClassVar[str] = "adam"
+    targets: ClassVar[tuple[str, ...]] = ("relu",)  # smooth units do not add up to a function with an infinite slope
+    SETTINGS: ClassVar[tuple[str, ...]] = (
+        *("lr", "steps", "box", "betas", "delta"),
+        *("weight_decay", "l1", "clip", "batches"),
+    )
+    ADDED: ClassVar[tuple[str, ...]] = ()
+
+    betas: tuple[float, float]
+    delta: float
+
+    def __init__(
+        self,
+        network: Network,
+        loss: str | Loss = "squared",
+        lr: float | Sequence[float] = 0.01,
+        steps: int | None = None,
+        box: float | None = 4.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        delta: float = 1e-2,
+        weight_decay: float = 0.0,
+        l1: float = 0.0,
+        clip: float | None = None,
+        batches: Sequence[Sequence[int]] | None = None,
+        epochs: int | None = None,
+    ) -> None:
+        super().__init__(
+            network, loss, lr, steps, box, 0.0, weight_decay, l1=l1, clip=clip, batches=batches, epochs=epochs
+        )
+        if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
+            raise InputError("betas are two numbers", got=repr(betas), allowed="e.g. (0.9, 0.999)")
+        first, second = (real("betas", beta, low=0.0) for beta in betas)
+        if max(first, second) >= 1.0:
+            raise InputError("betas are less than 1", got=repr(tuple(betas)), allowed="e.g. (0.9, 0.999)")
+        object.__setattr__(self, "betas", (first, second))
+        object.__setattr__(self, "delta", real("delta", delta, above=0.0))
+
+    def _step(self, number: int, rate: float, batch: int | None) -> Step:
+        first, second = self.betas
+        return Step(rate, batch, (1.0 - first ** (number + 1), 1.0 - second ** (number + 1)))
+
+    @property
+    def rule(self) -> Rule:
+        return Moments(self.betas, self.delta, self.weight_decay, self.clip)
+
+    @property
+    def basic(self) -> bool:
+        return False

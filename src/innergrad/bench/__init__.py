@@ -1,0 +1,1 @@
+"""Speed, always as a ratio against the fastest rival in the same run."""
