@@ -34,10 +34,21 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/decay.py
 	$(BIN)/python benchmarks/convergence.py
 	$(BIN)/python benchmarks/explain.py
+	$(BIN)/python benchmarks/products.py
+	$(BIN)/python benchmarks/variants.py
+	$(BIN)/python benchmarks/optimisers.py
 	$(BIN)/python benchmarks/certificates.py violations --workers 2
 	$(BIN)/python benchmarks/certificates.py tightness
 	$(BIN)/python benchmarks/certificates.py trajectory
 	$(BIN)/python benchmarks/certificates.py attack
+	$(BIN)/python benchmarks/executor.py grid
+	$(BIN)/python benchmarks/executor.py grid --threads 2
+	$(BIN)/python benchmarks/executor.py batch
+	$(BIN)/python benchmarks/executor.py growth
+	$(BIN)/python benchmarks/executor.py memory
+	$(BIN)/python benchmarks/executor.py dense
+	$(BIN)/python benchmarks/executor.py steps
+	$(BIN)/python benchmarks/executor.py draw
 	$(BIN)/python benchmarks/tables.py
 
 docs: $(VENV)/.dev

@@ -26,6 +26,7 @@ import torch
 
 import innergrad as ig
 from _results import read, store
+from innergrad.bench import rivals
 from innergrad.bench.executor import (
     DTYPES,
     RATE,
@@ -223,7 +224,7 @@ def run_steps() -> None:
     X, y, X_query, y_query = diabetes(0)
     del y_query
     for epsilon in (1e-3, 1e-4, 1e-5):
-        for lr in (0.5, 0.1):
+        for lr in (0.5, 0.1, 0.05, 0.02):
             net = ig.Network([X.shape[1], 8, 8, 1], "tanh")
             algorithm = ig.GradientDescent(net, lr=lr, steps=1000)
             tf = ig.compile(algorithm, epsilon=epsilon, n_examples=len(X))
@@ -235,6 +236,8 @@ def run_steps() -> None:
                 float(algorithm.risk(w.double(), double, y.float().double()))
                 for w in (run.weights[-1], exact.weights[-1])
             )
+            trained = rivals.foreach(net, single, y.float(), w0, lr, 1000).double()
+            in_single = float(algorithm.risk(trained, double, y.float().double()))
             distance = (run.weights.double() - exact.weights).norm(dim=-1)[1:]
             few = ig.compile(ig.GradientDescent(net, lr=lr, steps=100), epsilon=epsilon, n_examples=len(X))
             certificate = few.certify(single, y.float(), w0=w0, dtype=torch.float32, executor="fused", trajectory=True)
@@ -249,6 +252,7 @@ def run_steps() -> None:
                     "loss": loss,
                     "autograd": truth,
                     "relative": abs(loss - truth) / truth,
+                    "autograd_float32_relative": abs(in_single - truth) / truth,
                     "distance": float(distance[-1]),
                     "certified_steps": finite,
                     "held": held,

@@ -12,6 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import executor_tables
+import optimisers
+import products
+import variants
 from _results import read
 
 ROOT = Path(__file__).parent.parent
@@ -372,8 +376,21 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "other_losses": other_losses,
     "trajectories": trajectories,
     "attacks": attacks,
+    **products.TABLES,
+    **variants.TABLES,
+    **optimisers.TABLES,
+    **executor_tables.TABLES,
 }
-PAGES = ("README.md", "docs/error.md", "docs/constructions.md", "docs/certificates.md")
+PAGES = (
+    "README.md",
+    "docs/error.md",
+    "docs/constructions.md",
+    "docs/certificates.md",
+    "docs/products.md",
+    "docs/variants.md",
+    "docs/optimisers.md",
+    "docs/executor.md",
+)
 
 
 def rendered(text: str) -> str:

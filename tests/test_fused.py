@@ -350,3 +350,14 @@ def test_compiled_kernels_search_close_knots_too() -> None:
     X, y = torch.randn(2, 33, 2, dtype=torch.float64), torch.randn(2, 33, 1, dtype=torch.float64)
     plain, fused = tf.run(X, y), tf.run(X, y, executor="fused", compiled=True)
     assert distance(fused.weights, plain.weights) <= 1e-12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("variant", ["literal", "compact", "narrow"])
+def test_on_a_gpu(variant: str) -> None:
+    algorithm = ig.GradientDescent(ig.Network([3, 4, 4, 2]), steps=12)
+    tf = ig.compile(algorithm, variant=variant, n_examples=20)
+    X, y = torch.randn(6, 20, 3, dtype=torch.float64), torch.randn(6, 20, 2, dtype=torch.float64)
+    fused = tf.run(X.cuda(), y.cuda(), executor="fused")
+    assert fused.weights.is_cuda
+    assert distance(fused.weights.cpu(), tf.run(X, y).weights) <= 1e-13

@@ -36,7 +36,7 @@ def test_commands_run(tmp_path: Path) -> None:
     ]
     (tmp_path / "examples.csv").write_text("\n".join([header, *rows]) + "\n")
     commands = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("innergrad ")]
-    assert len(commands) == 16
+    assert len(commands) == 19
     for line in commands:
         arguments = line.split("#")[0].split()[1:]
         command = [sys.executable, "-m", "innergrad", *arguments]

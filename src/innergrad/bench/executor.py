@@ -177,11 +177,14 @@ def measure_batch(prompts: int, n: int, K: int, N: int, dtype: str, device: str,
     }
 
 
-def chosen(quick: bool, dtypes: list[str], threads: list[int]) -> list[Point]:
-    """The points of the command line."""
+def chosen(quick: bool, points: list[list[int]] | None, dtypes: list[str], threads: list[int]) -> list[Point]:
+    """The points of the command line: those given, n, K, N of each, or a grid."""
     unknown = [name for name in dtypes if name not in DTYPES]
     if unknown or not dtypes:
         raise InputError("unknown dtype", got=", ".join(unknown) or "none", allowed=", ".join(DTYPES))
-    if not threads or min(threads) < 1:
-        raise InputError("threads are positive numbers", got=threads)
+    if points is not None:
+        shallow = [point for point in points if point[2] < 2]
+        if shallow or not points:
+            raise InputError("a point has n examples, width K, and N >= 2 layers", got=shallow or "none")
+        return [Point(n, K, N, dtype, count) for dtype in dtypes for count in threads for n, K, N in points]
     return grid(QUICK if quick else SIZES, dtypes, threads)

@@ -471,7 +471,7 @@ def run(
         Path | None,
         typer.Option("--query", help="CSV with the input columns to predict; default: rows without targets."),
     ] = None,
-    executor: Annotated[str, typer.Option("--executor", help="plain or dense")] = "plain",
+    executor: Annotated[str, typer.Option("--executor", help="plain, dense or fused")] = "plain",
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32")] = "float64",
     std: Annotated[
         bool,
@@ -632,6 +632,9 @@ def cost(
 def bench(
     what: Annotated[str, typer.Argument(help="executor: in-context training against training in torch")] = "executor",
     full: Annotated[bool, typer.Option("--full", help="The whole grid, 100 points; some minutes.")] = False,
+    points: Annotated[
+        str | None, typer.Option("--points", help="instead: n,K,N of each, e.g. '20,8,3 4096,128,4'")
+    ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or both, with a comma")] = "float32",
     threads: Annotated[str, typer.Option("--threads", help="e.g. 1 or 1,2")] = "1",
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="runs of each, of which the median counts")] = 5,
@@ -644,7 +647,7 @@ def bench(
     from innergrad.cli import benches
 
     del seed
-    benches.run_bench(what, full, dtype, threads, repeats, out, as_json=json, quiet=quiet)
+    benches.run_bench(what, full, points, dtype, threads, repeats, out, as_json=json, quiet=quiet)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from innergrad.errors import InputError
 def run_bench(
     what: str,
     full: bool,
+    points: str | None,
     dtype: str,
     threads: str,
     repeats: int,
@@ -30,8 +31,9 @@ def run_bench(
 ) -> None:
     if what != "executor":
         raise InputError("unknown benchmark", got=repr(what), allowed="executor")
-    points = chosen(not full, [part.strip() for part in dtype.split(",")], _numbers(threads))
-    rows = [measure(point, repeats) for point in _watched(points, quiet or as_json)]
+    sizes = [_numbers(part, 3) for part in points.split()] if points is not None else None
+    found = chosen(not full, sizes, [part.strip() for part in dtype.split(",")], _numbers(threads))
+    rows = [measure(point, repeats) for point in _watched(found, quiet or as_json)]
     if out is not None:
         write_json(out, {"executor": rows})
     if as_json:
@@ -40,11 +42,16 @@ def run_bench(
         _print(rows)
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text: str, count: int | None = None) -> list[int]:
+    """Positive integers with commas between them."""
     try:
-        return [int(part) for part in text.split(",")]
+        found = [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError("threads are numbers", got=repr(text), allowed="e.g. 1 or 1,2") from None
+        found = []
+    if not found or min(found) < 1 or (count is not None and len(found) != count):
+        what = "threads are positive numbers" if count is None else "points are n,K,N"
+        raise InputError(what, got=repr(text), allowed="e.g. 1 or 1,2" if count is None else "e.g. 20,8,3")
+    return found
 
 
 def _watched(points: list[Point], silent: bool) -> Iterable[Point]:

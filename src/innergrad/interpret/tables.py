@@ -30,7 +30,7 @@ from innergrad.functions.piecewise import PiecewiseLinear
 
 FEW = 4  # pieces of nonzero slope that are summed one by one
 MOST_CELLS = 1 << 13
-CHUNK = 1 << 14  # arguments looked up at a time
+CHUNK_BYTES = 1 << 17  # of the arguments looked up at a time
 NARROWER = 1.0 - 2.0**-10  # cells than the distance of two knots
 
 
@@ -175,7 +175,7 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
 
     def look_up(t: Tensor) -> tuple[Tensor, ...]:
         flat = t.reshape(-1)
-        chunk = CHUNK if on_cpu else max(len(flat), 1)
+        chunk = CHUNK_BYTES // flat.element_size() if on_cpu else max(len(flat), 1)
         results = kept if reuse and kept and kept[0].shape == flat.shape else [torch.empty_like(flat) for _ in columns]
         kept[:] = results
         for start in range(0, len(flat), chunk):  # what is in between stays in the cache
