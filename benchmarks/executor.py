@@ -38,6 +38,7 @@ from innergrad.bench.executor import (
     measure,
     measure_batch,
     medians,
+    rounds,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -76,22 +77,22 @@ def run_batch(device: str, repeats: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- growth
 
-GROWTH: dict[str, tuple[int, ...]] = {
-    "n": (256, 512, 1024, 2048, 4096, 8192, 16384),
-    "L": (50, 100, 200, 400, 800, 1600),
-    "prompts": (16, 32, 64, 128, 256, 512, 1024),
-    "K": (32, 64, 128, 256, 512),
-    "N": (3, 4, 6, 8, 12),
+# what grows -> its values, and the other sizes: large enough that a call's own cost is not seen
+GROWTH: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
+    "n": ((1024, 2048, 4096, 8192, 16384), {"L": 50, "prompts": 1, "K": 64, "N": 3}),
+    "L": ((100, 200, 400, 800, 1600), {"n": 256, "prompts": 1, "K": 32, "N": 3}),
+    "prompts": ((64, 128, 256, 512, 1024), {"n": 64, "L": 50, "K": 16, "N": 3}),
+    "K": ((128, 192, 256, 384, 512), {"n": 512, "L": 20, "prompts": 1, "N": 6}),
+    "N": ((4, 6, 8, 12, 16), {"n": 512, "L": 50, "prompts": 1, "K": 64}),
 }
 
 
 def run_growth(repeats: int) -> None:
     """Seconds of a run when one size grows; K is also shown as the number of weights."""
     rows: list[dict[str, Any]] = []
-    for name, values in GROWTH.items():
+    for name, (values, others) in GROWTH.items():
         for value in values:
-            size = {"n": 256, "L": 20, "prompts": 1, "K": 32, "N": 3, name: value}
-            size |= {"n": 512} if name in ("K", "N") else {}
+            size = {**others, name: value}
             net = Point(size["n"], size["K"], size["N"]).network
             tf = compiled(net, size["n"], size["L"])
             X, y, w0 = data(net, size["n"], torch.float32, size["prompts"])
@@ -103,7 +104,7 @@ def run_growth(repeats: int) -> None:
                     tf.run(X, y, **how)
 
                 run()
-                found[path] = medians({path: run}, repeats)[path]
+                found[path] = medians(rounds({path: run}, repeats))[path]
             rows.append({"grows": name, "value": value, "weights": net.n_weights, **found})
             print(rows[-1], flush=True)
     exponents = []
@@ -113,7 +114,7 @@ def run_growth(repeats: int) -> None:
         for path in ("compiled", "fallback"):
             slope = np.polyfit(np.log(at), np.log([row[path] for row in part]), 1)[0]
             exponents.append(
-                {"in": "weights, by N" if name == "N" else name, "path": path, "exponent": round(slope, 3)}
+                {"in": "weights, by N" if name == "N" else name, "path": path, "exponent": round(float(slope), 3)}
             )
             print(exponents[-1])
     _store("growth", "growth", {"rows": rows, "exponents": exponents})
@@ -194,7 +195,7 @@ def run_dense(repeats: int) -> None:
         }
         for run in contenders.values():
             run()
-        found = medians(contenders, repeats)
+        found = medians(rounds(contenders, repeats))
         per_step = {name: found[name] / (2000 if name == "fused" else steps) for name in found}
         totals = tf.cost().totals()
         rows.append(

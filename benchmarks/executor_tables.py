@@ -144,8 +144,8 @@ def steps() -> list[str]:
     for row in read("executor_steps")["rows"]:
         lines.append(
             f"| {row['epsilon']:.0e} | {row['lr']} | {row['loss']:.6f} | {row['autograd']:.6f} | "
-            f"{row['relative']:.0e} | {row['autograd_float32_relative']:.0e} | {row['distance']:.0e} | {row['certified_steps']} | "
-            f"{'yes' if row['held'] else 'NO'} |"
+            f"{row['relative']:.0e} | {row['autograd_float32_relative']:.0e} | {row['distance']:.0e} | "
+            f"{row['certified_steps']} | {'yes' if row['held'] else 'NO'} |"
         )
     return lines
 

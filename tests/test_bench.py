@@ -45,9 +45,15 @@ def test_every_batched_rival_trains(name: str) -> None:
 def test_a_point_is_measured() -> None:
     row = measure(Point(20, 8, 2, "float64"), repeats=1, seconds=0.001)
     assert all(row[name] > 0 for name in TIMES)
-    best = min(row[name] for name in rivals.AUTOGRAD)
+    best = min(row[name] for name in rivals.AUTOGRAD)  # of one round: the ratio of the times
     assert row["ratio"] == pytest.approx(row["compiled"] / best, rel=1e-2)
     assert row["fallback_ratio"] == pytest.approx(row["fallback"] / best, rel=1e-2)
+
+
+def test_a_ratio_is_the_median_of_those_of_the_rounds() -> None:
+    """What slows a whole round down does not count."""
+    times = {"own": [1.0, 20.0, 1.2, 1.1], "slow": [9.0] * 4, "fast": [2.0, 40.0, 2.4, 2.2]}
+    assert executor.ratio(times, "own", ("slow", "fast")) == 0.5
     assert torch.get_num_threads() >= 1
 
 

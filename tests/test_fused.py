@@ -52,6 +52,17 @@ def test_fused_equals_plain(case: Compiled, batch: int) -> None:
             assert distance(fused.online, plain.online) <= 1e-13
 
 
+def test_fused_equals_dense(case: Compiled) -> None:
+    """To 1e-13, where the weights are exact; elsewhere products are those of smooth units."""
+    if not case.tf.proven:
+        pytest.skip("the module's own accuracy is compared in the battery")
+    prompt = case.prompts(1)
+    dense, fused = (case.tf.run(**prompt, executor=name) for name in ("dense", "fused"))  # type: ignore[arg-type]
+    ramps = any(f.ramps for f in case.tf.approximants.values())
+    assert distance(fused.weights, dense.weights) <= 1e-13 * (2**13 if ramps else 1)
+    assert distance(fused.predictions, dense.predictions) <= 1e-13 * (2**13 if ramps else 1)
+
+
 def test_a_prompt_does_not_depend_on_its_batch(case: Compiled) -> None:
     prompt = case.prompts(3)
     together = case.tf.run(**prompt, executor="fused")  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -551,3 +552,12 @@ def test_wrong_settings_on_the_command_line(
         main()
     assert left.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_delta_that_the_accuracy_does_not_reach_is_warned_of() -> None:
+    network = ig.Network([3, 4, 2])
+    with pytest.warns(UserWarning, match="epsilon / delta is large"):
+        ig.compile(ig.Adam(network, delta=1e-8, steps=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ig.compile(ig.Adam(network, delta=1e-2, steps=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,6 +12,9 @@ from innergrad.algorithms.optimisers import Moments, Rule, Step
 from innergrad.errors import InputError, real
 from innergrad.losses import Loss
 from innergrad.networks import Network
+from innergrad.options import Options
+
+COARSE = 1.0  # epsilon / delta, from which a step may be off by as much as it is long
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ class Adam(GradientDescent):
             raise InputError("betas are less than 1", got=repr(tuple(betas)), allowed="e.g. (0.9, 0.999)")
         object.__setattr__(self, "betas", (first, second))
         object.__setattr__(self, "delta", real("delta", delta, above=0.0))
+
+    def check_options(self, options: Options) -> None:
+        super().check_options(options)
+        relative = options.accuracy("adam") / self.delta
+        if relative > COARSE:
+            warnings.warn(
+                f"Adam's quotient m / (sqrt(v) + delta) is known to {relative:.1g} m: epsilon / delta is large, and so "
+                "may be the error of a step; use a larger delta, or epsilons={'adam': ...}",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _step(self, number: int, rate: float, batch: int | None) -> Step:
         first, second = self.betas

@@ -1,7 +1,8 @@
 """In-context training against training: time of L steps of the fused executor, divided by that of its fastest rival.
 
-Every point is measured in one run: the contenders take turns, and the ratio is one of medians. Before anything is
-timed, all of them must end with the same weights, up to the accuracy of the approximants.
+Every point is measured in one run: the contenders take turns, and a ratio is the median of the ratios of the rounds,
+for what else the machine does meets both. Before anything is timed, all of them must end with the same weights, up to
+the accuracy of the approximants.
 """
 
 from __future__ import annotations
@@ -71,15 +72,28 @@ def data(net: Network, n: int, dtype: torch.dtype, *batch: int, seed: int = 0) -
     return X.to(dtype), y.to(dtype), w0.to(dtype)
 
 
-def medians(contenders: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Seconds of each, taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
+Times = dict[str, list[float]]
+
+
+def rounds(contenders: dict[str, Callable[[], object]], repeats: int) -> Times:
+    """Seconds of each in every round; they take turns."""
+    times: Times = {name: [] for name in contenders}
     for _ in range(repeats):
         for name, run in contenders.items():
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
+    return times
+
+
+def medians(times: Times) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+def ratio(times: Times, name: str, others: Iterable[str]) -> float:
+    """Of one to the fastest of the others: the median over the rounds."""
+    rival = min(others, key=lambda other: statistics.median(times[other]))
+    return round(statistics.median(a / b for a, b in zip(times[name], times[rival], strict=True)), 4)
 
 
 def measure(point: Point, repeats: int = 5, seconds: float = 0.1) -> dict[str, Any]:
@@ -110,15 +124,14 @@ def _measure(point: Point, repeats: int, seconds: float) -> dict[str, Any]:
     contenders["fallback"] = lambda: tf.run(X, y, compiled=False, **how)  # type: ignore[arg-type]
     contenders["compiled"]()
     contenders["fallback"]()
-    times = {name: 1e6 * found / steps for name, found in medians(contenders, repeats).items()}
-    autograd = min(times[name] for name in rivals.AUTOGRAD)
+    times = rounds(contenders, repeats)
     return {
         **asdict(point),
         "steps": steps,
-        **{name: round(found, 3) for name, found in times.items()},
-        "ratio": round(times["compiled"] / autograd, 4),
-        "fallback_ratio": round(times["fallback"] / autograd, 4),
-        "manual_ratio": round(times["compiled"] / times["manual"], 4),
+        **{name: round(1e6 * found / steps, 3) for name, found in medians(times).items()},
+        "ratio": ratio(times, "compiled", rivals.AUTOGRAD),
+        "fallback_ratio": ratio(times, "fallback", rivals.AUTOGRAD),
+        "manual_ratio": ratio(times, "compiled", ("manual",)),
     }
 
 
@@ -160,8 +173,7 @@ def measure_batch(prompts: int, n: int, K: int, N: int, dtype: str, device: str,
     contenders["fallback"] = synchronised(lambda: tf.run(X, y, compiled=False, **how))  # type: ignore[arg-type]
     for run in contenders.values():
         run()
-    times = {name: 1e6 * found / steps for name, found in medians(contenders, repeats).items()}
-    fastest = min(times[name] for name in rivals.BATCHED)
+    times = rounds(contenders, repeats)
     return {
         "prompts": prompts,
         "n": n,
@@ -171,9 +183,9 @@ def measure_batch(prompts: int, n: int, K: int, N: int, dtype: str, device: str,
         "device": torch.cuda.get_device_name() if on_gpu else "cpu",
         "threads": torch.get_num_threads(),
         "steps": steps,
-        **{name: round(found, 2) for name, found in times.items()},
-        "ratio": round(times["fused"] / fastest, 4),
-        "fallback_ratio": round(times["fallback"] / fastest, 4),
+        **{name: round(1e6 * found / steps, 2) for name, found in medians(times).items()},
+        "ratio": ratio(times, "fused", rivals.BATCHED),
+        "fallback_ratio": ratio(times, "fallback", rivals.BATCHED),
     }
 
 

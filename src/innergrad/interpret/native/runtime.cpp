@@ -9,6 +9,7 @@ INLINE void tile(const R* W, long rs, long cs, long C, const vec* in, vec* out, 
   for (int m = 0; m < M; ++m)
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) sum[m][n] = vec{};
+#pragma GCC unroll 4
   for (long c = 0; c < C; ++c) {
     vec b[N];
 #pragma GCC unroll 8
