@@ -48,11 +48,6 @@ class Point:
     def network(self) -> Network:
         return Network([D_X, *[self.K] * (self.N - 1), D_Y])
 
-    @property
-    def work(self) -> float:
-        """Multiply-adds of a step, roughly."""
-        return 3.0 * self.n * self.network.n_weights
-
 
 def grid(sizes: dict[str, tuple[int, ...]], dtypes: Iterable[str], threads: Iterable[int]) -> list[Point]:
     points = itertools.product(dtypes, threads, sizes["N"], sizes["K"], sizes["n"])

@@ -136,7 +136,7 @@ class Check:
 class Graph:
     """What some layers do: the lanes they change, as nodes, and what has to be checked on the way.
 
-    carried: lanes that are read from the state. zero: lanes that are zero at the end.
+    zero: lanes that are cleared. Lanes that are neither are left as they are.
     """
 
     results: Mapping[str, Node]
@@ -158,10 +158,6 @@ class Graph:
                 stack.append((node, True))
                 stack.extend((argument, False) for argument, _ in reversed(node.args))
         return tuple(found)
-
-    @property
-    def carried(self) -> tuple[str, ...]:
-        return tuple(node.name for node in self.nodes if node.op == "lane")
 
 
 Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]

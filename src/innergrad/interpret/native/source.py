@@ -40,7 +40,6 @@ class Source:
     token_lanes: tuple[str, ...]  # (batch, n, size)
     numbers: tuple[Coefficient, ...]
     tables: tuple[np.ndarray, ...]
-    weights: tuple[str, ...]
 
 
 def generate(graph: Graph, lane_sizes: Mapping[str, int], weights: tuple[str, ...]) -> Source:
@@ -73,7 +72,7 @@ class _Generator:
         body = self._body(nodes, shared)
         layout = self._workspace(nodes, tokens)
         text = f"{HEADER}\n{layout}\n{body}\n{self._entry(tokens)}"
-        return Source(text, shared, tokens, tuple(self.numbers), tuple(self.tables), self.weights)
+        return Source(text, shared, tokens, tuple(self.numbers), tuple(self.tables))
 
     def _require(self, nodes: tuple[Node, ...]) -> None:
         for node in nodes:
