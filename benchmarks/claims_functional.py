@@ -101,7 +101,7 @@ def prompt(X: Tensor, y: Tensor) -> Tensor:
 def value(r: Tensor | float, A: Tensor) -> Tensor:
     """Assumption 4.4: V = diag(A, r)."""
     corner = torch.as_tensor(r, dtype=torch.float64).reshape(1, 1)
-    V: Tensor = torch.block_diag(A, corner)  # type: ignore[no-untyped-call]
+    V: Tensor = torch.block_diag(A, corner)
     return V
 
 
@@ -169,7 +169,7 @@ def spectrum(K: Tensor) -> tuple[float, float]:
 
 def derivative(f: Callable[..., Tensor], at: tuple[Tensor, ...], along: tuple[Tensor, ...]) -> Tensor:
     """Directional derivative by autograd."""
-    slope: Tensor = torch.autograd.functional.jvp(f, at, along)[1]  # type: ignore[no-untyped-call]
+    slope: Tensor = torch.autograd.functional.jvp(f, at, along)[1]
     return slope
 
 
@@ -604,7 +604,7 @@ def critical(name: str, free: bool) -> Tensor:
     found = minimize(lambda u: float(restricted(torch.as_tensor(u))), start[moves].numpy(), jac=slope, method="BFGS")
     u = torch.as_tensor(found.x)
     for _ in range(6):
-        hessian = torch.autograd.functional.hessian(restricted, u)  # type: ignore[no-untyped-call]
+        hessian = torch.autograd.functional.hessian(restricted, u)
         u = u - torch.linalg.pinv(hessian, rtol=1e-9, hermitian=True) @ torch.as_tensor(slope(u.numpy()))
     return start.masked_scatter(moves, u)
 
@@ -1185,7 +1185,7 @@ def appendix_i_2() -> float:
     for r in RATES:
         optimiser.param_groups[0]["lr"] = r
         optimiser.zero_grad()
-        (((theta @ X[:, :-1] - y) ** 2).sum() / 2).backward()  # type: ignore[no-untyped-call]
+        (((theta @ X[:, :-1] - y) ** 2).sum() / 2).backward()
         optimiser.step()
         f.append(float(theta.detach() @ X[:, -1]))
     return gap(-predictions(prompt(X, y), construction(3, RATES), linear), f)

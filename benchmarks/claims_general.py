@@ -733,7 +733,7 @@ def theorem_2_width() -> tuple[float, float]:
                 p = W @ (torch.tanh(p) if i else p)
             return p
 
-        jacobian: Tensor = torch.autograd.functional.jacobian(units, w)  # type: ignore[no-untyped-call]
+        jacobian: Tensor = torch.autograd.functional.jacobian(units, w)
         stored = int((jacobian != 0).sum())
         wrong += abs(stored - (K * 3 * K**2 + K**2))
         ratios.append(stored / (5 * K**2))
@@ -796,7 +796,7 @@ def gradient_recursion() -> tuple[float, float]:
             p = W @ (torch.tanh(p) if i else p)
         return p
 
-    inner: Tensor = torch.autograd.functional.jacobian(units, w[:below])  # type: ignore[no-untyped-call]
+    inner: Tensor = torch.autograd.functional.jacobian(units, w[:below])
     terms = (w[below:] / torch.cosh(units(w[:below])) ** 2)[:, None] * inner
     return gap(terms.sum(0), wanted[:below]), gap(terms[: widths[-1]].sum(0), wanted[:below])
 
@@ -960,7 +960,7 @@ def gradient_layer() -> tuple[float, float]:
     def predictions(w: Tensor) -> Tensor:
         return predict(w, sample.X, sample.widths)
 
-    jacobian: Tensor = torch.autograd.functional.jacobian(predictions, sample.w)  # type: ignore[no-untyped-call]
+    jacobian: Tensor = torch.autograd.functional.jacobian(predictions, sample.w)
     wanted = jacobian[:, :4].T
     errors = [gap(attention(H, right, F.gelu)[lanes["G1"]], wanted)]
     errors.append(gap(attention(H, printed, F.gelu, matrix_form=True)[lanes["G1"]], wanted))

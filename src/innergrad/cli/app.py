@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from innergrad.cli import lab
 from innergrad.errors import InputError, JobError
 
 app = typer.Typer(
@@ -671,6 +672,8 @@ def export(
     del seed
     commands.export_model(model, out, format, dtype, as_json=json, quiet=quiet)
 
+
+lab.register(app)
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 

@@ -143,7 +143,7 @@ class Recorded:
     def __init__(self, kernel: Kernel, lanes: State) -> None:
         self.lanes = {name: lane.clone() for name, lane in lanes.items()}
         self.ranges: list[Tensor] = []
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # whatever is set up on first use happens outside the graph
             for _ in range(3):

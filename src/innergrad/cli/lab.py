@@ -1,0 +1,248 @@
+"""``innergrad train``, ``evaluate`` and ``sweep``: the lab on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from innergrad.errors import InputError, JobError
+
+if TYPE_CHECKING:
+    import torch
+
+    from innergrad.lab.evaluate import Evaluation
+    from innergrad.lab.journal import Progress
+
+ConfigFile = Annotated[Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a setting, e.g. --set train.steps=1000; any number of times.")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda or cuda:1; default: the GPU if there is one, else the CPU.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the lab's commands."""
+    for command in (train, evaluate, sweep):
+        app.command()(command)
+
+
+def train(
+    config: Annotated[
+        Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml; with --resume, or a run's folder")
+    ],
+    sets: Sets = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; default out/<its name>.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the folder's newest checkpoint, if there is one.")
+    ] = False,
+    device: Device = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Instead of the seed in the file.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pretrain a learner on a family of functions; keeps the configuration, a log and checkpoints in a folder."""
+    from innergrad.lab.checkpoints import newest
+    from innergrad.lab.sweep import last_losses, read_experiments
+    from innergrad.lab.train import train as run
+
+    experiments = read_experiments(config, _with_seed(sets, seed))
+    if config.is_dir() and (not resume or out not in (None, config)):
+        raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
+    folder = config if config.is_dir() else out or Path("out") / experiments[0].name
+    going_on = resume and newest(folder) is not None
+    steps = experiments[0].train.steps
+    with _bar(steps, experiments[0].name, quiet or as_json) as report:
+        where = _device(device)
+        result = run(experiments, folder, device=where, resume=going_on, tensorboard=tensorboard, progress=report)
+    if not result.finished:
+        raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume goes on")
+    losses = last_losses(folder, len(experiments))
+    if as_json:
+        seconds = result.log[-1]["seconds"] if result.log else 0.0
+        print(json.dumps({"run": str(folder), "step": result.step, "loss": losses, "seconds": seconds}))
+    elif not quiet:
+        for one, loss in zip(experiments, losses, strict=True):
+            print(f"{one.name}, seed {one.seed}: loss {_number(loss)} after {result.step:,} steps")
+        print(f"saved in {folder}; next: innergrad evaluate {folder}")
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or a checkpoint.")],
+    baselines: Annotated[
+        str | None,
+        typer.Option(
+            "--baselines",
+            help="Names with commas between, settings after colons: mean,ridge:lam=0.1,nngp,best; or none. Default: "
+            "mean,best. (best: the best known for the task.)",
+        ),
+    ] = None,
+    points: Annotated[
+        int | None, typer.Option("--points", help="Points of a prompt; default: the longest the learner takes.")
+    ] = None,
+    prompts: Annotated[int, typer.Option("--prompts", help="Number of prompts.")] = 6400,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A shift of the task, e.g. --set task.inputs.mean=2; any number of times."),
+    ] = None,
+    model: Annotated[int, typer.Option("--model", help="Number of the model in a run that is a stack.")] = 0,
+    batch: Annotated[int, typer.Option("--batch", help="Prompts the learner gets at a time.")] = 256,
+    device: Device = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the curves as JSON to this file.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the prompts.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure a trained learner at every prompt length, beside baselines, on the task it was trained on or shifted.
+
+    Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
+    """
+    from innergrad.lab.evaluate import evaluate_run
+    from innergrad.lab.sweep import COMMA
+
+    names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
+    with _status(quiet or as_json) as progress:
+        found = evaluate_run(
+            run,
+            model=model,
+            shifts=sets or (),
+            baselines=names,
+            n_prompts=prompts,
+            n_points=points,
+            seed=seed,
+            batch=batch,
+            device=_device(device),
+            progress=progress,
+        )
+    if out is not None:
+        found.save(out)
+    if as_json:
+        print(json.dumps(found.to_json()))
+    elif not quiet:
+        _print_evaluation(found)
+
+
+def sweep(
+    config: ConfigFile,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--grid", help="Values of a setting: --grid train.optimiser.lr=1e-3,3e-4 --grid seed=0,1,2"),
+    ] = None,
+    stack: Annotated[
+        bool, typer.Option("--stack", help="Train runs of one shape together, as one stack: much faster on a GPU.")
+    ] = False,
+    sets: Sets = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs; default out/<name>-sweep.")] = None,
+    device: Device = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Instead of the seed in the file.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
+    from innergrad.lab import sweep as sweeps
+
+    experiments = sweeps.read_experiments(config, _with_seed(sets, seed))
+    if len(experiments) != 1:
+        raise InputError("a sweep starts from one experiment", got=f"{len(experiments)} in {config}")
+    made = sweeps.grid(experiments[0], grid or ())
+    folder = out or Path("out") / f"{experiments[0].name}-sweep"
+    rows = sweeps.sweep(
+        made,
+        folder,
+        stack=stack,
+        device=_device(device),
+        progress=lambda steps, name: _bar(steps, name, quiet or as_json),
+    )
+    if as_json:
+        print(json.dumps({"folder": str(folder), "runs": [vars(row) for row in rows]}))
+    elif not quiet:
+        cells = [["run", "model", "changes", "loss"]]
+        cells += [[Path(row.run).name, str(row.model), " ".join(row.changes), _number(row.loss)] for row in rows]
+        _print_table(cells)
+        print(f"saved in {folder}; next: innergrad evaluate {rows[0].run} --model {rows[0].model}")
+    failed = [row for row in rows if row.error]
+    if failed:
+        raise JobError(f"{len(failed)} of {len(made)} models failed; {failed[0].name}: {failed[0].error}")
+    if len(rows) < len(made) or any(row.step < one.train.steps for row, (one, _) in zip(rows, made, strict=True)):
+        raise JobError("the sweep was stopped; the same command goes on")
+
+
+# ------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _with_seed(sets: Sequence[str] | None, seed: int | None) -> list[str]:
+    return [*(sets or ()), *([] if seed is None else [f"seed={seed}"])]
+
+
+def _device(name: str | None) -> torch.device:
+    import torch
+
+    there = torch.cuda.is_available()
+    try:
+        device = torch.device(name or ("cuda" if there else "cpu"))
+    except RuntimeError as error:
+        raise InputError("unknown device", got=repr(name), allowed="cpu, cuda, cuda:1 ...") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError("unknown device", got=repr(name), allowed="cpu, cuda, cuda:1 ...")
+    if device.type == "cuda" and (not there or (device.index or 0) >= torch.cuda.device_count()):
+        raise InputError("there is no such GPU", got=repr(name), allowed=f"{torch.cuda.device_count()} here")
+    return device
+
+
+@contextmanager
+def _bar(steps: int, name: str, silent: bool) -> Iterator[Progress]:
+    from innergrad.lab.journal import progress
+
+    with progress(steps, name, quiet=silent or not sys.stderr.isatty()) as report:
+        yield report
+
+
+@contextmanager
+def _status(silent: bool) -> Iterator[Any]:
+    """A spinner on a terminal that says what is measured."""
+    if silent or not sys.stderr.isatty():
+        yield lambda what: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("loading ...") as status:
+        yield lambda what: status.update(f"measuring {what} ...")
+
+
+def _print_evaluation(found: Evaluation) -> None:
+    from innergrad.lab.evaluate import MEASURES
+
+    shift = f", shifted: {' '.join(found.shifts)}" if found.shifts else ""
+    print(
+        f"task {found.task['kind']}{shift}; {found.n_prompts:,} prompts of {found.n_points} points, seed {found.seed}"
+    )
+    for measure in MEASURES:
+        print()
+        _print_table(found.table(measure))
+    sentences = {curve.undefined for curves in found.curves.values() for curve in curves.values() if curve.undefined}
+    for note in (*found.notes, *sorted(sentences)):
+        print(f"note: {note}")
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (
+            f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}"
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

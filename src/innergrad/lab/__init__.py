@@ -1,0 +1,1 @@
+"""The lab: pretrain transformers on families of functions and measure them. task -> learner -> train -> evaluate."""

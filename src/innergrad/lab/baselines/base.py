@@ -1,0 +1,32 @@
+"""What a baseline is: predictions of every label of a prompt from the pairs before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Entry k of ``predictor(x, y)`` is the prediction of y_k from x_k and the first k pairs; k = 0: from nothing.
+
+    x (B, n, d), y (B, n) -> (B, n). Subclasses give their ``kind``, the name on the command line.
+    """
+
+    kind: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, type[Predictor]]] = {}
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            cls.kind = kind
+            Predictor.kinds[kind] = cls
+
+    @property
+    def name(self) -> str:
+        """How tables and figures call it."""
+        return self.kind
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        raise NotImplementedError

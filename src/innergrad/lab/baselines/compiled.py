@@ -1,0 +1,96 @@
+"""The prompt learned by a compiled transformer: gradient descent on a network, inside one forward pass.
+
+The transformer of ``innergrad.compile(GradientDescent(network))`` gets the first k pairs as its examples and x_k as its
+query, for every prompt and every k, in one batch of prompts of different lengths. What it predicts is what gradient
+descent on the network predicts, up to ``epsilon``; it is the bridge between the two halves of this library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import integer, real
+from innergrad.lab.baselines.base import Predictor
+
+if TYPE_CHECKING:
+    from innergrad.transformer import CompiledTransformer
+
+FITS = 1 << 14  # prompts of one forward pass
+
+
+@dataclass(frozen=True)
+class CompiledNetwork(Predictor, kind="compiled"):
+    """``steps`` steps of gradient descent on a network d -> ``hidden`` -> 1 (activation, linear output, biases).
+
+    The loss is 1/(2k) sum (f(x_i) - y_i)^2, so ``lr`` here does what lr / 2 does on the plain mean square. ``box``
+    bounds every weight. Inputs and labels are divided by ``x_scale``, ``y_scale`` first. k = 0 predicts 0. All fits
+    start from the weights of ``seed``. The fused executor computes the same function as the transformer's weights.
+    """
+
+    hidden: tuple[int, ...] = (16,)
+    activation: str = "tanh"
+    lr: float = 0.1
+    steps: int = 20
+    epsilon: float = 1e-3
+    box: float = 4.0
+    seed: int = 0
+    x_scale: float = 1.0
+    y_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for width in self.hidden:
+            integer("hidden", width)
+        integer("steps", self.steps)
+        for name in ("lr", "epsilon", "box", "x_scale", "y_scale"):
+            real(name, getattr(self, name), above=0.0)
+
+    @property
+    def name(self) -> str:
+        return f"compiled transformer, {self.steps} steps on {'-'.join(map(str, self.hidden))} {self.activation}"
+
+    def transformer(self, d: int, n_examples: int) -> CompiledTransformer:
+        """The transformer that learns from prompts of up to ``n_examples`` pairs of d numbers and a label."""
+        return _compiled(self, d, n_examples)
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        found = torch.zeros_like(y)
+        prompts, n, _ = x.shape
+        rows = max(1, FITS // n)
+        for first in range(0, prompts if n > 1 else 0, rows):
+            part = slice(first, first + rows)
+            found[part, 1:] = self._some(x[part].double() / self.x_scale, y[part].double() / self.y_scale).to(y)
+        return found
+
+    def _some(self, x: Tensor, y: Tensor) -> Tensor:
+        """(B, n - 1): the predictions of y_1 .. y_{n-1}."""
+        from innergrad.ragged import ragged
+
+        prompts, n, d = x.shape
+        cuts = [(row, k) for row in range(prompts) for k in range(1, n)]
+        batch = ragged([x[row, :k] for row, k in cuts], [y[row, :k, None] for row, k in cuts])
+        run = self.transformer(d, n - 1).run(
+            batch["X"],
+            batch["y"],
+            x[:, 1:].reshape(-1, 1, d),
+            sample_weight=batch["sample_weight"],
+            seed=self.seed,
+            executor="fused",
+            record="last",
+        )
+        return run.predictions.view(prompts, n - 1) * self.y_scale
+
+
+@cache
+def _compiled(wanted: CompiledNetwork, d: int, n_examples: int) -> CompiledTransformer:
+    from innergrad.algorithms.gradient_descent import GradientDescent
+    from innergrad.compiler import compile
+    from innergrad.networks import Network
+
+    network = Network([d, *wanted.hidden, 1], activation=wanted.activation, output="linear", bias=True)
+    algorithm = GradientDescent(network, lr=wanted.lr, steps=wanted.steps, box=wanted.box)
+    return compile(algorithm, target="relu", epsilon=wanted.epsilon, n_examples=n_examples)

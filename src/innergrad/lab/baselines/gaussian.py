@@ -1,0 +1,155 @@
+"""Gaussian-process baselines: the posterior mean of y_k given the first k labels, for every k.
+
+For labels ~ N(0, K + noise^2 I), K_ij = kernel(x_i, x_j), one Cholesky factor of the whole prompt gives all prefixes:
+K = L L^T, a = L^{-1} y, and because the first k rows of L factor the first k points,
+
+    E[y_k | y_0 .. y_{k-1}] = sum_{i < k} L_ki a_i
+
+so predictions are (L without its diagonal) L^{-1} y. Row k of L does not see the points after k: no prefix sees ahead.
+All arithmetic is float64; each variance K_ii is raised by ``JITTER`` of itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError, integer, real
+from innergrad.lab.baselines.base import Predictor
+
+Kernel = Callable[[Tensor, Tensor], Tensor]  # (B, n, d), (B, m, d) -> (B, n, m)
+
+JITTER = 1e-10
+SCALINGS = ("garg", "he", "unit")
+
+KERNELS: dict[str, Kernel] = {
+    "linear": lambda x, z: x @ z.mT,
+    "relu": lambda x, z: (x @ z.mT).relu(),
+    "exp": lambda x, z: (x @ z.mT).exp(),
+}
+
+
+def online_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
+    """(B, n): the posterior mean of each label given those before it; K (B, n, n), y (B, n)."""
+    L = torch.linalg.cholesky(_lifted(K, noise))
+    a = torch.linalg.solve_triangular(L, y.to(K)[..., None], upper=False)
+    mean: Tensor = (L.tril(-1) @ a)[..., 0]
+    return mean.to(y)
+
+
+def flipped_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
+    """(13) of 003, for kernels that are not positive: the eigenvalues of K of k + 1 points are made positive.
+
+    With K_+ = U |D| U^T = [[A, v], [v^T, m]] of the first k + 1 points the prediction is v^T A^{-1} y. K_+ depends on
+    the query, so every prefix has a decomposition of its own.
+    """
+    found = torch.zeros_like(y)
+    for k in range(1, K.shape[1]):
+        D, U = torch.linalg.eigh(K[:, : k + 1, : k + 1])
+        plus = (U * D.abs()[:, None]) @ U.mT
+        a = torch.linalg.solve(_lifted(plus[:, :k, :k], noise), y[:, :k].to(K)[..., None])[..., 0]
+        found[:, k] = (plus[:, k, :k] * a).sum(-1).to(y)
+    return found
+
+
+def _lifted(K: Tensor, noise: float) -> Tensor:
+    """K + noise^2 I, and JITTER of each variance: its own, since a common size would look at later points."""
+    variance = K.diagonal(dim1=-2, dim2=-1).abs()
+    return K + torch.diag_embed(noise**2 + JITTER * variance + torch.finfo(K.dtype).tiny)
+
+
+@dataclass(frozen=True)
+class KernelBayes(Predictor, kind="kernel-bayes"):
+    """The Bayes predictor of 003's K-Gaussian processes, Y | X ~ N(0, K_+(X) + noise^2 I).
+
+    ``kernel``: ``linear``, ``relu``, ``exp`` (of <x, z>) or a function of (B, n, d), (B, m, d) to (B, n, m).
+    ``flip``: the kernel is not positive, take |eigenvalues| as (13) does; by default for ``relu`` alone.
+    """
+
+    kernel: str | Kernel = "exp"
+    noise: float = 0.0
+    flip: bool | None = None
+
+    def __post_init__(self) -> None:
+        real("noise", self.noise, low=0.0)
+        if not callable(self.kernel) and self.kernel not in KERNELS:
+            raise InputError("unknown kernel", got=repr(self.kernel), allowed=", ".join(KERNELS) + " or a function")
+
+    @property
+    def name(self) -> str:
+        return "Bayes, kernel " + (self.kernel if isinstance(self.kernel, str) else "of the task")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        kernel = KERNELS[self.kernel] if isinstance(self.kernel, str) else self.kernel
+        x = x.double()
+        flip = self.kernel == "relu" if self.flip is None else self.flip
+        return (flipped_posterior if flip else online_posterior)(kernel(x, x), y, self.noise)
+
+
+@dataclass(frozen=True)
+class NNGP(Predictor, kind="nngp"):
+    """The posterior mean for random ReLU networks of infinite width (recursive arc-cosine kernel of order 1).
+
+        K_1 = c_1 <x, z>,    K_{j+1} = c_{j+1} E[relu(u) relu(v)],  (u, v) of covariance K_j,    K = K_N
+        E[relu(u) relu(v)] = |u| |v| (sin t + (pi - t) cos t) / (2 pi),  cos t = K_uv / (|u| |v|)   (Cho and Saul, 2009)
+
+    c_j is the variance of a weight times the number of units it sums over: those of the task ``network`` with the same
+    ``layers``, ``width``, ``scaling`` and ``weight_std`` (a common factor matters only beside ``noise``, the standard
+    deviation of the labels' noise). For networks of finite width the kernel is their covariance (two layers: exactly),
+    so this is the best predictor that is linear in the labels; no better one is known in closed form.
+    """
+
+    layers: int = 2
+    width: int = 100
+    scaling: str = "garg"
+    noise: float = 0.0
+    weight_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        integer("layers", self.layers)
+        integer("width", self.width)
+        real("noise", self.noise, low=0.0)
+        real("weight_std", self.weight_std, above=0.0)
+        if self.scaling not in SCALINGS:
+            raise InputError("unknown scaling", got=repr(self.scaling), allowed=", ".join(SCALINGS))
+
+    @property
+    def name(self) -> str:
+        return f"NNGP, {self.layers} layers"
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return online_posterior(self.kernel(x.double()), y, self.noise)
+
+    def kernel(self, x: Tensor) -> Tensor:
+        """(B, n, n): the covariance of the labels of x (B, n, d)."""
+        first, *rest = self._factors(x.shape[-1])
+        K = first * (x @ x.mT)
+        for factor in rest:
+            K = factor * relu_covariance(K)
+        return K
+
+    def _factors(self, d: int) -> list[float]:
+        """The variance of a weight of layer j = 1 .. N times the number of units below (of the inputs: times one)."""
+        found = []
+        for layer in range(1, self.layers + 1):
+            fan_in, units = (d, 1) if layer == 1 else (self.width, self.width)
+            last = layer == self.layers
+            if self.scaling == "he":
+                variance = (1.0 if last else 2.0) / fan_in
+            else:
+                variance = 2.0 / self.width if last and self.scaling == "garg" else 1.0
+            found.append(self.weight_std**2 * variance * units)
+        return found
+
+
+def relu_covariance(K: Tensor) -> Tensor:
+    """E[relu(u_i) relu(u_j)] for u ~ N(0, K), (..., n, n)."""
+    size = K.diagonal(dim1=-2, dim2=-1).sqrt()
+    sizes = size[..., :, None] * size[..., None, :]
+    cosine = (K / sizes.clamp(min=torch.finfo(K.dtype).tiny)).clamp(-1.0, 1.0)
+    angle = cosine.acos()
+    return sizes * (angle.sin() + (math.pi - angle) * cosine) / (2.0 * math.pi)

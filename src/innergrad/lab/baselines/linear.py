@@ -1,0 +1,165 @@
+"""Linear baselines: least squares and ridge regression, for all prompts at once, prefix after prefix.
+
+What the first k pairs say about a linear fit is a triangle: X = Q R with R (d, d), and c = Q^T y (d,). A new pair is
+one more row, [R; x_k] = Q' R', so a prefix costs the decomposition of a small matrix whatever its length, and nothing
+is squared: the normal equations would square the condition number, which at k = d points is large (in float32 the
+prediction explodes there). With R = U diag(s) V^T the fits are
+
+    least squares  w = V diag(1/s) U^T c            (s = 0 left out: the solution of least norm, as for k < d)
+    ridge          w = V diag(s / (s^2 + lam)) U^T c        minimises |X w - y|^2 + lam |w|^2
+
+Intercept, not penalised: with a first column of ones, R = [[r, m], [0, R_1]] and c = [c_0, c_1], where R_1, c_1 are the
+triangle of the centred data, and the means are m / r and c_0 / r. All arithmetic is float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError, real
+from innergrad.lab.baselines.base import Predictor
+
+SELECT = ("leave-one-out", "oracle")
+
+
+class Prefix(NamedTuple):
+    """The first k >= 1 pairs: mean_x (B, d), mean_y (B,) (zero without intercept), and the SVD of the rest."""
+
+    k: int
+    mean_x: Tensor
+    mean_y: Tensor
+    s: Tensor  # (B, d)
+    Vh: Tensor  # (B, d, d)
+    Utc: Tensor  # (B, d)
+
+    def predict(self, x: Tensor, filters: Tensor) -> Tensor:
+        """(..., B): the fit w = V (filters * U^T c) at x (B, d); filters (..., B, d)."""
+        along = torch.einsum("bjd,bd->bj", self.Vh, x - self.mean_x)
+        return (along * filters * self.Utc).sum(-1) + self.mean_y
+
+
+def prefixes(x: Tensor, y: Tensor, intercept: bool) -> Iterator[Prefix]:
+    """k = 1 .. n - 1: what a linear fit needs of x[:, :k] (B, k, d) and y[:, :k]; float64."""
+    x, y = x.double(), y.double()
+    if intercept:
+        x = torch.cat([torch.ones_like(x[..., :1]), x], -1)
+    triangle = torch.cat([x, y[..., None]], -1)  # the labels as a last column: their part of R is c
+    width = x.shape[-1]
+    R = triangle.new_zeros(len(x), width, width + 1)
+    for k in range(1, x.shape[1]):
+        R = torch.linalg.qr(torch.cat([R, triangle[:, k - 1 : k]], 1), mode="r")[1][:, :width]
+        rest = R[:, 1:, 1:] if intercept else R
+        U, s, Vh = torch.linalg.svd(rest[..., :-1])
+        # r = +-sqrt(k): the column of ones
+        means = R[:, 0, 1:] / R[:, 0, :1] if intercept else torch.zeros_like(R[:, 0])
+        yield Prefix(k, means[:, :-1], means[:, -1], s, Vh, torch.einsum("bij,bi->bj", U, rest[..., -1]))
+
+
+@dataclass(frozen=True)
+class LeastSquares(Predictor, kind="least-squares"):
+    """Least squares; the solution of least norm below d points, 0 at k = 0."""
+
+    intercept: bool = False
+
+    @property
+    def name(self) -> str:
+        return "least squares" + (" with intercept" if self.intercept else "")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        found = torch.zeros_like(y)
+        eps = torch.finfo(torch.float64).eps
+        for prefix in prefixes(x, y, self.intercept):
+            # R was made by k steps of rounding relative to the data's size, centred or not
+            size = x[:, : prefix.k].double().square().sum((1, 2)).sqrt()
+            there = prefix.s > (eps * (prefix.k + x.shape[-1]) * size)[:, None]
+            filters = torch.where(there, 1.0 / prefix.s, 0.0)
+            found[:, prefix.k] = prefix.predict(x[:, prefix.k].double(), filters).to(y)
+        return found
+
+
+@dataclass(frozen=True)
+class Ridge(Predictor, kind="ridge"):
+    """Ridge regression with a given ``lam``; 0 at k = 0.
+
+    With ``intercept=False`` and lam = sigma^2 / tau^2 it is the Bayes predictor of y = w . x + noise with weights
+    N(0, tau^2 I) and noise N(0, sigma^2) (004, section 4).
+    """
+
+    lam: float = 1.0
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        real("lam", self.lam, above=0.0, hint="lam = 0 is least squares: LeastSquares()")
+
+    @classmethod
+    def bayes(cls, sigma: float, tau: float = 1.0) -> Predictor:
+        """The best predictor of a linear function with weights N(0, tau^2 I) and noise sigma."""
+        return cls(sigma**2 / tau**2, intercept=False) if sigma else LeastSquares()
+
+    @property
+    def name(self) -> str:
+        return f"ridge {self.lam:g}" + (" with intercept" if self.intercept else "")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        found = torch.zeros_like(y)
+        for prefix in prefixes(x, y, self.intercept):
+            found[:, prefix.k] = prefix.predict(x[:, prefix.k].double(), _shrink(prefix.s, self.lam)).to(y)
+        return found
+
+
+@dataclass(frozen=True)
+class TunedRidge(Predictor, kind="tuned-ridge"):
+    """Ridge regression with lam from a grid.
+
+    ``select``: ``leave-one-out`` chooses inside the prompt, for every prompt and prefix, the lam with the smallest
+    squared leave-one-out error, sum_i ((y_i - f(x_i)) / (1 - H_ii))^2 with H the hat matrix: a learner's choice.
+    ``oracle`` chooses for every k the one lam whose error *on the labels to be predicted*, summed over all prompts,
+    is smallest: a bound on what any fixed rule lam(k) can do, not a predictor.
+    """
+
+    lams: tuple[float, ...] = tuple(10.0 ** (e / 2) for e in range(-6, 9))
+    intercept: bool = True
+    select: str = "leave-one-out"
+
+    def __post_init__(self) -> None:
+        if not self.lams:
+            raise InputError("a grid has at least one lam", got=self.lams)
+        for lam in self.lams:
+            real("lam", lam, above=0.0)
+        if self.select not in SELECT:
+            raise InputError("unknown select", got=repr(self.select), allowed=", ".join(SELECT))
+
+    @property
+    def name(self) -> str:
+        return f"ridge, {self.select} lambda" + (" with intercept" if self.intercept else "")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        found = torch.zeros_like(y)
+        lams = torch.tensor(self.lams, dtype=torch.float64, device=x.device)[:, None, None]
+        for prefix in prefixes(x, y, self.intercept):
+            k = prefix.k
+            each = prefix.predict(x[:, k].double(), _shrink(prefix.s, lams))  # (lams, B)
+            if self.select == "oracle":
+                found[:, k] = each[(each - y[:, k]).square().sum(1).argmin()].to(y)
+            else:
+                error = self._left_out(prefix, x[:, :k].double(), y[:, :k].double(), lams)
+                found[:, k] = each.gather(0, error.argmin(0, keepdim=True))[0].to(y)
+        return found
+
+    def _left_out(self, prefix: Prefix, x: Tensor, y: Tensor, lams: Tensor) -> Tensor:
+        """(lams, B): the squared error at each pair of the fit without it, summed over the prefix."""
+        along = torch.einsum("bkd,bjd->bkj", x - prefix.mean_x[:, None], prefix.Vh)
+        fitted = torch.einsum("bkj,lbj->lbk", along, _shrink(prefix.s, lams) * prefix.Utc)
+        leverage = torch.einsum("bkj,lbj->lbk", along.square(), 1.0 / (prefix.s.square() + lams))
+        leverage = leverage + (1.0 / prefix.k if self.intercept else 0.0)
+        residual = y - prefix.mean_y[:, None] - fitted
+        return (residual / (1.0 - leverage).clamp(min=1e-12)).square().sum(-1)  # one pair and an intercept: 0 / 0
+
+
+def _shrink(s: Tensor, lam: Tensor | float) -> Tensor:
+    return s / (s.square() + lam)

@@ -1,0 +1,150 @@
+"""Checkpoints: one safetensors file each, whole or not there at all. Nothing is ever unpickled.
+
+    folder/step-000001000.safetensors      tensors; in the header: format, version, step, meta (JSON), a digest
+
+A file is written under another name, flushed to the disk, and only then renamed, so that a reader, or a run that is
+resumed after it was killed, sees whole files only. The digest finds what the disk damaged later. One process writes
+into a folder at a time; what killed writers left there is removed by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialised
+from torch import Tensor
+
+from innergrad.errors import InputError, integer
+
+FORMAT, VERSION = "innergrad-lab-checkpoint", "1"
+PATTERN, PART = "step-*.safetensors", ".part"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """``tensors`` after ``step`` steps; ``meta``: whatever else was saved, JSON; ``path``: where it was read from."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    meta: dict[str, Any]
+    path: Path
+
+    def require(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """An error unless there are exactly these tensors, of these shapes."""
+        for name in sorted(self.tensors.keys() | shapes.keys()):
+            found = tuple(self.tensors[name].shape) if name in self.tensors else "no such tensor"
+            wanted = tuple(shapes[name]) if name in shapes else "no such tensor"
+            if found != wanted:
+                raise InputError(f"{self.path} is of another model: {name}", got=found, allowed=str(wanted))
+
+
+def save(folder: str | Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], keep: int = 2) -> Path:
+    """Write a checkpoint and remove all but the last ``keep``; whatever happens meanwhile, one whole file remains."""
+    folder, step, keep = Path(folder), integer("step", step, low=0), integer("keep", keep)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InputError(f"cannot write checkpoints into {folder}", got=error.strerror) from error
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    header = {"format": FORMAT, "version": VERSION, "step": str(step), "meta": json.dumps(dict(meta))}
+    header["digest"] = _digest(copies, header)
+    path = folder / f"step-{step:09d}.safetensors"
+    _remove(folder, "*" + PART)
+    part = path.with_name(path.name + PART)
+    with part.open("wb") as file:
+        file.write(serialised(copies, header))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    _sync(folder)
+    for old in _steps(folder)[:-keep]:
+        if old != path:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def load(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """The checkpoint in a file, or the newest in a folder (or in its folder ``checkpoints``)."""
+    path = Path(path)
+    if not path.is_dir():
+        return _read(path, device)
+    found = _steps(path) or _steps(path / "checkpoints")
+    if not found:
+        raise InputError(f"there is no checkpoint in {path}", allowed=f"a folder with files {PATTERN}")
+    try:
+        return _read(found[-1], device)
+    except Damaged as error:
+        previous = f"the one before it is {found[-2]}: load that, or remove the damaged file" if found[1:] else ""
+        raise InputError(str(error), hint=previous or "there is no earlier one") from error
+
+
+def newest(folder: str | Path) -> Path | None:
+    """The last checkpoint in a folder (or in its folder ``checkpoints``), if there is one."""
+    found = _steps(Path(folder)) or _steps(Path(folder) / "checkpoints")
+    return found[-1] if found else None
+
+
+class Damaged(InputError):
+    """A file that begins like a checkpoint, or is named like one, and cannot be read to the end."""
+
+
+def _read(path: Path, device: torch.device | str) -> Checkpoint:
+    try:
+        with path.open("rb") as file:
+            start = file.read(9)
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise InputError(f"cannot read the checkpoint {path}", got=error.strerror) from error
+    if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+        raise InputError(f"{path} is a pickle", allowed="safetensors", hint="a pickle runs code; none is ever loaded")
+    try:
+        with safe_open(str(path), framework="pt", device="cpu") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise Damaged(f"the checkpoint {path} is damaged", got=str(error)) from error
+    if header.get("format") != FORMAT:
+        raise InputError(f"{path} is not a checkpoint of the lab", got=f"format {header.get('format', 'unknown')}")
+    if header.get("version") != VERSION:
+        raise InputError(f"{path} has another version", got=header.get("version"), allowed=VERSION)
+    if header.get("digest") != _digest(tensors, header):
+        raise Damaged(f"the checkpoint {path} is damaged", got="other numbers than were written")
+    moved = {name: tensor.to(device) for name, tensor in tensors.items()}
+    return Checkpoint(int(header["step"]), moved, json.loads(header["meta"]), path)
+
+
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    digest = blake2b(f"{header.get('step')} {header.get('meta')}".encode(), digest_size=16)
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _steps(folder: Path) -> list[Path]:
+    """Checkpoints in a folder, the newest last. (Names are as long as each other, up to a billion steps.)"""
+    return sorted(folder.glob(PATTERN), key=lambda path: (len(path.name), path.name))
+
+
+def _remove(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
+        path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename last through a power cut; systems that cannot open folders do not need it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,212 @@
+"""Measuring a learner: errors at every prompt length, beside baselines, on the task it was trained on or a shifted one.
+
+    squared error / scale^2      pooled R^2      within-prompt R^2          (see innergrad.lab.metrics)
+
+All predictors see the same prompts, drawn from a stream that training never uses. The task is the object in the
+checkpoint, with all its settings; a shift ("task.inputs.mean=2") changes that object and is named in the result.
+Learner and scale stay: a shifted task is measured in units of the trained one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innergrad.config import change, parse, to_table
+from innergrad.errors import InputError, integer, seed_number
+from innergrad.lab import kernel_learner, metrics  # noqa: F401 (a kind of learner that checkpoints may name)
+from innergrad.lab.baselines import Mean, Predictor
+from innergrad.lab.metrics import Curve
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks import Task
+from innergrad.lab.train import Experiment, load_learner
+
+Predict = Callable[[Tensor, Tensor], Tensor]
+MODEL = "model"
+MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """``curves[predictor][measure]``; the predictor ``model`` is the learner. ``notes``: what a reader has to know."""
+
+    task: dict[str, Any]
+    shifts: tuple[str, ...]
+    scale: float
+    n_prompts: int
+    n_points: int
+    seed: int
+    curves: dict[str, dict[str, Curve]]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        curves = {
+            name: {measure: {"rows": curve.rows(), "undefined": curve.undefined} for measure, curve in found.items()}
+            for name, found in self.curves.items()
+        }
+        return {**vars(self), "shifts": list(self.shifts), "notes": list(self.notes), "curves": curves}
+
+    def save(self, path: str | Path) -> Path:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        return path
+
+    def table(self, measure: str = MEASURES[0], ks: Sequence[int] = ()) -> list[list[str]]:
+        """Rows of text, the first the header: a predictor's values at some lengths, each with half its interval."""
+        ks = [k for k in ks if k < self.n_points] or lengths(self.n_points)
+        rows = [[measure, *(f"k={k}" for k in ks)]]
+        for name, found in self.curves.items():
+            cells = [found[measure].at(k) for k in ks]
+            rows.append([name, *(f"{v:.3g} ±{(high - low) / 2:.1g}" if v == v else "-" for v, low, high in cells)])
+        return rows
+
+
+def lengths(n_points: int) -> list[int]:
+    """About five lengths that show a curve of ``n_points`` points."""
+    return sorted({round((n_points - 1) * i / 5) for i in range(1, 6)})
+
+
+def evaluate(
+    predict: Predict,
+    task: Task,
+    *,
+    n_prompts: int = 6400,
+    n_points: int = 76,
+    seed: int = 0,
+    batch: int = 256,
+    baselines: Iterable[Predictor] = (),
+    scale: float | None = None,
+    device: torch.device | str = "cpu",
+    progress: Callable[[str], None] = lambda what: None,
+) -> Evaluation:
+    """Curves of ``predict(x, y) -> (B, n)`` and of every baseline on ``n_prompts`` prompts of ``n_points`` points.
+
+    ``scale``: of the errors, the task's own by default. ``batch``: prompts that ``predict`` gets at a time; baselines
+    get all at once, for some of them choose by what all have. ``progress`` is told what is measured next.
+    """
+    integer("prompts", n_prompts, low=2)
+    integer("points", n_points, low=2)
+    integer("batch", batch)
+    scale = task.scale if scale is None else scale
+    x, y = prompts(task, n_prompts, n_points, seed, batch, device)
+    predictors: dict[str, Predict] = {MODEL: lambda x, y: _in_batches(predict, x, y, batch)}
+    for baseline in baselines:
+        if baseline.name in predictors:
+            raise InputError("a baseline is named twice", got=baseline.name)
+        predictors[baseline.name] = baseline
+    curves = {}
+    for name, predictor in predictors.items():
+        progress(name)
+        curves[name] = measured(predictor(x, y), y, scale)
+    return Evaluation(to_table(task), (), scale, n_prompts, n_points, seed, curves)
+
+
+def prompts(
+    task: Task, n_prompts: int, n_points: int, seed: int, batch: int, device: torch.device | str
+) -> tuple[Tensor, Tensor]:
+    """x (B, n, d) and y (B, n), drawn in batches: the parameters of thousands of networks would not fit into memory."""
+    stream = Stream.of(seed_number(seed), "evaluate", device)
+    parts = [task.sample(stream, index, n_points)[:2] for index in torch.arange(n_prompts, device=device).split(batch)]
+    x, y = zip(*parts, strict=True)
+    return torch.cat(x), torch.cat(y)
+
+
+def measured(p: Tensor, y: Tensor, scale: float) -> dict[str, Curve]:
+    """Every measure of predictions p of the labels y, both (B, n)."""
+    curves = (metrics.squared_error(p, y, scale), metrics.pooled_r2(p, y), metrics.within_prompt_r2(p, y))
+    return dict(zip(MEASURES, curves, strict=True))
+
+
+def evaluate_run(
+    run: str | Path,
+    *,
+    model: int = 0,
+    shifts: Sequence[str] = (),
+    baselines: Sequence[str] | None = None,
+    n_prompts: int = 6400,
+    n_points: int | None = None,
+    seed: int = 0,
+    batch: int = 256,
+    device: torch.device | str = "cpu",
+    progress: Callable[[str], None] = lambda what: None,
+) -> Evaluation:
+    """Measures a trained model, from the folder of a run or a checkpoint, on its own task changed by ``shifts``.
+
+    ``baselines`` are names as ``named_baseline`` takes them; by default the mean, and the best known for the task.
+    ``n_points``: the longest prompts the learner takes by default.
+    """
+    learner, experiment = load_learner(run, model, device)
+    task = shifted(experiment, shifts)
+    chosen, notes = default_baselines(task) if baselines is None else ([named_baseline(b, task) for b in baselines], [])
+    points = experiment.n_points if n_points is None else n_points
+    found = evaluate(
+        learner.predict,
+        task,
+        n_prompts=n_prompts,
+        n_points=points,
+        seed=seed,
+        batch=batch,
+        baselines=chosen,
+        scale=experiment.task.scale,
+        device=device,
+        progress=progress,
+    )
+    trained = trained_points(experiment)
+    if learner(torch.zeros(1, 1, 2, task.d, device=device), torch.zeros(1, 1, 2, device=device)).shape[-1] == 1:
+        notes.append(
+            f"training asked for the last of {trained} points only: at other lengths the learner is on its own"
+        )
+    if points > trained:
+        notes.append(f"training saw prompts of at most {trained} points: lengths from k = {trained} on are longer")
+    if shifts and task.scale != experiment.task.scale:
+        notes.append(f"errors are divided by the trained task's scale^2; the shifted task's scale is {task.scale:.6g}")
+    return replace(found, shifts=tuple(shifts), notes=tuple(notes))
+
+
+def shifted(experiment: Experiment, shifts: Sequence[str]) -> Task:
+    """The task of the experiment with the changes applied; only the task can change, for the learner is trained."""
+    for shift in shifts:
+        if not shift.startswith("task."):
+            raise InputError("only the task of a trained model can be changed", got=shift, allowed="task.<setting>=...")
+    task = change(experiment, shifts).task
+    if task.d != experiment.task.d:
+        raise InputError("the learner reads points of one size", got=f"d = {task.d}", allowed=f"{experiment.task.d}")
+    return task
+
+
+def trained_points(experiment: Experiment) -> int:
+    """The longest prompts of training: a curriculum may end before ``n_points``."""
+    last = torch.tensor(experiment.train.steps - 1)
+    points = experiment.train.curriculum.points(last, experiment.n_points)
+    return experiment.n_points if points is None else int(points)
+
+
+def default_baselines(task: Task) -> tuple[list[Predictor], list[str]]:
+    """The mean of the labels seen and the best that is known; or notes why the latter is left out."""
+    try:
+        best = task.best()
+    except InputError as error:
+        return [Mean()], [str(error)]
+    if hasattr(best, "ks"):
+        return [Mean()], [f"{best.name} is left out: it fits a model for every prompt and length (baseline: best)"]
+    return list(dict.fromkeys([Mean(), best])), []
+
+
+def named_baseline(text: str, task: Task) -> Predictor:
+    """A predictor from "ridge", "ridge:lam=0.1:intercept=false", or "best", the task's own."""
+    kind, *settings = text.strip().split(":")
+    if kind == "best":
+        return task.best()
+    return change(parse(Predictor, {"kind": kind}, source="baselines"), settings, what=f"baseline {kind}:")
+
+
+def _in_batches(predict: Predict, x: Tensor, y: Tensor, batch: int) -> Tensor:
+    starts = range(0, len(x), batch)
+    return torch.cat([predict(x[start : start + batch], y[start : start + batch]) for start in starts])

@@ -1,0 +1,187 @@
+"""The folder of a run, and what is seen of it while it goes.
+
+    config.toml      the configuration as used, defaults and changes included
+    manifest.json    versions, code, machine, time, command line; also of the times it was resumed
+    log.jsonl        one line an interval, {"step": 100, "loss": ..., ...}; flushed, so a killed run keeps its lines
+    checkpoints/     see innergrad.lab.checkpoints
+    tensorboard/     if asked for
+
+A run that is resumed at step s goes on in the same log: lines after s, and one that was cut off, are removed first. The
+log of a run that was killed and resumed therefore has the same steps as that of one that never was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from innergrad.config import to_toml
+from innergrad.errors import InputError
+from innergrad.lab.checkpoints import newest
+from innergrad.manifest import manifest
+
+CONFIG, MANIFEST, LOG, CHECKPOINTS = "config.toml", "manifest.json", "log.jsonl", "checkpoints"
+Row = dict[str, Any]
+
+
+class Journal:
+    """Writes a run's folder. ``step`` is None for a new run, else the step of the checkpoint it goes on from.
+
+    config: a dataclass or a table. A folder with a checkpoint is another run's; one with a log only is begun again.
+    Use as a context manager, or call ``close``.
+    """
+
+    def __init__(self, folder: str | Path, config: Any, *, step: int | None = None, tensorboard: bool = False) -> None:
+        self.folder = Path(folder)
+        log = self.folder / LOG
+        if step is None and newest(self.folder) is not None:
+            raise InputError(f"there is a run in {folder}", hint="resume it (--resume), or choose another --out")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+            raise InputError(f"cannot write the run into {folder}", got=error.strerror) from error
+        self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
+        if step is None:
+            write_whole(self.folder / CONFIG, to_toml(config))
+        write_whole(self.folder / MANIFEST, json.dumps(self._manifest(config, step), indent=1) + "\n")
+        rows = read_log(self.folder) if step is not None and log.exists() else []
+        write_whole(log, "".join(_line(row) for row in rows if row["step"] <= (step or 0)))
+        self._log = log.open("a", encoding="utf-8")
+
+    def _manifest(self, config: Any, step: int | None) -> dict[str, Any]:
+        """Of a new run, or that of the old one with a line about where and when it went on."""
+        made, path = manifest(config), self.folder / MANIFEST
+        if step is None or not path.exists():
+            return made
+        old: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        again = {name: made[name] for name in ("started", "versions", "git", "hardware", "command")}
+        return {**old, "resumed": [*old.get("resumed", []), {"step": step, **again}]}
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """A line of the log; ``row["step"]`` says when. Numbers that are not finite become null."""
+        self._log.write(_line(row))
+        self._log.flush()
+        if self._board is not None:
+            for name, value in _scalars(row):
+                self._board.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        self._log.close()
+        if self._board is not None:
+            self._board.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_log(folder: str | Path) -> list[Row]:
+    """The lines of a run's log, without one at the end that a killed run left unfinished."""
+    path = Path(folder) / LOG
+    if not path.is_file():
+        raise InputError(f"there is no log in {folder}", allowed=f"the folder of a run, with {LOG}")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # what follows the last \n is unfinished
+    return [_parsed(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _parsed(path: Path, number: int, line: str) -> Row:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        row = None
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise InputError(f"{path}, line {number} is not a line of a log", got=repr(line[:60]))
+    return row
+
+
+def _scalars(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of a row; those of the models of a stack as loss/0, loss/1, ..."""
+    for name, value in row.items():
+        if isinstance(value, list | tuple) and len(value) > 1:
+            yield from ((f"{name}/{number}", item) for number, item in enumerate(value))
+        elif name != "step":
+            yield name, value[0] if isinstance(value, list | tuple) else value
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps({name: _finite(value) for name, value in row.items()}) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one go: readers see the old text or the new."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _tensorboard(folder: Path, step: int | None) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError("TensorBoard is not installed", hint="pip install tensorboard, or leave it out") from error
+    return SummaryWriter(str(folder), purge_step=None if step is None else step + 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ progress
+
+
+class Progress(Protocol):
+    """What a training loop calls now and then: steps done, and a few words such as "loss 0.12"."""
+
+    def __call__(self, step: int, words: str = "") -> None: ...
+
+
+@contextmanager
+def progress(steps: int, what: str = "training", *, start: int = 0, quiet: bool = False) -> Iterator[Progress]:
+    """A bar on a terminal, lines on stderr elsewhere (one in ten seconds at most), nothing if ``quiet``."""
+    if quiet:
+        yield lambda step, words="": None
+        return
+    if sys.stderr.isatty():
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+        except ImportError:
+            pass
+        else:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+                task = bar.add_task(what, total=steps, completed=start)
+                yield lambda step, words="": bar.update(task, completed=step, description=f"{what} {words}".strip())
+            return
+    yield _lines(steps, what)
+
+
+def _lines(steps: int, what: str, every: float = 10.0) -> Progress:
+    last = time.monotonic()
+
+    def line(step: int, words: str = "") -> None:
+        nonlocal last
+        if time.monotonic() - last >= every or step == steps:
+            last = time.monotonic()
+            print(f"{what}: {step} of {steps} {words}".rstrip(), file=sys.stderr, flush=True)
+
+    return line

@@ -1,0 +1,169 @@
+"""The attention-only models of 003: every layer is one step of (something like) gradient descent in function space.
+
+Tokens are stacked columns (x_1; y_1), ..., (x_n; y_n), (x; 0), the last one the query, and a layer adds to all of them
+
+    Z <- Z + sum over heads of V Z M h(B X, C X),    V = diag(A, r),    M leaves out the query as a key        (2), (26)
+    h(U, W)_ij = h(<u_i, w_j>)  for linear, relu, exp;   exp(<u_i, w_j>) / sum_k exp(<u_k, w_j>)  for softmax      (12)
+
+    x_j += A sum_i h_ij x_i,     y_j += r sum_i h_ij y_i        i over the n examples, j over examples and query
+
+The prediction is *minus* the query's label lane: with A = 0, B = C = 1 and r = -eta the lane of an example is its
+residual y_i - f(x_i), that of the query -f(x), and f <- f + eta sum_i (y_i - f(x_i)) h(., x_i) (Proposition 3.1,
+corrected).
+
+Labels enter linearly, so the scale of labels does not matter to these models. Only B^T C matters: (B, C) and
+(L^T B, L^-1 C) give the same predictions.
+
+Parameters: r (S, L, H); A, B, C (S, L, H, d, d) for a stack of S models of L layers with H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from innergrad.errors import InputError, integer, real
+from innergrad.lab.learner import Keep, Learner, LearnerConfig
+from innergrad.lab.streams import Stream
+
+ACTIVATIONS = ("linear", "relu", "exp", "softmax")
+
+
+@dataclass(frozen=True)
+class KernelLearnerConfig(LearnerConfig, kind="kernel"):
+    """``heads``: the activation h of every head of a layer. Defaults: 003's three layers, one softmax head, A = 0.
+
+    free_A: train A, as Theorem 4.6 does; otherwise A = 0 (Theorem 4.5).
+    normalise: "count" divides linear, relu and exp by the number of examples; exp with a free A overflows without it.
+    init_std: of the entries of A, B and C (003: Gaussian matrices, of a size it does not give); init_r: the first r.
+    """
+
+    n_layers: int = 3
+    heads: tuple[str, ...] = ("softmax",)
+    free_A: bool = False
+    normalise: Literal["none", "count"] = "none"
+    init_std: float = 0.3
+    init_r: float = -0.01
+
+    def __post_init__(self) -> None:
+        integer("learner.n_layers", self.n_layers)
+        unknown = [head for head in self.heads if head not in ACTIVATIONS]
+        if unknown or not self.heads:
+            raise InputError("learner.heads are activations", got=repr(self.heads), allowed=", ".join(ACTIVATIONS))
+        if self.normalise not in ("none", "count"):
+            raise InputError("unknown learner.normalise", got=repr(self.normalise), allowed="none, count")
+        real("learner.init_std", self.init_std, above=0.0)
+        real("learner.init_r", self.init_r)
+
+    def build(self, d: int, n_points: int, stack: int = 1) -> KernelLearner:
+        return KernelLearner(self, d, stack)
+
+
+class KernelLearner(Learner):
+    """A stack of attention-only models; see the module. Prompts may have any number of points."""
+
+    def __init__(self, config: KernelLearnerConfig, d: int, stack: int = 1) -> None:
+        super().__init__(stack)
+        self.config, self.d = config, integer("d", d)
+        shape = (stack, config.n_layers, len(config.heads))
+        self.r = nn.Parameter(torch.zeros(shape))
+        for name in ("A", "B", "C") if config.free_A else ("B", "C"):
+            self.register_parameter(name, nn.Parameter(torch.zeros(*shape, d, d)))
+
+    def alone(self) -> KernelLearner:
+        return KernelLearner(self.config, self.d)
+
+    def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
+        if name == "r":
+            return torch.full(shape, self.config.init_r)
+        return self.config.init_std * stream.normal(torch.zeros(1, dtype=torch.int64), *shape)[0]
+
+    def forward(
+        self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None
+    ) -> Tensor:
+        """(S, B, 1): the label of the last point from the pairs before it; x (S, B, n + 1, d), y (S, B, n + 1)."""
+        w = dict(self.named_parameters()) if weights is None else weights
+        keep = keep or _pass
+        labels = torch.cat((y[:, :, :-1], torch.zeros_like(y[:, :, :1])), 2)
+        Z = torch.cat((x, labels[..., None]), 3).to(w["r"].dtype)
+        for layer in range(self.config.n_layers):
+            Z = keep(f"blocks.{layer}.resid_pre", Z)
+            parameters = {name: value[:, layer] for name, value in w.items()}
+            Z = keep(f"blocks.{layer}.resid_post", self.layer(Z, parameters, keep, f"blocks.{layer}.attn.pattern"))
+        return -Z[:, :, -1:, -1].to(y.dtype)
+
+    def layer(self, Z: Tensor, w: Mapping[str, Tensor], keep: Keep, name: str) -> Tensor:
+        """Z (S, B, n + 1, d + 1) after one layer; parameters (S, H, ...)."""
+        X, demos = Z[..., :-1], Z[:, :, :-1]
+        products = w["C"].mT @ w["B"]  # <B x_i, C x_j> = x_j^T (C^T B) x_i
+        queries = [_each(X, products[:, head]) for head in range(len(self.config.heads))]
+        scores = torch.stack(queries, 2) @ demos[..., :-1].mT[:, :, None]
+        pattern = keep(name, self.pattern(scores))  # (S, B, H, n + 1, n)
+        mixed = pattern @ demos[:, :, None]
+        changes = [(w["r"][:, None, :, None, None] * mixed[..., -1:]).sum(2)]
+        if "A" in w:
+            covariates = [
+                _each(mixed[:, :, head, :, :-1], w["A"][:, head].mT) for head in range(len(self.config.heads))
+            ]
+            changes.insert(0, torch.stack(covariates).sum(0))
+        else:
+            changes.insert(0, torch.zeros_like(X))
+        return Z + torch.cat(changes, -1)
+
+    def pattern(self, scores: Tensor) -> Tensor:
+        """h of every head: (S, B, H, queries, examples) -> the same."""
+        count = max(scores.shape[-1], 1) if self.config.normalise == "count" else 1
+        made = []
+        for head, score in zip(self.config.heads, scores.unbind(2), strict=True):
+            if head == "softmax":
+                made.append(score.softmax(-1))
+            else:
+                made.append((score.relu() if head == "relu" else score.exp() if head == "exp" else score) / count)
+        return torch.stack(made, 2)
+
+    def as_descent(self, r: Sequence[float], root: Tensor | None = None) -> KernelLearner:
+        """Sets every model to functional gradient descent with steps r_l: V = diag(0, -r_l), B = C = ``root`` (or 1).
+
+        With root = Sigma^(-1/2) this is the stationary point of Theorem 4.5; several heads add their kernels.
+        """
+        if len(r) != self.config.n_layers:
+            raise InputError("one step a layer", got=len(r), allowed=str(self.config.n_layers))
+        with torch.no_grad():
+            self.r.copy_(-torch.tensor(r, dtype=self.r.dtype)[:, None].expand_as(self.r))
+            for name in ("B", "C"):
+                parameter = self.get_parameter(name)
+                parameter.copy_(torch.eye(self.d).expand_as(parameter) if root is None else root.expand_as(parameter))
+            if self.config.free_A:
+                self.get_parameter("A").zero_()
+        return self
+
+    @torch.no_grad()
+    def distance_to_identity(self, sigma: Tensor | None = None) -> Tensor:
+        """(S, L, H): dist(Sigma^(1/2) B^T C Sigma^(1/2), I) of 003, H.2: 0 at the stationary points of Theorem 4.5."""
+        products = self.get_parameter("B").double().mT @ self.get_parameter("C").double()
+        if sigma is not None:
+            values, vectors = torch.linalg.eigh(sigma.to(products))
+            root = (vectors * values.sqrt()) @ vectors.mT
+            products = root @ products @ root
+        return distance(products)
+
+
+def distance(matrix: Tensor) -> Tensor:
+    """min over a of |M - a I| / |M| (Frobenius; a = trace M / d) for M (..., d, d); 1 for a matrix without a trace."""
+    d = matrix.shape[-1]
+    square = matrix.square().sum((-2, -1))
+    trace = matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return (1.0 - trace.square() / (d * square)).clamp(min=0.0).sqrt()
+
+
+def _each(x: Tensor, matrix: Tensor) -> Tensor:
+    """x (S, B, n, d) times matrix (S, d, e): one product a model."""
+    return torch.bmm(x.flatten(1, 2), matrix).view(*x.shape[:3], matrix.shape[-1])
+
+
+def _pass(name: str, value: Tensor) -> Tensor:
+    return value

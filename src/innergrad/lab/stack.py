@@ -1,0 +1,195 @@
+"""A stack in training: the parameters of all models as rows of one matrix, and the step that advances them.
+
+    theta (S, P) float32     the parameters (master copies; the forward pass may use them in bfloat16), each beginning
+                             at a multiple of 64 columns: products of matrices that begin elsewhere take twice as long
+    m, v (S, P)              what the optimiser remembers
+    step ()                  how many steps were taken; everything that changes with time is a function of it
+
+One step makes its data on the device, predicts, differentiates and updates, without a look at a value: on a GPU it is
+recorded once as a CUDA graph and then replayed. A gradient comes out as one matrix too, so that clipping, the average
+over devices and the update are single operations.
+
+What models of a stack may differ in: the seed, the task (with the same d), the learning rate and the weight decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from innergrad.lab import optimisers
+from innergrad.lab.learner import GPT, Learner
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks import Task
+
+if TYPE_CHECKING:
+    from innergrad.lab.train import Experiment
+
+
+def padded(shape: torch.Size) -> int:
+    """Columns of a parameter of one model in theta."""
+    return -(-shape.numel() // 64) * 64
+
+
+class Stack:
+    """S models of one shape in training; see the module. ``experiments`` agree in all that one graph has in common."""
+
+    def __init__(self, experiments: Sequence[Experiment], device: torch.device | str) -> None:
+        first = experiments[0]
+        self.config, self.rule, self.n_points = first.train, first.train.optimiser, first.n_points
+        self.tasks: list[Task] = [one.task for one in experiments]
+        self.device, self.size = torch.device(device), len(experiments)
+        self.learner: Learner = first.learner.build(first.task.d, first.n_points, self.size)
+        self.learner.init([one.seed for one in experiments])
+        self.learner.scale.copy_(torch.tensor([task.scale for task in self.tasks]))
+        self.learner.to(self.device)
+        self.streams = [Stream.of(one.seed, "train", self.device) for one in experiments]
+        self.world = dist.get_world_size() if dist.is_initialized() else 1
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+
+        # Muon's matrices come last, so that the columns of the others are one slice.
+        named = dict(sorted(self.learner.named_parameters(), key=lambda item: item[0] in optimisers.MATRICES))
+        self.shapes = {name: parameter.shape[1:] for name, parameter in named.items()}
+        matrices = sum(padded(shape) for name, shape in self.shapes.items() if name in optimisers.MATRICES)
+        self.theta = torch.zeros(self.size, sum(map(padded, self.shapes.values())), device=self.device)
+        with torch.no_grad():  # from here on the learner's parameters are views of theta
+            for name, view in self.unpack(self.theta).items():
+                view.copy_(named[name])
+                named[name].data = view
+        self.adam = slice(0, self.theta.shape[1] - (matrices if self.rule.kind == "muon" else 0))
+        self.m, self.v = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        self.step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.loss_sum, self.norm_sum = (torch.zeros(self.size, device=self.device) for _ in range(2))
+        column = [[one.train.optimiser.lr, one.train.optimiser.weight_decay] for one in experiments]
+        self.lr, self.decay = torch.tensor(column, device=self.device).split(1, 1)
+        self.decays = torch.zeros_like(self.theta)
+        for name, view in self.unpack(self.decays).items():
+            view += self.decay.view(-1, *[1] * (view.ndim - 1)) * (name in self.decayed)
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
+        self.fused: Callable[[int], tuple[Tensor, Tensor]] = self.batch
+        self.change: Callable[[Tensor], None] = self.update
+        if self.config.compile and self.device.type == "cuda":
+            self.compile()
+
+    @property
+    def decayed(self) -> set[str]:
+        """Parameters that weight decay is for: products, not gains, biases or positions."""
+        return {name for name in self.shapes if name.startswith("W_") and name != "W_pos"}
+
+    def unpack(self, matrix: Tensor) -> dict[str, Tensor]:
+        """Views of a matrix (S, P), by the names and in the shapes of the learner's parameters."""
+        sizes = [size for shape in self.shapes.values() for size in (shape.numel(), padded(shape) - shape.numel())]
+        parts = matrix.split(sizes, 1)[::2]
+        return {name: part.unflatten(1, shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    # ------------------------------------------------------------------------------------------------------- one step
+
+    def advance(self, n: int) -> None:
+        """One step on prompts of n points."""
+        x, y = self.fused(n)
+        weights = self.theta.detach().to(self.dtype).requires_grad_()
+        loss = self.loss(self.learner(x, y, self.unpack(weights)), y)
+        (grad,) = torch.autograd.grad(loss.sum(), weights)
+        grad = grad.float()
+        if self.world > 1:
+            dist.all_reduce(grad)
+            grad /= self.world
+            dist.all_reduce(loss := loss.detach())
+            loss /= self.world
+        self.loss_sum += loss.detach()
+        self.change(grad)
+
+    def batch(self, n: int) -> tuple[Tensor, Tensor]:
+        """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n). Equal tasks are drawn together."""
+        rows = self.config.batch // self.world
+        number = self.step // self.config.data_every * self.world + self.rank
+        index = number * rows + torch.arange(rows, device=self.device)
+        dims = self.config.curriculum.dims(self.step, self.tasks[0].d)
+        parts: dict[int, tuple[Tensor, Tensor]] = {}
+        for task in dict.fromkeys(self.tasks):
+            members = [number for number, other in enumerate(self.tasks) if other == task]
+            stream = Stream.rows([self.streams[number] for number in members], rows)
+            drawn = task.sample(stream, index.repeat(len(members)), n, dims)
+            x, y = (value.unflatten(0, (len(members), rows)) for value in (drawn.x, drawn.y))
+            parts |= {number: (x[place], y[place]) for place, number in enumerate(members)}
+        xs, ys = zip(*(parts[number] for number in range(self.size)), strict=True)
+        return torch.stack(xs), torch.stack(ys)
+
+    def loss(self, predictions: Tensor, y: Tensor) -> Tensor:
+        """Mean squared error of each model in units of its labels' scale, (S,), over the points of the curriculum."""
+        n, m = y.shape[-1], predictions.shape[-1]
+        errors = ((predictions - y[..., n - m :]) / self.learner.scale[:, None, None]).square()
+        points = self.config.curriculum.points(self.step, self.n_points)
+        if points is None or m == 1:
+            return errors.mean((1, 2))
+        counted = torch.arange(n, device=self.device) < points
+        return (errors * counted).sum((1, 2)) / (counted.sum() * errors.shape[1])
+
+    def update(self, grad: Tensor) -> None:
+        """The optimiser's change of theta for a gradient (S, P), and the next step's number."""
+        rule = self.rule
+        grad, norm = optimisers.clipped(grad, rule.clip)
+        lr = self.lr * rule.factor(self.step, self.config.steps).to(self.lr.dtype)
+        if rule.kind == "muon":
+            parameters, grads, momenta = (self.unpack(matrix) for matrix in (self.theta, grad, self.m))
+            optimisers.muon(rule, parameters, grads, momenta, lr, self.decay)
+        theta, grad, m, v, decay = (each[:, self.adam] for each in (self.theta, grad, self.m, self.v, self.decays))
+        optimisers.adamw(rule, theta, grad, m, v, self.step, lr, decay)
+        self.norm_sum += norm[:, 0]
+        self.step += 1
+
+    # ------------------------------------------------------------------------------------------------------- many steps
+
+    def run(self, steps: int, n: int) -> None:
+        """``steps`` steps on prompts of n points; on a GPU, replays of one graph."""
+        if self.device.type != "cuda" or not self.config.compile or self.world > 1:
+            for _ in range(steps):
+                self.advance(n)
+            return
+        if n not in self.graphs:
+            self.graphs[n] = self.record(n)
+        for _ in range(steps):
+            self.graphs[n].replay()
+
+    def record(self, n: int) -> torch.cuda.CUDAGraph:
+        """A step as a CUDA graph. Steps taken to warm up are taken back."""
+        before = {name: value.clone() for name, value in self.state.items()}
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                self.advance(n)
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.advance(n)
+        for name, value in before.items():
+            self.state[name].copy_(value)
+        return graph
+
+    def compile(self) -> None:
+        """Fuses what runs in a step: the data, a block of the learner, and the update."""
+        torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
+        options: dict[str, Any] = {"dynamic": False}
+        self.fused = torch.compile(self.batch, **options)
+        self.change = torch.compile(self.update, **options)
+        if isinstance(self.learner, GPT):
+            self.learner.block = torch.compile(self.learner.block, **options)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """All that changes in training; a run is resumed from these."""
+        sums = {"loss_sum": self.loss_sum, "norm_sum": self.norm_sum}
+        return {"theta": self.theta, "m": self.m, "v": self.v, "step": self.step, **sums}
+
+    def taken(self) -> tuple[list[float], list[float]]:
+        """The losses and gradient norms of the models, summed since the last call."""
+        losses, norms = self.loss_sum.tolist(), self.norm_sum.tolist()
+        self.loss_sum.zero_()
+        self.norm_sum.zero_()
+        return losses, norms

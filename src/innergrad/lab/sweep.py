@@ -1,0 +1,136 @@
+"""Many runs: a grid of changes to one experiment, trained one after another or, where the shapes agree, stacked.
+
+    grid(experiment, ["train.optimiser.lr=1e-3,3e-4", "seed=0,1,2"])     6 experiments, with names that tell them apart
+    sweep(experiments, folder, stack=True)                               6 rows, one a model
+
+A sweep that was stopped goes on where it was: runs with a checkpoint are resumed, finished ones are only read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from innergrad.config import change, parse, read
+from innergrad.errors import InputError, JobError
+from innergrad.lab import kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
+from innergrad.lab.checkpoints import newest
+from innergrad.lab.journal import CONFIG, Progress, read_log, write_whole
+from innergrad.lab.train import Experiment, check_stack, train
+
+COMMA = re.compile(r",(?![^\[{]*[\]}])")  # not inside brackets
+ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
+
+Bar = Callable[[int, str], AbstractContextManager[Progress]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model: its experiment, the folder of its run, its number in the stack, where training ended; or what failed."""
+
+    name: str
+    seed: int
+    changes: tuple[str, ...]
+    run: str
+    model: int
+    step: int
+    loss: float | None
+    error: str = ""
+
+
+def read_experiments(path: str | Path, sets: Sequence[str] = ()) -> list[Experiment]:
+    """The experiments of a configuration file or of a run's folder, one or all of a stack, each changed by ``sets``."""
+    path = Path(path) / CONFIG if Path(path).is_dir() else Path(path)
+    table = read(path)
+    tables = table["experiments"] if table.keys() == {"experiments"} else [table]
+    return [change(parse(Experiment, one, source=str(path)), sets) for one in tables]
+
+
+def grid(base: Experiment, axes: Iterable[str]) -> list[tuple[Experiment, tuple[str, ...]]]:
+    """An experiment for every combination of values, and the changes that make it; an axis is "key=value,value,..."."""
+    choices = []
+    for axis in axes:
+        key, equals, values = axis.partition("=")
+        if not equals or not values.strip():
+            raise InputError("an axis of a grid is key=value,value,...", got=repr(axis), allowed="e.g. seed=0,1,2")
+        choices.append([(key.strip(), value.strip()) for value in COMMA.split(values)])
+    made = []
+    for pairs in itertools.product(*choices):
+        changes = tuple(f"{key}={value}" for key, value in pairs)
+        short = [ODD.sub("_", f"{key.rpartition('.')[2]}={value}") for key, value in pairs]
+        experiment = change(base, changes, what="--grid")
+        made.append((replace(experiment, name="-".join([base.name, *short])), changes))
+    names = [experiment.name for experiment, _ in made]
+    if len(set(names)) < len(names):
+        raise InputError("a grid has a combination twice", got=next(name for name in names if names.count(name) > 1))
+    return made
+
+
+def groups(experiments: Sequence[Experiment]) -> list[list[int]]:
+    """Numbers of the experiments that can be trained as one stack, in the order of their first members."""
+    found: list[list[int]] = []
+    for number, experiment in enumerate(experiments):
+        for group in found:
+            try:
+                check_stack([experiments[group[0]], experiment])
+            except InputError:
+                continue
+            group.append(number)
+            break
+        else:
+            found.append([number])
+    return found
+
+
+def sweep(
+    made: Sequence[tuple[Experiment, tuple[str, ...]]],
+    folder: str | Path,
+    *,
+    stack: bool = False,
+    device: torch.device | str = "cpu",
+    progress: Bar | None = None,
+) -> list[Row]:
+    """Trains what ``grid`` made, each run in a folder below ``folder``, and writes sweep.json there after every run.
+
+    A run that fails (its loss is not finite, say) is a row with an ``error``, and the others go on.
+    """
+    folder, experiments = Path(folder), [experiment for experiment, _ in made]
+    rows: dict[int, Row] = {}
+    for count, group in enumerate(groups(experiments) if stack else [[number] for number in range(len(made))]):
+        run = folder / (f"stack-{count}" if stack else experiments[group[0]].name)
+        step, stopped, error = _one([experiments[number] for number in group], run, device, progress)
+        losses = last_losses(run, len(group))
+        for place, number in enumerate(group):
+            one = experiments[number]
+            rows[number] = Row(one.name, one.seed, made[number][1], str(run), place, step, losses[place], error)
+        done = [vars(rows[number]) for number in sorted(rows)]
+        write_whole(folder / "sweep.json", json.dumps(done, indent=1) + "\n")
+        if stopped:
+            break
+    return [rows[number] for number in sorted(rows)]
+
+
+def _one(
+    experiments: list[Experiment], run: Path, device: torch.device | str, progress: Bar | None
+) -> tuple[int, bool, str]:
+    """Trains one stack, or goes on with it: the step it ended at, whether it was told to stop, and its error."""
+    with progress(experiments[0].train.steps, run.name) if progress else nullcontext() as report:
+        try:
+            result = train(experiments, run, device=device, resume=newest(run) is not None, progress=report)
+        except JobError as error:
+            log = read_log(run)
+            return log[-1]["step"] if log else 0, False, str(error)
+    return result.step, not result.finished, ""
+
+
+def last_losses(run: str | Path, stack: int) -> list[float | None]:
+    """The losses in the last line of a run's log, one a model."""
+    log = read_log(run)
+    return log[-1]["loss"] if log else [None] * stack

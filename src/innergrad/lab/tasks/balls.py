@@ -1,0 +1,56 @@
+"""Indicators of balls and ellipsoids (000, Theorem 3): f(x) = 1 if |A (x - c)| <= r, else 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from innergrad.errors import real
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.base import Params, Task
+
+if TYPE_CHECKING:
+    from innergrad.lab.baselines.base import Predictor
+
+
+@dataclass(frozen=True)
+class Balls(Task, kind="ball"):
+    """Centre c ~ N(0, centre^2 I), A = diag(exp(stretch z)) with z standard normal, so a ball for stretch = 0.
+
+    The surface of a ball passes through a random point of the input distribution (parameter ``surface``): that makes r.
+    So a point is inside with a probability that is uniform on [0, 1] over the balls, labels are 1 half of the time, and
+    the mean square is exactly 1/2, whatever the inputs; except on spheres with centre = 0, where every point is on the
+    surface. (A curriculum that zeroes coordinates moves the points inside: labels are less balanced then.)
+    """
+
+    centre: float = 1.0
+    stretch: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        real("centre", self.centre, low=0.0)
+        real("stretch", self.stretch, low=0.0)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {
+            "centre": self.centre * stream.fork("centre").normal(index, self.d),
+            "axes": (self.stretch * stream.fork("axes").normal(index, self.d)).exp(),
+            "surface": self.inputs.sample(stream.fork("surface"), index, 1, self.d)[:, 0],
+        }
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        radius2 = (params["axes"] * (params["surface"] - params["centre"])).square().sum(-1)
+        distance2 = (params["axes"][:, None] * (x - params["centre"][:, None])).square().sum(-1)
+        return (distance2 <= radius2[:, None]).to(x.dtype)
+
+    @property
+    def scale(self) -> float:
+        return float(0.5**0.5)
+
+    def best(self) -> Predictor:
+        """Ridge regression: the strongest of the shipped ones, not the best there is (it knows nothing of balls)."""
+        from innergrad.lab.baselines import TunedRidge
+
+        return TunedRidge()

@@ -1,0 +1,123 @@
+"""The extension point: a family of functions, in one place.
+
+    y_i = f(x_i; theta) + noise,     theta ~ the task's parameters,  x_i ~ its inputs,   i = 1 .. n
+
+A task is a frozen dataclass that says how theta is drawn (``params``), what f is (``evaluate``, pure), how large labels
+are (``scale``) and which predictor is best for it (``best``). Training, evaluation, baselines and the command line take
+the same object, so that what is measured is what was trained.
+
+    class Constant(Task, kind="constant"):
+        def params(self, stream, index, n):  return {"c": stream.normal(index)}
+        def evaluate(self, params, x):       return params["c"][:, None].expand(x.shape[:2])
+
+Shapes: x (B, n, d), y (B, n), each parameter (B, ...).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError, integer, real
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.inputs import Gaussian, Inputs
+
+if TYPE_CHECKING:
+    from innergrad.lab.baselines.base import Predictor
+
+Params = dict[str, Tensor]
+
+
+class Prompts(NamedTuple):
+    """Examples of B functions: x (B, n, d), y (B, n), and the parameters they have."""
+
+    x: Tensor
+    y: Tensor
+    params: Params
+
+
+@dataclass(frozen=True)
+class Task:
+    """A family of functions of ``d`` numbers. Subclasses give their ``kind``, the name in configuration files."""
+
+    d: int = 20
+    inputs: Inputs = field(default_factory=Gaussian)
+    noise: float = 0.0
+
+    kind: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, type[Task]]] = {}
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            cls.kind = kind
+            Task.kinds[kind] = cls
+
+    def __post_init__(self) -> None:
+        integer("d", self.d)
+        real("noise", self.noise, low=0.0)
+        if not isinstance(self.inputs, Inputs):
+            raise InputError("inputs must be a distribution of inputs", got=repr(self.inputs), allowed=_names(Inputs))
+        self.inputs.check(self.d)
+
+    # ------------------------------------------------------------------------------------------ what a task declares
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        """The parameters of the functions numbered ``index``; ``n``: points of a prompt, for those that need it."""
+        raise NotImplementedError
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        """Labels (B, n) of the points x (B, n, d), without noise."""
+        raise NotImplementedError
+
+    @property
+    def scale(self) -> float:
+        """Root mean square of a label without noise. Learners see y / scale; errors are divided by scale^2."""
+        return 1.0
+
+    def best(self) -> Predictor:
+        """The predictor nothing beats on this task, or the strongest that is known."""
+        raise InputError(f"no best predictor is known for task {self.kind}", hint="name the baselines instead")
+
+    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        """(B, n, d): where the functions are observed. From ``inputs``, unless the points depend on the function."""
+        return self.inputs.sample(stream, index, n, self.d)
+
+    # ------------------------------------------------------------------------------------------------ what it gets
+
+    def sample(self, stream: Stream, index: Tensor, n: int, dims: int | Tensor | None = None) -> Prompts:
+        """Prompts of n points, one for each of ``index``; coordinates from ``dims`` on are zero (a curriculum)."""
+        params = self.params(stream.fork("params"), index, n)
+        x = self.points(stream.fork("inputs"), index, n, params)
+        if dims is not None:
+            x = x * (torch.arange(self.d, device=x.device) < dims)
+        y = self.evaluate(params, x)
+        if self.noise:
+            y = y + self.noise * stream.fork("noise").normal(index, n)
+        return Prompts(x, y, params)
+
+
+@lru_cache(maxsize=64)
+def measured_scale(task: Task) -> float:
+    """Root mean square of a label without noise, from a fixed stream: the same number wherever it is measured.
+
+    4,096 functions at 16 points each, or fewer, down to 64, where a function has many parameters. A family that is zero
+    everywhere (networks whose units are all dead) gets 1, so that dividing by the scale does no harm.
+    """
+    stream, n = Stream.of(0, "scale"), 16
+    first = task.params(stream.fork("params"), torch.arange(1), n)
+    parameters = sum(value.numel() for value in first.values())
+    functions = max(64, min(4096, 2**25 // max(1, parameters)))
+    total = 0.0
+    for index in torch.split(torch.arange(functions), max(1, 2**21 // max(1, parameters))):
+        params = task.params(stream.fork("params"), index, n)
+        x = task.points(stream.fork("inputs"), index, n, params)
+        total += float(task.evaluate(params, x).double().square().sum())
+    return (total / (functions * n)) ** 0.5 or 1.0
+
+
+def _names(family: type[Inputs]) -> str:
+    return ", ".join(sorted(family.kinds))

@@ -1,0 +1,142 @@
+"""Tasks made of tasks: a finite pool of functions, and a mixture of families."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError, integer, real
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.base import Params, Task
+from innergrad.lab.tasks.inputs import Inputs
+
+if TYPE_CHECKING:
+    from innergrad.lab.baselines.base import Predictor
+
+
+@dataclass(frozen=True)
+class Pool(Task, kind="pool"):
+    """``size`` functions of ``task``, drawn once (from ``pool_seed``): a prompt's function is one of them.
+
+    Function number i of the pool is made anew wherever it is needed, so a pool of a million costs nothing.
+    """
+
+    d: int = field(init=False)
+    inputs: Inputs = field(init=False)
+    noise: float = field(init=False)
+    task: Task
+    size: int = 64
+    pool_seed: int = 0
+
+    def __post_init__(self) -> None:
+        _take_over(self, self.task)
+        super().__post_init__()
+        integer("size", self.size, high=2**31)
+        integer("pool_seed", self.pool_seed, low=0)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        member = stream.fork("member").integers(index, self.size)
+        return self.task.params(Stream.of(self.pool_seed, "pool", index.device), member, n)
+
+    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        return self.task.points(stream, index, n, params)
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return self.task.evaluate(params, x)
+
+    @property
+    def scale(self) -> float:
+        """That of the task, so that errors on a pool and on fresh functions have one unit."""
+        return self.task.scale
+
+    def best(self) -> Predictor:
+        """The best for the family: what a learner needs for functions outside the pool."""
+        return self.task.best()
+
+
+@dataclass(frozen=True)
+class Mixture(Task, kind="mixture"):
+    """A prompt's function, and its points, come from one of ``tasks``, with probabilities ``weights`` (default: equal).
+
+    For families of one d and noise, such as networks of several depths. All families are evaluated and one is chosen,
+    so a step costs their sum. ``inputs`` are those of the first; prompts take those of their own family.
+    """
+
+    d: int = field(init=False)
+    inputs: Inputs = field(init=False)
+    noise: float = field(init=False)
+    tasks: tuple[Task, ...]
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise InputError("a mixture needs tasks", got="none")
+        _take_over(self, self.tasks[0])
+        super().__post_init__()
+        for task in self.tasks[1:]:
+            if not isinstance(task, Task) or (task.d, task.noise) != (self.d, self.noise):
+                raise InputError("tasks of a mixture have one d and one noise", got=repr(task))
+        if self.weights and len(self.weights) != len(self.tasks):
+            raise InputError("a mixture has one weight a task", got=len(self.weights), allowed=str(len(self.tasks)))
+        if self.weights and not sum(real("a weight", weight, low=0.0) for weight in self.weights) > 0.0:
+            raise InputError("weights of a mixture must not all be zero", got=self.weights)
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        weights = self.weights or (1.0,) * len(self.tasks)
+        return tuple(weight / sum(weights) for weight in weights)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        """Those of every family, as 0.w, 1.w, ..., and ``which`` (B,), the family that the prompt has."""
+        draw, edge = stream.fork("which").uniform(index), 0.0
+        made = {"which": torch.zeros_like(index)}
+        for probability in self.probabilities[:-1]:
+            edge += probability
+            made["which"] += draw >= edge
+        for number, task in enumerate(self.tasks):
+            own = task.params(stream.fork(f"task {number}"), index, n)
+            made |= {f"{number}.{name}": value for name, value in own.items()}
+        return made
+
+    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        drawn = [task.points(stream, index, n, self.part(params, i)) for i, task in enumerate(self.tasks)]
+        return _choose(drawn, params["which"])
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        labels = [task.evaluate(self.part(params, i), x) for i, task in enumerate(self.tasks)]
+        return _choose(labels, params["which"])
+
+    @staticmethod
+    def part(params: Params, number: int) -> Params:
+        """The parameters of one family, under the names it knows."""
+        own = f"{number}."
+        return {name.removeprefix(own): value for name, value in params.items() if name.startswith(own)}
+
+    @property
+    def scale(self) -> float:
+        pairs = zip(self.probabilities, self.tasks, strict=True)
+        return float(sum(p * task.scale**2 for p, task in pairs) ** 0.5)
+
+    def best(self) -> Predictor:
+        """The best for the likeliest family: a predictor that knew the family of each prompt would do better."""
+        likeliest = max(range(len(self.tasks)), key=lambda i: self.probabilities[i])
+        return self.tasks[likeliest].best()
+
+
+def _take_over(outer: Task, inner: Task) -> None:
+    """A task made of others has their d, inputs and noise."""
+    if not isinstance(inner, Task):
+        raise InputError("this must be a task", got=repr(inner), allowed=", ".join(sorted(Task.kinds)))
+    for name in ("d", "inputs", "noise"):
+        object.__setattr__(outer, name, getattr(inner, name))
+
+
+def _choose(values: list[Tensor], which: Tensor) -> Tensor:
+    """Row b of values[which[b]], each (B, ...)."""
+    chosen = values[0]
+    for number, value in enumerate(values[1:], 1):
+        chosen = torch.where((which == number).view(-1, *[1] * (value.ndim - 1)), value, chosen)
+    return chosen

@@ -1,0 +1,170 @@
+"""Distributions of the inputs x of a prompt, (B, n, d)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError, integer, real
+from innergrad.lab.streams import Stream
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A distribution of prompts' inputs. Subclasses give their ``kind``, the name in configuration files."""
+
+    kind: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, type[Inputs]]] = {}
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            cls.kind = kind
+            Inputs.kinds[kind] = cls
+
+    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
+        """(B, n, d): the points of the prompts numbered ``index``."""
+        raise NotImplementedError
+
+    def moments(self, d: int) -> tuple[float, float]:
+        """(a, b) with E x x^T = a I + b 1 1^T for one point."""
+        raise NotImplementedError
+
+    def second_moment(self, d: int) -> float:
+        """E |x|^2 of one point, for the scale of labels."""
+        return d * sum(self.moments(d))
+
+    def check(self, d: int) -> None:
+        """Raise an InputError if these are not inputs of d coordinates."""
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """Points (..., d) before they were given their covariance; the points themselves for most distributions."""
+        return x
+
+
+@dataclass(frozen=True)
+class Gaussian(Inputs, kind="gaussian"):
+    """N(mean, std^2 I)."""
+
+    mean: float = 0.0
+    std: float = 1.0
+
+    def __post_init__(self) -> None:
+        real("mean", self.mean)
+        real("std", self.std, above=0.0)
+
+    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
+        return self.mean + self.std * stream.normal(index, n, d)
+
+    def moments(self, d: int) -> tuple[float, float]:
+        return self.std**2, self.mean**2
+
+
+@dataclass(frozen=True)
+class GaussianMixture(Inputs, kind="gaussian-mixture"):
+    """w1 N(-mean, std^2 I) + (1 - w1) N(mean, std^2 I): 001's inputs, mean = 2, w1 in 1, 0.9, 0.7, 0.5.
+
+    ``per``: every example draws its own component ("example"), or all points of a prompt share one ("prompt"). All
+    coordinates of a point have the same component. With w1 = 1 the points are those of ``Gaussian(mean=-mean)``.
+    """
+
+    w1: float = 0.5
+    mean: float = 2.0
+    std: float = 1.0
+    per: Literal["example", "prompt"] = "example"
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= real("w1", self.w1) <= 1.0:
+            raise InputError("w1 is a probability", got=self.w1, allowed="0 to 1")
+        real("mean", self.mean)
+        real("std", self.std, above=0.0)
+        if self.per not in ("example", "prompt"):
+            raise InputError("unknown `per` of a mixture", got=repr(self.per), allowed="example, prompt")
+
+    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
+        draws = stream.fork("component").uniform(index, n if self.per == "example" else 1)
+        centre = torch.where(draws < self.w1, -self.mean, self.mean)[:, :, None]
+        return centre + self.std * stream.normal(index, n, d)
+
+    def moments(self, d: int) -> tuple[float, float]:
+        return self.std**2, self.mean**2
+
+
+@dataclass(frozen=True)
+class Sphere(Inputs, kind="sphere"):
+    """Uniform on the sphere of a radius (003: the unit sphere)."""
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        real("radius", self.radius, above=0.0)
+
+    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
+        return self.radius * torch.nn.functional.normalize(stream.normal(index, n, d), dim=-1)
+
+    def moments(self, d: int) -> tuple[float, float]:
+        return self.radius**2 / d, 0.0
+
+
+@dataclass(frozen=True)
+class Covariance(Inputs, kind="covariance"):
+    """x = Sigma^(1/2) xi with xi ~ ``base``, Sigma = U^T D U, D = ``eigenvalues``, U uniform among orthogonal matrices.
+
+    U comes from ``sigma_seed``. The defaults are those of 003, App. H.1 (d = 5, xi on the unit sphere).
+    """
+
+    base: Inputs = field(default_factory=Sphere)
+    eigenvalues: tuple[float, ...] = (1.0, 1.0, 0.25, 2.25, 1.0)
+    sigma_seed: int = 0
+    root: Matrix = field(init=False, repr=False, compare=False)  # Sigma^(1/2)
+    inverse_root: Matrix = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Inputs) or isinstance(self.base, Covariance):
+            raise InputError("base must be a distribution of inputs without a covariance", got=repr(self.base))
+        for value in self.eigenvalues:
+            real("an eigenvalue of a covariance", value, above=0.0)
+        u = _orthogonal(integer("sigma_seed", self.sigma_seed, low=0), len(self.eigenvalues))
+        roots = torch.tensor(self.eigenvalues, dtype=torch.float64).sqrt()
+        for name, values in (("root", roots), ("inverse_root", 1.0 / roots)):
+            matrix = torch.einsum("ki,k,kj->ij", u, values, u).tolist()
+            object.__setattr__(self, name, tuple(tuple(row) for row in matrix))
+
+    def check(self, d: int) -> None:
+        if len(self.eigenvalues) != d:
+            raise InputError("a covariance needs d eigenvalues", got=len(self.eigenvalues), allowed=f"d = {d}")
+
+    def sigma(self) -> Tensor:
+        """Sigma, (d, d), float64."""
+        root = torch.tensor(self.root, dtype=torch.float64)
+        return root @ root
+
+    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
+        xi = self.base.sample(stream, index, n, d)
+        return xi @ _constant(self.root, xi.dtype, xi.device)
+
+    def second_moment(self, d: int) -> float:
+        """trace(Sigma E xi xi^T)."""
+        isotropic, shared = self.base.moments(d)
+        return float(isotropic * self.sigma().trace() + shared * self.sigma().sum())
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """Sigma^(-1/2) x: the xi that x was made of."""
+        return x @ _constant(self.inverse_root, x.dtype, x.device)
+
+
+def _orthogonal(seed: int, d: int) -> Tensor:
+    """A uniformly random orthogonal matrix (Haar): the QR factor of a normal one, once R has a positive diagonal."""
+    normal = Stream.of(seed, "sigma").normal(torch.zeros(1, dtype=torch.int64), d, d, dtype=torch.float64)
+    q, r = torch.linalg.qr(normal[0])
+    u: Tensor = q * r.diagonal().sign()
+    return u
+
+
+def _constant(rows: Matrix, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A matrix on a device, without a copy from the host, which a CUDA graph could not record."""
+    return torch.stack([torch.stack([torch.full((), x, dtype=dtype, device=device) for x in row]) for row in rows])

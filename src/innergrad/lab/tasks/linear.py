@@ -1,0 +1,72 @@
+"""Linear functions: y = w . x, with all coordinates (004's Bayesian regression, Garg et al.) or a few (sparse)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import integer, real
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.base import Params, Task
+
+if TYPE_CHECKING:
+    from innergrad.lab.baselines.base import Predictor
+
+
+@dataclass(frozen=True)
+class Linear(Task, kind="linear"):
+    """w ~ N(0, tau^2 I); ``noise`` is 004's sigma. Garg et al.: tau = 1, no noise. scale^2 = tau^2 E |x|^2."""
+
+    tau: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        real("tau", self.tau, above=0.0)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {"w": self.tau * stream.normal(index, self.d)}
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.einsum("bnd,bd->bn", x, params["w"])
+
+    @property
+    def scale(self) -> float:
+        return float(self.tau * self.inputs.second_moment(self.d) ** 0.5)
+
+    def best(self) -> Predictor:
+        """The posterior mean: ridge regression with lambda = noise^2 / tau^2, least squares without noise."""
+        from innergrad.lab.baselines import LeastSquares, Ridge
+
+        return Ridge(lam=(self.noise / self.tau) ** 2, intercept=False) if self.noise else LeastSquares()
+
+
+@dataclass(frozen=True)
+class SparseLinear(Task, kind="sparse-linear"):
+    """``nonzeros`` coordinates of w, chosen uniformly, are N(0, 1), the others 0. scale^2 = nonzeros E |x|^2 / d."""
+
+    nonzeros: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("nonzeros", self.nonzeros, high=self.d)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        draws = stream.fork("support").uniform(index, self.d)
+        rank = draws.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
+        return {"w": stream.normal(index, self.d) * (rank < self.nonzeros)}
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.einsum("bnd,bd->bn", x, params["w"])
+
+    @property
+    def scale(self) -> float:
+        return float((self.nonzeros * self.inputs.second_moment(self.d) / self.d) ** 0.5)
+
+    def best(self) -> Predictor:
+        """The lasso: the strongest that is cheap. (The posterior mean sums over all supports.)"""
+        from innergrad.lab.baselines import Lasso
+
+        return Lasso()

@@ -1,0 +1,111 @@
+"""K-Gaussian processes, exactly as in 003 (Definition 3.3, App. H.1): labels of n points are drawn jointly,
+
+    (y_1, ..., y_n) ~ N(0, K_+),   K_ij = K(Sigma^(-1/2) x_i, Sigma^(-1/2) x_j),   K_+ = V |D| V^T  for  K = V D V^T.
+
+If K is positive semi-definite, K_+ = K and this is a Gaussian process. If not (``relu``), K_+ of some points is no part
+of K_+ of all of them: leaving a point out changes the distribution of the others' labels. So labels belong to prompts
+of one length, and prompts of another length are another task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.base import Params, Task, measured_scale
+from innergrad.lab.tasks.inputs import Covariance, Inputs
+from innergrad.lab.tasks.kernels import KernelTerm, SumKernel
+
+if TYPE_CHECKING:
+    from innergrad.lab.baselines.base import Predictor
+
+JITTER = 1e-12  # of a label's variance, for the Cholesky factor of a singular K: labels move by 1e-6
+TINY = 1e-30  # where that variance is zero
+
+
+@dataclass(frozen=True)
+class GaussianProcesses(Task, kind="gaussian-process"):
+    """Labels N(0, K_+) for K = the sum of ``terms``. The defaults are 003's: d = 5, Sigma = U^T D U, the exp kernel.
+
+    ``inputs = Sphere()`` is the plain unit sphere (Sigma = I) that 003's section 3.3 speaks of. Parameters: z (B, n)
+    standard normal; y = L z with the Cholesky factor L of K_+, in float64. So where K is positive semi-definite, label
+    k depends on the first k points alone, and longer prompts begin with shorter ones.
+    """
+
+    d: int = 5
+    inputs: Inputs = field(default_factory=Covariance)
+    terms: tuple[KernelTerm, ...] = (KernelTerm("exp"),)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.terms or not all(isinstance(term, KernelTerm) for term in self.terms):
+            raise InputError("terms must be one KernelTerm or more", got=repr(self.terms))
+        for term in self.terms:
+            if term.coordinates and len(term.coordinates) != self.d:
+                raise InputError("coordinates of a kernel must be d", got=len(term.coordinates), allowed=str(self.d))
+
+    @property
+    def kernel(self) -> SumKernel:
+        """K as a function of the points x."""
+        return SumKernel(self.terms, self.inputs)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {"z": stream.normal(index, n)}
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        if n > params["z"].shape[1]:
+            raise InputError(
+                "a Gaussian process was drawn for shorter prompts", got=n, allowed=str(params["z"].shape[1])
+            )
+        points = x.double()
+        K = self.kernel(points, points)
+        K = K if self.kernel.positive else absolute(K)
+        jitter = torch.diag_embed(JITTER * K.diagonal(dim1=-2, dim2=-1) + TINY)
+        factor = torch.linalg.cholesky_ex(K + jitter).L
+        return torch.einsum("bij,bj->bi", factor, params["z"][:, :n].double()).to(x.dtype)
+
+    @property
+    def scale(self) -> float:
+        """sqrt(E K(x, x)); measured on prompts of 16 points where K is not positive semi-definite."""
+        return _root_diagonal(self) if self.kernel.positive else measured_scale(self)
+
+    def best(self) -> Predictor:
+        """The posterior mean (13) of 003."""
+        from innergrad.lab.baselines import KernelBayes
+
+        return KernelBayes(self.kernel, noise=self.noise, flip=not self.kernel.positive)
+
+
+def absolute(matrix: Tensor) -> Tensor:
+    """|K| = V |D| V^T of symmetric matrices K = V D V^T, (B, n, n)."""
+    if matrix.device.type != "cpu":
+        return absolute_by_products(matrix)
+    values, vectors = torch.linalg.eigh(matrix)
+    return torch.einsum("bik,bk,bjk->bij", vectors, values.abs(), vectors)
+
+
+def absolute_by_products(matrix: Tensor) -> Tensor:
+    """|K| = K sign(K) with products alone, for GPUs, where eigenvalues are slow and no CUDA graph records them.
+
+    X <- 3/2 X - 1/2 X^3 from X = K / |K|_F takes every eigenvalue to its sign, small ones last: after m steps those
+    below 1.5^-m |K|_F are on their way, and too small in the result, for m = 32 by 2e-6 |K|_F at most. K X is positive.
+    """
+    X = matrix / matrix.square().sum((-2, -1), keepdim=True).sqrt().clamp(min=TINY)
+    for _ in range(32):
+        X = 1.5 * X - 0.5 * X @ X @ X
+    product = matrix @ X
+    return 0.5 * (product + product.mT)
+
+
+@lru_cache(maxsize=64)
+def _root_diagonal(task: GaussianProcesses) -> float:
+    """sqrt(E K(x, x)) over 65,536 points of a fixed stream; exact where K(x, x) is a constant, as on the sphere."""
+    x = task.inputs.sample(Stream.of(0, "scale"), torch.arange(2**16), 1, task.d).double()
+    return float(task.kernel(x, x).mean() ** 0.5)

@@ -1,0 +1,49 @@
+"""Decision trees (Garg et al.): every inner node asks for the sign of one coordinate, every leaf has a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import integer
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.base import Params, Task
+
+if TYPE_CHECKING:
+    from innergrad.lab.baselines.base import Predictor
+
+
+@dataclass(frozen=True)
+class DecisionTrees(Task, kind="decision-tree"):
+    """Full binary trees. Node v goes to 2v + 2 if x[feature_v] > 0 and to 2v + 1 otherwise, from node 0.
+
+    ``feature`` (B, 2^depth - 1) uniform over the coordinates (with repetition), ``leaf`` (B, 2^depth) ~ N(0, 1): labels
+    have mean square 1 whatever the inputs.
+    """
+
+    depth: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("depth", self.depth, high=12)
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        feature = stream.fork("feature").integers(index, self.d, 2**self.depth - 1)
+        return {"feature": feature, "leaf": stream.normal(index, 2**self.depth)}
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        node = torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device)
+        for _ in range(self.depth):
+            coordinate = params["feature"].gather(1, node)
+            value = x.gather(2, coordinate[:, :, None])[:, :, 0]
+            node = 2 * node + 1 + (value > 0)
+        return params["leaf"].gather(1, node - (2**self.depth - 1))
+
+    def best(self) -> Predictor:
+        """Gradient boosting, the strongest known; Garg et al. found that trained transformers beat it by far."""
+        from innergrad.lab.baselines import Boosting
+
+        return Boosting()

@@ -1,0 +1,271 @@
+"""Training: what is trained, on what, how, and the loop.
+
+    Experiment(task, learner, train, n_points, seed)  --train-->  a run's folder: config, manifest, log, checkpoints
+
+A run is a function of its experiments: data, initial weights, schedules and curricula depend on the seed and on the
+number of the step alone. So a run that was killed and resumed ends where one ends that was not, bit for bit on the same
+kind of device, and devices that share a batch see the samples that one would.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from innergrad.config import differences, parse, to_table
+from innergrad.errors import InputError, JobError, integer, seed_number
+from innergrad.lab import checkpoints
+from innergrad.lab.journal import Journal, Progress
+from innergrad.lab.learner import GPTConfig, Learner, LearnerConfig
+from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.stack import Stack, padded
+from innergrad.lab.tasks import Linear, Task
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Prompts that grow: ``first`` + ``more`` floor(step / every) coordinates (points), at most all. 0: all at once.
+
+    Garg et al.: dims 5 + floor(i / 2000), points 11 + 2 floor(i / 2000) (linear), 26 + 5 floor(i / 2000) (networks).
+    A step is recorded for at most ``buckets`` lengths: prompts have the next of these, and the loss counts the points.
+    """
+
+    first_dims: int = 0
+    more_dims: int = 1
+    first_points: int = 0
+    more_points: int = 2
+    every: int = 2000
+    buckets: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("first_dims", "first_points"):
+            integer(f"curriculum.{name}", getattr(self, name), low=0)
+        for name in ("more_dims", "more_points", "every", "buckets"):
+            integer(f"curriculum.{name}", getattr(self, name))
+
+    def dims(self, step: Tensor, d: int) -> Tensor | None:
+        """Coordinates that are not zero."""
+        return (self.first_dims + self.more_dims * (step // self.every)).clamp(max=d) if self.first_dims else None
+
+    def points(self, step: Tensor, n: int) -> Tensor | None:
+        """Points the loss counts."""
+        return (self.first_points + self.more_points * (step // self.every)).clamp(max=n) if self.first_points else None
+
+    def length(self, step: int, n: int) -> int:
+        """Points of a prompt: the smallest bucket that holds ``points``."""
+        points = self.points(torch.tensor(step), n)
+        if points is None:
+            return n
+        width = math.ceil((n - min(self.first_points, n)) / self.buckets) or 1
+        return n - (n - int(points)) // width * width
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. precision: bf16 keeps float32 master weights. data_every: steps on the same batch (003: 10).
+
+    compile: on a GPU, fuse the step and record it as a CUDA graph.
+    """
+
+    steps: int = 500_000
+    batch: int = 64
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = True
+    data_every: int = 1
+    log_every: int = 100
+    checkpoint_every: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "data_every", "log_every", "checkpoint_every"):
+            integer(f"train.{name}", getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One model to train: a task, a learner of prompts of at most ``n_points`` points, and how."""
+
+    name: str = "experiment"
+    seed: int = 0
+    n_points: int = 41
+    task: Task = field(default_factory=Linear)
+    learner: LearnerConfig = field(default_factory=GPTConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        seed_number(self.seed)
+        integer("n_points", self.n_points, low=2)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run's end: the stack as it is, the steps taken, and the last lines of the log."""
+
+    learner: Learner
+    experiments: tuple[Experiment, ...]
+    step: int
+    finished: bool
+    log: tuple[dict[str, Any], ...]
+
+
+def train(
+    experiments: Sequence[Experiment],
+    folder: Path | str | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    tensorboard: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on."""
+    check_stack(experiments)
+    stack, config = Stack(experiments, device), experiments[0].train
+    first = stack.rank == 0
+    if resume:
+        restore(stack, experiments, folder)
+    step, log, began = int(stack.step), [], time.perf_counter()
+    journal = open_journal(folder, experiments, step if resume else None, tensorboard) if folder and first else None
+    with sigterm() as told:
+        while step < config.steps and not told:
+            n = config.curriculum.length(step, stack.n_points)
+            ends = [config.steps, next_multiple(step, config.log_every), next_multiple(step, config.checkpoint_every)]
+            end = min(end for end in (*ends, next_multiple(step, config.curriculum.every)))
+            stack.run(end - step, n)
+            step = end
+            if step % config.log_every == 0 or step == config.steps:
+                log.append(row := report(stack, step, time.perf_counter() - began))
+                if journal:
+                    journal.write(row)
+                if progress and first:
+                    progress(step, f"loss {min(row['loss']):.4g}")
+                if not all(map(math.isfinite, row["loss"])):
+                    raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; lower the learning rate")
+            if journal and (step % config.checkpoint_every == 0 or step == config.steps or told):
+                save(stack, experiments, journal.checkpoints, step)
+    if journal:
+        journal.close()
+    return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log))
+
+
+# ----------------------------------------------------------------------------------------------------------- around it
+
+
+def next_multiple(step: int, every: int) -> int:
+    return (step // every + 1) * every
+
+
+def report(stack: Stack, step: int, seconds: float) -> dict[str, Any]:
+    """A line of the log. Losses and norms are means over the steps since the last line, one a model."""
+    losses, norms = stack.taken()
+    count = (step - 1) % stack.config.log_every + 1
+    lr = (stack.lr[:, 0] * stack.rule.factor(torch.tensor(step - 1), stack.config.steps).item()).tolist()
+    means = {"loss": [value / count for value in losses], "grad_norm": [value / count for value in norms]}
+    return {"step": step, **means, "lr": lr, "prompts": step * stack.config.batch, "seconds": round(seconds, 3)}
+
+
+def check_stack(experiments: Sequence[Experiment]) -> None:
+    """An error unless the experiments can be trained in one graph."""
+    if not experiments:
+        raise InputError("nothing to train", allowed="one experiment or more")
+    first = experiments[0]
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    if first.train.batch % world:
+        raise InputError("train.batch must be a multiple of the processes", got=f"{first.train.batch} and {world}")
+    for one in experiments[1:]:
+        optimiser = replace(
+            one.train.optimiser, lr=first.train.optimiser.lr, weight_decay=first.train.optimiser.weight_decay
+        )
+        like = replace(
+            one, name=first.name, seed=first.seed, task=first.task, train=replace(one.train, optimiser=optimiser)
+        )
+        if like != first or one.task.d != first.task.d:
+            apart = differences(to_table(first), to_table(like)) or ["task.d"]
+            allowed = "name, seed, task (of one d), train.optimiser.lr and weight_decay"
+            raise InputError("these experiments do not stack: they differ in", got=", ".join(apart), allowed=allowed)
+
+
+def save(stack: Stack, experiments: Sequence[Experiment], folder: Path, step: int) -> None:
+    """A checkpoint of all that resuming and loading need."""
+    tables = [to_table(one) for one in experiments]
+    checkpoints.save(folder, step, stack.state, {"experiments": tables, "layout": layout(stack.shapes)})
+
+
+def layout(shapes: dict[str, torch.Size]) -> dict[str, list[Any]]:
+    """Where in theta parameters are, for readers: name -> [first column, shape]."""
+    places, place = {}, 0
+    for name, shape in shapes.items():
+        places[name] = [place, list(shape)]
+        place += padded(shape)
+    return places
+
+
+def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str | None) -> None:
+    """Puts a stack where the newest checkpoint of the folder was. The experiments must be those of the checkpoint."""
+    if folder is None:
+        raise InputError("resuming needs the folder of the run")
+    found = checkpoints.load(folder)
+    apart = [
+        f"experiment {number}: {name}"
+        for number, (then, now) in enumerate(zip(found.meta.get("experiments", []), experiments, strict=False))
+        for name in differences(then, to_table(now))
+        if name not in ("name", "train.log_every", "train.checkpoint_every")
+    ]
+    if len(found.meta.get("experiments", [])) != len(experiments):
+        apart = [f"{len(found.meta.get('experiments', []))} experiments there, {len(experiments)} here"]
+    if apart:
+        hint = "resume with the configuration in the run's folder, or begin another run"
+        raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)
+    found.require({name: tuple(value.shape) for name, value in stack.state.items()})
+    for name, value in found.tensors.items():
+        stack.state[name].copy_(value)
+
+
+def load_learner(path: Path | str, number: int = 0, device: torch.device | str = "cpu") -> tuple[Learner, Experiment]:
+    """A trained model and its experiment, task included, from a checkpoint or from the folder of a run."""
+    found = checkpoints.load(path)
+    tables = found.meta.get("experiments", [])
+    if not 0 <= number < len(tables):
+        raise InputError("no such model in the stack", got=number, allowed=f"0 to {len(tables) - 1}")
+    experiment = parse(Experiment, tables[number], source=found.path.name)
+    learner = experiment.learner.build(experiment.task.d, experiment.n_points)
+    named = dict(learner.named_parameters())
+    if set(named) != set(found.meta.get("layout", {})):
+        raise InputError(f"{found.path.name} has other parameters than its configuration says")
+    with torch.no_grad():
+        for name, (place, shape) in found.meta["layout"].items():
+            row = found.tensors["theta"][number, place : place + math.prod(shape)]
+            named[name].copy_(row.view(1, *shape))
+        learner.scale.fill_(experiment.task.scale)
+    return learner.to(device).eval(), experiment
+
+
+def open_journal(folder: Path | str, experiments: Sequence[Experiment], step: int | None, tensorboard: bool) -> Journal:
+    """The run's folder; one experiment is its own configuration, several are a list."""
+    config: Any = experiments[0] if len(experiments) == 1 else {"experiments": [to_table(one) for one in experiments]}
+    return Journal(folder, config, step=step, tensorboard=tensorboard)
+
+
+@contextmanager
+def sigterm() -> Iterator[list[int]]:
+    """A list that SIGTERM puts its number into: the loop ends at the next log line, with a checkpoint."""
+    told: list[int] = []
+    try:
+        before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    except ValueError:  # not the main thread: whoever runs us decides
+        yield told
+        return
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGTERM, before)

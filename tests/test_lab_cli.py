@@ -1,0 +1,309 @@
+"""The lab on the command line: what it does is what the library does, and exit codes tell how it went."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from innergrad.cli import lab as commands
+from innergrad.cli import main
+from innergrad.config import to_toml
+from innergrad.lab.checkpoints import load, newest
+from innergrad.lab.evaluate import evaluate_run, named_baseline, shifted
+from innergrad.lab.journal import read_log
+from innergrad.lab.learner import GPTConfig
+from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.sweep import COMMA, grid, groups, read_experiments
+from innergrad.lab.tasks import Linear, Networks
+from innergrad.lab.train import Experiment, TrainConfig
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+SMALL = Experiment(
+    "small",
+    n_points=5,
+    task=Linear(d=2),
+    learner=GPTConfig(n_layers=1, d_model=8, n_heads=2, d_mlp=8),
+    train=TrainConfig(steps=40, batch=4, log_every=10, checkpoint_every=1000, optimiser=Optimiser(lr=1e-2)),
+)
+
+
+@dataclass(frozen=True)
+class Called:
+    code: int
+    out: str
+    err: str
+
+
+def call(*arguments: object) -> Called:
+    """``innergrad <arguments>`` in this process; an exception that would be a traceback propagates."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    argv = ["innergrad", *(str(argument) for argument in arguments)]
+    with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    return Called(code, out.getvalue(), err.getvalue())
+
+
+def good(*arguments: object) -> str:
+    called = call(*arguments)
+    assert (called.code, called.err) == (0, ""), called
+    return called.out
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(to_toml(SMALL))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "small.toml").write_text(to_toml(SMALL))
+    good("train", folder / "small.toml", "--out", folder / "run", "--quiet")
+    return folder / "run"
+
+
+# ------------------------------------------------------------------------------------------------------------- configs
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_configuration_is_an_experiment(path: Path) -> None:
+    """It parses, has the name of its file, and the commands in its comments say what exists."""
+    (experiment,) = read_experiments(path)
+    assert experiment.name == path.stem
+    assert experiment.task.scale > 0
+    lines = [
+        line.removeprefix("#").strip() for line in path.read_text().splitlines() if line.startswith("#   innergrad")
+    ]
+    for line in lines:
+        for part in line.partition("   ")[0].split("&&"):
+            check_command(shlex.split(part), experiment)
+
+
+def check_command(words: list[str], experiment: Experiment) -> None:
+    options = list(itertools.pairwise(words))
+    values = {
+        name: [value for option, value in options if option == name] for name in ("--set", "--grid", "--baselines")
+    }
+    assert words[:2] in (["innergrad", "train"], ["innergrad", "evaluate"], ["innergrad", "sweep"])
+    if words[1] == "evaluate":
+        assert words[2] == f"out/{experiment.name}"
+        task = shifted(experiment, values["--set"])
+        for name in COMMA.split(",".join(values["--baselines"])):
+            assert not name or named_baseline(name, task)
+    else:
+        assert words[2] == f"configs/{experiment.name}.toml"
+        (changed,) = read_experiments(CONFIGS / Path(words[2]).name, values["--set"])
+        made = grid(changed, values["--grid"])
+        assert len(groups([one for one, _ in made])) == 1 or "--stack" not in words
+
+
+def test_there_are_configurations_for_every_paper() -> None:
+    names = {path.stem.partition("_")[0] for path in CONFIGS.glob("*.toml")}
+    assert names == {"000", "001", "003", "004", "garg", "smoke"}
+
+
+# --------------------------------------------------------------------------------------------------------------- train
+
+
+def test_train_keeps_a_run(config: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    printed = good("train", config, "--out", run, "--set", "train.steps=20", "--seed", 3)
+    assert "small, seed 3: loss" in printed
+    assert f"innergrad evaluate {run}" in printed
+    (experiment,) = read_experiments(run)
+    assert (experiment.seed, experiment.train.steps, experiment.task) == (3, 20, SMALL.task)
+    assert [row["step"] for row in read_log(run)] == [10, 20]
+    assert json.loads((run / "manifest.json").read_text())["seeds"] == [3]
+    assert load(run).step == 20
+    again = call("train", config, "--out", run)
+    assert (again.code, again.out) == (2, "")
+    assert "there is a run in" in again.err
+    report = json.loads(good("train", run, "--resume", "--json"))  # it is finished: nothing to do
+    assert (report["step"], report["loss"]) == (20, read_log(run)[-1]["loss"])
+
+
+def test_the_default_folder(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert good("train", config, "--set", "train.steps=1", "--quiet") == ""
+    assert newest("out/small") is not None
+
+
+def test_a_stopped_run_goes_on_as_if_it_never_stopped(
+    config: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM at step 20: exit code 1 and a checkpoint; resumed, the same numbers as in one go, to the last bit."""
+
+    @contextlib.contextmanager
+    def stopping(steps: int, name: str, silent: bool) -> Iterator[object]:
+        yield lambda step, words="": os.kill(os.getpid(), signal.SIGTERM) if step == 20 else None
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(commands, "_bar", stopping)
+        stopped = call("train", config, "--out", run)
+    assert stopped.code == 1
+    assert "stopped at step 20 of 40" in stopped.err
+    assert f"innergrad train {run} --resume" in stopped.err
+    assert load(run).step == 20
+    good("train", run, "--resume")
+    once, twice = load(trained), load(run)
+    assert once.tensors.keys() == twice.tensors.keys()
+    for name, tensor in once.tensors.items():
+        assert torch.equal(tensor, twice.tensors[name]), name
+    assert [(row["step"], row["loss"]) for row in read_log(run)] == [(r["step"], r["loss"]) for r in read_log(trained)]
+
+
+def test_resume_without_a_checkpoint_begins(config: Path, tmp_path: Path) -> None:
+    """So that a job can always be started with --resume."""
+    good("train", config, "--out", tmp_path / "run", "--resume", "--quiet")
+    assert load(tmp_path / "run").step == 40
+
+
+def test_resume_refuses_another_experiment(config: Path, trained: Path) -> None:
+    called = call("train", config, "--out", trained, "--resume", "--set", "task.tau=2")
+    assert called.code == 2
+    assert "task.tau" in called.err
+
+
+# ------------------------------------------------------------------------------------------------------------ evaluate
+
+
+def test_evaluate_is_the_librarys(trained: Path, tmp_path: Path) -> None:
+    arguments = ("evaluate", trained, "--prompts", 64, "--seed", 2, "--device", "cpu")
+    expected = json.loads(json.dumps(evaluate_run(trained, n_prompts=64, seed=2).to_json()))
+    assert json.loads(good(*arguments, "--json")) == expected
+    assert set(expected["curves"]) == {"model", "mean", "least squares"}
+    assert good(*arguments, "--quiet", "--out", tmp_path / "result.json") == ""
+    assert json.loads((tmp_path / "result.json").read_text()) == expected
+    printed = good(*arguments)
+    value = expected["curves"]["model"]["squared error"]["rows"][4]["value"]
+    assert f"{value:.3g}" in printed
+    assert "task linear; 64 prompts of 5 points, seed 2" in printed
+    assert all(measure in printed for measure in ("squared error", "pooled R^2", "within-prompt R^2"))
+
+
+def test_evaluate_with_shifts_and_baselines(trained: Path) -> None:
+    arguments = ("evaluate", trained, "--prompts", 64, "--baselines", "zero,ridge:lam=0.5,knn:k=2")
+    found = json.loads(good(*arguments, "--set", "task.inputs.mean=2", "--json"))
+    assert found["task"]["inputs"] == {"kind": "gaussian", "mean": 2.0, "std": 1.0}
+    assert found["shifts"] == ["task.inputs.mean=2"]
+    assert list(found["curves"]) == ["model", "zero", "ridge 0.5 with intercept", "2-NN"]
+    printed = good(*arguments, "--set", "task.inputs.mean=2")
+    assert "shifted: task.inputs.mean=2" in printed
+    assert "note: errors are divided by the trained task's scale^2" in printed
+    alone = good("evaluate", trained, "--prompts", 64, "--baselines", "none", "--json")
+    assert list(json.loads(alone)["curves"]) == ["model"]
+
+
+# --------------------------------------------------------------------------------------------------------------- sweep
+
+
+def test_a_sweep_is_its_runs(config: Path, trained: Path, tmp_path: Path) -> None:
+    arguments = ("sweep", config, "--grid", "train.optimiser.lr=1e-2,1e-3", "--grid", "learner.n_layers=1,2")
+    found = json.loads(good(*arguments, "--out", tmp_path / "sweep", "--json"))
+    assert found["runs"] == json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [row["name"] for row in found["runs"]] == [
+        f"small-lr={lr}-n_layers={layers}" for lr in ("1e-2", "1e-3") for layers in (1, 2)
+    ]
+    assert found["runs"][0]["changes"] == ["train.optimiser.lr=1e-2", "learner.n_layers=1"]
+    assert found["runs"][0]["loss"] == read_log(trained)[-1]["loss"][0]  # the run of the configuration itself
+    assert len({row["loss"] for row in found["runs"]}) == 4
+    (last,) = read_experiments(found["runs"][3]["run"])
+    assert (last.train.optimiser.lr, last.learner) == (1e-3, GPTConfig(n_layers=2, d_model=8, n_heads=2, d_mlp=8))
+
+
+def test_a_stacked_sweep_trains_shapes_together_and_goes_on(config: Path, trained: Path, tmp_path: Path) -> None:
+    arguments = ("sweep", config, "--stack", "--grid", "learner.n_layers=1,2", "--grid", "seed=0,1")
+    found = json.loads(good(*arguments, "--out", tmp_path, "--json"))["runs"]
+    places = [(Path(row["run"]).name, row["model"], row["seed"]) for row in found]
+    assert places == [("stack-0", 0, 0), ("stack-0", 1, 1), ("stack-1", 0, 0), ("stack-1", 1, 1)]
+    assert found[0]["loss"] == pytest.approx(read_log(trained)[-1]["loss"][0], rel=1e-4)  # stacked or alone
+    assert [one.seed for one in read_experiments(tmp_path / "stack-0")] == [0, 1]
+    before = [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.safetensors"))]
+    assert json.loads(good(*arguments, "--out", tmp_path, "--json"))["runs"] == found
+    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*.safetensors"))] == before
+    assert "stack-1" in good(*arguments, "--out", tmp_path)
+    seed_1 = json.loads(good("evaluate", tmp_path / "stack-0", "--model", 1, "--prompts", 50, "--json"))
+    assert seed_1 == json.loads(json.dumps(evaluate_run(tmp_path / "stack-0", model=1, n_prompts=50).to_json()))
+
+
+def test_a_run_that_fails_does_not_end_the_sweep(config: Path, tmp_path: Path) -> None:
+    called = call("sweep", config, "--grid", "train.optimiser.lr=1e30,1e-2", "--out", tmp_path, "--json")
+    assert called.code == 1
+    assert "1 of 2 models failed; small-lr=1e30: the loss is not finite" in called.err
+    bad, well = json.loads(called.out)["runs"]
+    assert (bad["loss"], well["step"], well["error"]) == (None, 40, "")
+    assert "not finite" in bad["error"]
+
+
+def test_what_stacks() -> None:
+    others = [
+        SMALL,
+        Experiment(**{**vars(SMALL), "seed": 1, "task": Networks(d=2, width=3)}),
+        Experiment(**{**vars(SMALL), "n_points": 6}),
+        Experiment(**{**vars(SMALL), "task": Linear(d=3)}),
+        Experiment(**{**vars(SMALL), "seed": 2, "n_points": 6}),
+    ]
+    assert groups(others) == [[0, 1], [2, 4], [3]]
+
+
+def test_grids() -> None:
+    made = grid(SMALL, ["learner.attention=relu,softmax", "train.optimiser.betas=[0.9, 0.99],[0.8, 0.9]"])
+    assert [one.name for one, _ in made][:2] == [
+        "small-attention=relu-betas=_0.9_0.99_",
+        "small-attention=relu-betas=_0.8_0.9_",
+    ]
+    assert made[3][0].train.optimiser.betas == (0.8, 0.9)
+    assert [one for one, _ in grid(SMALL, [])] == [SMALL]
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("train", "absent.toml"), "cannot read the configuration absent.toml"),
+        (("train", "{config}", "--set", "train.stpes=3"), "did you mean train.steps?"),
+        (("train", "{config}", "--set", "task.kind=liner"), "did you mean linear?"),
+        (("train", "{config}", "--device", "cuda:99"), "there is no such GPU"),
+        (("train", "{config}", "--device", "tpu"), "unknown device"),
+        (("train", "{config}", "--device", "meta"), "unknown device"),
+        (("train", "{config}", "--seed", "-1"), "seed must be"),
+        (("train", "{run}"), "is a folder"),
+        (("train", "{run}", "--resume", "--out", "elsewhere"), "is a folder"),
+        (("evaluate", "absent"), "cannot read the checkpoint absent"),
+        (("evaluate", "{config}"), "damaged"),
+        (("evaluate", "{run}", "--points", "6"), "learned positions end before the prompt does"),
+        (("evaluate", "{run}", "--set", "train.steps=3"), "only the task"),
+        (("evaluate", "{run}", "--baselines", "rigde"), "did you mean ridge?"),
+        (("evaluate", "{run}", "--model", "1"), "no such model in the stack"),
+        (("sweep", "{config}", "--grid", "seed"), "an axis of a grid is key=value,value"),
+        (("sweep", "{config}", "--grid", "seed=0,0"), "a combination twice"),
+        (("sweep", "{config}", "--grid", "sede=0,1"), "did you mean seed?"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: tuple[str, ...], words: str, config: Path, trained: Path) -> None:
+    called = call(*(argument.format(config=config, run=trained) for argument in arguments))
+    assert called.code == 2, called
+    assert called.out == ""
+    assert called.err.count("\n") == 1
+    assert words in called.err
