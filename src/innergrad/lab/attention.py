@@ -49,25 +49,32 @@ def attend(
     normalise: str = "count",
     pattern: Tensor | None = None,
     fast: bool | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Causal attention of packed heads: (..., T, 3 D) -> (..., T, D).
 
+    ``bias`` (G, 3 D), when given, is added to qkv first: N sequences are G models' of N / G each, in that order.
     ``pattern`` (..., H, T, T), when given, takes the place of the computed one, which ``attention_pattern`` returns.
     ``fast``: True takes the kernels or raises, False takes the reference, None takes the fastest that applies.
     """
     head = _head_size(qkv, n_heads, kind, normalise)
+    if bias is not None:
+        _check_bias(qkv, bias)
     reason = "an explicit pattern" if pattern is not None else _why_not_fast(qkv, head)
     if fast and reason:
         raise InputError(
             "the attention kernels do not apply",
             got=reason,
-            allowed=f"CUDA; bf16, fp16, fp32; heads of {FAST_HEADS}; {FAST_LENGTH} tokens; {FAST_BYTES} bytes a head",
+            allowed=f"CUDA; bf16 or fp16; heads of {FAST_HEADS}; {FAST_LENGTH} tokens; {FAST_BYTES} bytes a head",
             hint="leave fast=None",
         )
     if fast or (fast is None and not reason and qkv.is_cuda):
         packed = qkv.reshape(-1, *qkv.shape[-2:]).contiguous()
-        out: Tensor = attend_packed(packed, n_heads, kind, normalise)[0]
+        out: Tensor = attend_packed(packed, bias, n_heads, kind, normalise)[0]
         return out.reshape(*qkv.shape[:-1], n_heads * head)
+    if bias is not None:
+        models = qkv.reshape(len(bias), qkv.shape[:-2].numel() // len(bias), *qkv.shape[-2:])
+        qkv = (models + bias[:, None, None]).to(qkv.dtype).view(qkv.shape)
     q, k, v = _split(qkv, n_heads)
     if kind == "softmax" and fast is None and pattern is None:
         q, k, v = (part.reshape(-1, *part.shape[-3:]) for part in (q, k, v))
@@ -123,6 +130,13 @@ def _head_size(qkv: Tensor, n_heads: int, kind: str, normalise: str) -> int:
     return qkv.shape[-1] // (3 * n_heads)
 
 
+def _check_bias(qkv: Tensor, bias: Tensor) -> None:
+    sequences, width = qkv.shape[:-2].numel(), qkv.shape[-1]
+    if bias.dim() != 2 or bias.shape[1] != width or not len(bias) or sequences % len(bias):
+        allowed = f"(G, {width}), with G a divisor of the {sequences} sequences"
+        raise InputError("bias must be (G, 3 D)", got=tuple(bias.shape), allowed=allowed)
+
+
 def _why_not_fast(qkv: Tensor, head: int) -> str:
     """Why the kernels cannot take this tensor; empty when they can."""
     if not HAS_TRITON:
@@ -141,25 +155,25 @@ def _why_not_fast(qkv: Tensor, head: int) -> str:
 
 
 @torch.library.custom_op("innergrad::attend", mutates_args=())
-def attend_packed(qkv: Tensor, n_heads: int, kind: str, normalise: str) -> tuple[Tensor, Tensor]:
+def attend_packed(qkv: Tensor, bias: Tensor | None, n_heads: int, kind: str, normalise: str) -> tuple[Tensor, Tensor]:
     """The forward kernel: qkv (N, T, 3 D) -> out (N, T, D), and for softmax the logarithms of c_i, (N, H, T)."""
     from innergrad.lab.attention_triton import forward
 
-    return forward(qkv, n_heads, kind, normalise)
+    return forward(qkv, bias, n_heads, kind, normalise)
 
 
 @torch.library.custom_op("innergrad::attend_backward", mutates_args=())
 def attend_packed_backward(
-    grad: Tensor, qkv: Tensor, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str
-) -> Tensor:
-    """The backward kernel: the gradient (N, T, D) of the output -> the gradient (N, T, 3 D) of qkv."""
+    grad: Tensor, qkv: Tensor, bias: Tensor | None, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str
+) -> tuple[Tensor, Tensor]:
+    """The backward kernel: the gradient (N, T, D) of the output -> those of qkv, (N, T, 3 D), and bias, (G, 3 D)."""
     from innergrad.lab.attention_triton import backward
 
-    return backward(grad.contiguous(), qkv, out, norms, n_heads, kind, normalise)
+    return backward(grad.contiguous(), qkv, bias, out, norms, n_heads, kind, normalise)
 
 
 @attend_packed.register_fake
-def _attend_shapes(qkv: Tensor, n_heads: int, kind: str, normalise: str) -> tuple[Tensor, Tensor]:
+def _attend_shapes(qkv: Tensor, bias: Tensor | None, n_heads: int, kind: str, normalise: str) -> tuple[Tensor, Tensor]:
     batch, length, width = qkv.shape
     norms = (batch, n_heads, length) if kind == "softmax" else (0,)
     return qkv.new_empty(batch, length, width // 3), qkv.new_empty(norms, dtype=torch.float32)
@@ -167,18 +181,19 @@ def _attend_shapes(qkv: Tensor, n_heads: int, kind: str, normalise: str) -> tupl
 
 @attend_packed_backward.register_fake
 def _backward_shapes(
-    grad: Tensor, qkv: Tensor, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str
-) -> Tensor:
-    return torch.empty_like(qkv)
+    grad: Tensor, qkv: Tensor, bias: Tensor | None, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(qkv), qkv.new_empty(0) if bias is None else bias.new_empty(bias.shape)
 
 
 def _save(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    qkv, *ctx.options = inputs
-    ctx.save_for_backward(qkv, *output)
+    qkv, bias, *ctx.options = inputs
+    ctx.save_for_backward(qkv, bias, *output)
 
 
 def _differentiate(ctx, grad, _):  # type: ignore[no-untyped-def]
-    return attend_packed_backward(grad, *ctx.saved_tensors, *ctx.options), None, None, None
+    dqkv, dbias = attend_packed_backward(grad, *ctx.saved_tensors, *ctx.options)
+    return dqkv, None if ctx.saved_tensors[1] is None else dbias, None, None, None
 
 
 attend_packed.register_autograd(_differentiate, setup_context=_save)

@@ -10,11 +10,11 @@ blocks are unrolled, and tuples hold what belongs to each block. With i a block 
                 dQ_i += dS K_j / sqrt(Dh),  dK_j += dS^T Q_i / sqrt(Dh)
 
 The backward kernel forms P again; for softmax the forward kernel keeps log2 of the sum of exp of each row. Sums are
-float32, and factors of products have the type of qkv. Products of float32 run on the matrix units as three tf32
-products, which keep float32's accuracy, or as one under torch.set_float32_matmul_precision("high").
+float32, and factors of products have the type of qkv. The bias, if there is one, is added to what is read of q, k and
+v; the backward kernel sums dq, dk and dv over the tokens of its sequence, and ``column_sums`` over the sequences.
 
-The rows that pad a sequence to whole blocks read zeros for q and dO: they add nothing to dK and dV, and are not
-written. The columns that pad it are above the diagonal of every row that is written.
+The rows that pad a sequence to whole blocks are zeros in q and dO: they add nothing to dK and dV, and are not written.
+The columns that pad it are above the diagonal of every row that is written.
 """
 # The kernels are Triton's language, which has no types for Python's checker.
 # mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator,assignment,var-annotated"
@@ -39,7 +39,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from innergrad.lab.attention import FAST_BYTES, KINDS, NORMALISE, attend
+from innergrad.lab.attention import KINDS, NORMALISE, attend
+from innergrad.lab.norms_triton import column_sums, lined
 
 
 class Choice(NamedTuple):
@@ -63,6 +64,17 @@ def _rows(pointer, block, T, STRIDE: tl.constexpr, BLOCK: tl.constexpr, DH: tl.c
 
 
 @triton.jit
+def _biased(pointer, bias, offset, block, T, STRIDE: tl.constexpr, BLOCK: tl.constexpr, DH: tl.constexpr):
+    """Such a block plus the DH numbers from ``offset`` in the bias, rounded to the block's type; still zeros past T."""
+    value = _rows(pointer, block, T, STRIDE, BLOCK, DH)
+    if bias is not None:
+        row = block * BLOCK + tl.arange(0, BLOCK)[:, None]
+        added = tl.load(bias + offset + tl.arange(0, DH)[None, :]).to(tl.float32)
+        value = tl.where(row < T, value.to(tl.float32) + added, 0.0).to(value.dtype)
+    return value
+
+
+@triton.jit
 def _store(pointer, value, block, T, STRIDE: tl.constexpr, BLOCK: tl.constexpr, DH: tl.constexpr):
     """Write what ``_rows`` reads."""
     row = block * BLOCK + tl.arange(0, BLOCK)[:, None]
@@ -81,29 +93,33 @@ def _weight(block, BLOCK: tl.constexpr, NORMALISE: tl.constexpr):
     return weight
 
 
-@triton.jit(do_not_specialize=["T"])
+@triton.jit(do_not_specialize=["T", "share", "stride"])
 def _forward(
-    qkv, out, norms, T, scale,
+    qkv, bias, out, norms, T, share, stride, scale,
     H: tl.constexpr, DH: tl.constexpr, N_BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
-    KIND: tl.constexpr, NORMALISE: tl.constexpr, PRECISION: tl.constexpr,
+    KIND: tl.constexpr, NORMALISE: tl.constexpr,
 ):  # fmt: skip
-    """One head of one sequence. ``scale`` is 1/sqrt(Dh), times log2(e) where f is an exponential."""
+    """One head of one sequence. ``scale`` is 1/sqrt(Dh), times log2(e) where f is an exponential.
+
+    ``share`` sequences have one row of the bias in common; its rows lie ``stride`` apart.
+    """
     D: tl.constexpr = H * DH
     sequence, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    own = sequence // share * stride + head * DH
     qkv += sequence * T * 3 * D + head * DH
     out += sequence * T * D + head * DH
     below = tl.arange(0, BLOCK)[:, None] >= tl.arange(0, BLOCK)[None, :]
     keys, values = (), ()
     for j in tl.static_range(N_BLOCKS):
-        keys += (_rows(qkv + D, j, T, 3 * D, BLOCK, DH),)
-        values += (_rows(qkv + 2 * D, j, T, 3 * D, BLOCK, DH),)
+        keys += (_biased(qkv + D, bias, own + D, j, T, 3 * D, BLOCK, DH),)
+        values += (_biased(qkv + 2 * D, bias, own + 2 * D, j, T, 3 * D, BLOCK, DH),)
     for i in tl.static_range(N_BLOCKS):
-        q = _rows(qkv, i, T, 3 * D, BLOCK, DH)
+        q = _biased(qkv, bias, own, i, T, 3 * D, BLOCK, DH)
         total = tl.zeros((BLOCK, DH), tl.float32)
         top = tl.full((BLOCK, 1), -float("inf"), tl.float32)
         mass = tl.zeros((BLOCK, 1), tl.float32)
         for j in tl.static_range(i + 1):
-            s = tl.dot(q, tl.trans(keys[j]), input_precision=PRECISION) * scale
+            s = tl.dot(q, tl.trans(keys[j])) * scale
             if KIND == "softmax":
                 if i == j:
                     s = tl.where(below, s, -float("inf"))
@@ -123,7 +139,7 @@ def _forward(
                 p *= _weight(i, BLOCK, NORMALISE)
                 if i == j:
                     p = tl.where(below, p, 0.0)
-            total += tl.dot(p.to(q.dtype), values[j], input_precision=PRECISION)
+            total += tl.dot(p.to(q.dtype), values[j])
         if KIND == "softmax":
             total /= mass
             row = i * BLOCK + tl.arange(0, BLOCK)[:, None]
@@ -131,15 +147,17 @@ def _forward(
         _store(out, total, i, T, D, BLOCK, DH)
 
 
-@triton.jit(do_not_specialize=["T"])
+@triton.jit(do_not_specialize=["T", "share", "stride"])
 def _backward(
-    grad, qkv, out, norms, dqkv, T, scale, root,
+    grad, qkv, bias, out, norms, dqkv, sums, T, share, stride, scale, root,
     H: tl.constexpr, DH: tl.constexpr, N_BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
-    KIND: tl.constexpr, NORMALISE: tl.constexpr, PRECISION: tl.constexpr,
+    KIND: tl.constexpr, NORMALISE: tl.constexpr,
 ):  # fmt: skip
-    """One head of one sequence. ``scale`` as in the forward kernel, ``root`` is 1/sqrt(Dh)."""
+    """One head of one sequence. ``scale`` as in the forward kernel, ``root`` is 1/sqrt(Dh); sums (N, 3 D)."""
     D: tl.constexpr = H * DH
     sequence, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    own = sequence // share * stride + head * DH
+    sum_q, sum_k, sum_v = (tl.zeros((DH,), tl.float32),) * 3
     qkv += sequence * T * 3 * D + head * DH
     dqkv += sequence * T * 3 * D + head * DH
     grad += sequence * T * D + head * DH
@@ -149,7 +167,7 @@ def _backward(
     queries, grads, shifts, means, dqs = (), (), (), (), ()
     for i in tl.static_range(N_BLOCKS):
         g = _rows(grad, i, T, D, BLOCK, DH)
-        queries += (_rows(qkv, i, T, 3 * D, BLOCK, DH),)
+        queries += (_biased(qkv, bias, own, i, T, 3 * D, BLOCK, DH),)
         grads += (g,)
         dqs += (tl.zeros((BLOCK, DH), tl.float32),)
         if KIND == "softmax":
@@ -158,15 +176,15 @@ def _backward(
             o = _rows(out, i, T, D, BLOCK, DH)
             means += (tl.sum(g.to(tl.float32) * o.to(tl.float32), 1, keep_dims=True),)
     for j in tl.static_range(N_BLOCKS):
-        k = _rows(qkv + D, j, T, 3 * D, BLOCK, DH)
-        v = _rows(qkv + 2 * D, j, T, 3 * D, BLOCK, DH)
+        k = _biased(qkv + D, bias, own + D, j, T, 3 * D, BLOCK, DH)
+        v = _biased(qkv + 2 * D, bias, own + 2 * D, j, T, 3 * D, BLOCK, DH)
         dk = tl.zeros((BLOCK, DH), tl.float32)
         dv = tl.zeros((BLOCK, DH), tl.float32)
         later = ()  # the dQ of the rows below this block: the tuples hold rows j, j+1, ...
         for i in tl.static_range(j, N_BLOCKS):
             q, g = queries[i], grads[i]
-            s = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
-            dp = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+            s = tl.dot(q, tl.trans(k)) * scale
+            dp = tl.dot(g, tl.trans(v))
             if KIND == "softmax":
                 p = tl.exp2(s - shifts[i])
                 ds = p * (dp - means[i])
@@ -185,54 +203,69 @@ def _backward(
                 p = tl.where(below, p, 0.0)
                 ds = tl.where(below, ds, 0.0)
             ds = ds.to(q.dtype)
-            dv += tl.dot(tl.trans(p.to(q.dtype)), g, input_precision=PRECISION)
-            dk += tl.dot(tl.trans(ds), q, input_precision=PRECISION)
-            dq = dqs[i - j] + tl.dot(ds, k, input_precision=PRECISION)
+            dv += tl.dot(tl.trans(p.to(q.dtype)), g)
+            dk += tl.dot(tl.trans(ds), q)
+            dq = dqs[i - j] + tl.dot(ds, k)
             if i == j:
                 _store(dqkv, dq * root, i, T, 3 * D, BLOCK, DH)
+                if bias is not None:
+                    sum_q += tl.sum(dq, 0)
             else:
                 later += (dq,)
         dqs = later
         _store(dqkv + D, dk * root, j, T, 3 * D, BLOCK, DH)
         _store(dqkv + 2 * D, dv, j, T, 3 * D, BLOCK, DH)
+        if bias is not None:
+            sum_k += tl.sum(dk, 0)
+            sum_v += tl.sum(dv, 0)
+    if bias is not None:
+        sums += sequence * 3 * D + head * DH + tl.arange(0, DH)
+        tl.store(sums, sum_q * root)
+        tl.store(sums + D, sum_k * root)
+        tl.store(sums + 2 * D, sum_v)
 
 
-def forward(qkv: Tensor, n_heads: int, kind: str, normalise: str, choice: Choice = FORWARD) -> tuple[Tensor, Tensor]:
+def forward(
+    qkv: Tensor, bias: Tensor | None, n_heads: int, kind: str, normalise: str, choice: Choice = FORWARD
+) -> tuple[Tensor, Tensor]:
     """Packed, contiguous qkv (N, T, 3 D) -> out (N, T, D) and, for softmax, log2 of the sums of exp, (N, H, T)."""
     batch, length, width = qkv.shape
     out = qkv.new_empty(batch, length, width // 3)
     norms = qkv.new_empty((batch, n_heads, length) if kind == "softmax" else (0,), dtype=torch.float32)
-    _launch(_forward, (qkv, out, norms), (), qkv, n_heads, kind, normalise, choice)
+    _launch(_forward, (qkv, lined(bias), out, norms), (), n_heads, kind, normalise, choice)
     return out, norms
 
 
 def backward(
-    grad: Tensor, qkv: Tensor, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str,
+    grad: Tensor, qkv: Tensor, bias: Tensor | None, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str,
     choice: Choice = BACKWARD,
-) -> Tensor:  # fmt: skip
-    """The gradient (N, T, D) of the output -> that of qkv, (N, T, 3 D); ``out`` and ``norms`` come from ``forward``."""
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradient (N, T, D) of the output -> those of qkv, (N, T, 3 D), and bias, (G, 3 D), or nothing.
+
+    ``out`` and ``norms`` come from ``forward``."""
+    batch, _, width = qkv.shape
     dqkv = torch.empty_like(qkv)
-    root = (3 * n_heads / qkv.shape[-1]) ** 0.5
-    _launch(_backward, (grad, qkv, out, norms, dqkv), (root,), qkv, n_heads, kind, normalise, choice)
-    return dqkv
+    sums = torch.empty(0 if bias is None else batch, width, dtype=torch.float32, device=qkv.device)
+    root = (3 * n_heads / width) ** 0.5
+    _launch(_backward, (grad, qkv, lined(bias), out, norms, dqkv, sums), (root,), n_heads, kind, normalise, choice)
+    if bias is None:
+        return dqkv, qkv.new_empty(0)
+    return dqkv, column_sums(sums.view(len(bias), batch // len(bias), width), bias.dtype)
 
 
-def _launch(kernel, tensors, extra, qkv: Tensor, n_heads: int, kind: str, normalise: str, choice: Choice) -> None:
+def _launch(kernel, tensors, extra, n_heads: int, kind: str, normalise: str, choice: Choice) -> None:
     """One program for each sequence and head. A short sequence is one block, of the power of two from its length."""
+    qkv, bias = tensors[0:2] if kernel is _forward else tensors[1:3]
     batch, length, width = qkv.shape
     head = width // (3 * n_heads)
     block = min(choice.block, max(16, triton.next_power_of_2(length)))
     scale = head**-0.5 * (math.log2(math.e) if kind in ("softmax", "exp") else 1.0)
-    limit = (
-        choice.registers if qkv.dtype != torch.float32 and length * head <= 4096 else None
-    )  # larger ones would spill
-    precision = "ieee"  # of products of bf16 and fp16: exact
-    if qkv.dtype == torch.float32:
-        precision = "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32x3"
+    share, stride = (1, 0) if bias is None else (batch // len(bias), bias.stride(0))
+    limit = choice.registers if length * head <= 4096 else None  # larger ones would spill
     if batch:
         kernel[(batch * n_heads,)](
-            *tensors, length, scale, *extra, H=n_heads, DH=head, N_BLOCKS=triton.cdiv(length, block), BLOCK=block,
-            KIND=kind, NORMALISE=normalise, PRECISION=precision, num_warps=choice.warps, maxnreg=limit,
+            *tensors, length, share, stride, scale, *extra, H=n_heads, DH=head, N_BLOCKS=triton.cdiv(length, block),
+            BLOCK=block, KIND=kind, NORMALISE=normalise, num_warps=choice.warps, maxnreg=limit,
         )  # fmt: skip
 
 

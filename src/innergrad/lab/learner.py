@@ -32,9 +32,11 @@ from torch.nn import functional as F
 
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.attention import attend, attention_pattern
+from innergrad.lab.norms import add_norm, bias_gelu
 from innergrad.lab.streams import Stream
 
 Keep = Callable[[str, Tensor], Tensor]
+Late = tuple[Tensor, Tensor | None] | None  # what is still to be added to the residual stream: delta (S, ..., D), bias
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class GPTConfig(LearnerConfig, kind="gpt"):
         says n; the count keeps the future out), its root, or nothing.
     positions: learned (GPT-2), rotary, or none.   tokens: interleaved or columns.
     d_mlp: 0 for no MLP.   layer_norm: False for none (then attention sees the stream itself).
+    max_points: the longest prompts that learned positions are for, if those are longer than training's (their
+        positions then stay as they were drawn).
     tied: one block, looped n_layers times.   qk_norm: queries and keys of norm sqrt(Dh) each.
     init_std: of the weights; those that write into the stream have init_std / sqrt(2 n_layers), or zero (zero_init).
     """
@@ -166,6 +170,7 @@ class GPTConfig(LearnerConfig, kind="gpt"):
     attention: Literal["softmax", "relu", "linear", "exp"] = "softmax"
     normalise: Literal["count", "sqrt", "none"] = "count"
     positions: Literal["learned", "rotary", "none"] = "learned"
+    max_points: int = 0
     tokens: Literal["interleaved", "columns"] = "interleaved"
     layer_norm: bool = True
     tied: bool = False
@@ -177,6 +182,7 @@ class GPTConfig(LearnerConfig, kind="gpt"):
         for name in ("n_layers", "d_model", "n_heads"):
             integer(f"learner.{name}", getattr(self, name))
         integer("learner.d_mlp", self.d_mlp, low=0)
+        integer("learner.max_points", self.max_points, low=0)
         real("learner.init_std", self.init_std, above=0.0)
         if self.d_model % self.n_heads:
             raise InputError(
@@ -186,7 +192,7 @@ class GPTConfig(LearnerConfig, kind="gpt"):
             raise InputError("rotary positions need heads of an even size", got=self.d_model // self.n_heads)
 
     def build(self, d: int, n_points: int, stack: int = 1) -> GPT:
-        return GPT(self, d, n_points, stack)
+        return GPT(self, d, max(n_points, self.max_points), stack)
 
 
 class GPT(Learner):
@@ -195,7 +201,7 @@ class GPT(Learner):
     def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1) -> None:
         super().__init__(stack)
         self.config, self.d, self.n_points = config, integer("d", d), integer("n_points", n_points)
-        self.block: Callable[..., Tensor] = block  # training may put a compiled one here
+        self.block: Callable[..., tuple[Tensor, Late]] = block  # training may put a compiled one here
         blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
         interleaved = config.tokens == "interleaved"
         shapes: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
@@ -241,33 +247,38 @@ class GPT(Learner):
             raise InputError(
                 "learned positions end before the prompt does",
                 got=f"{n} points",
-                allowed=f"up to {self.n_points}, the longest prompt of training",
-                hint="train with n_points that large, or with positions = 'rotary' or 'none'",
+                allowed=f"up to {self.n_points}",
+                hint="train with learner.max_points that large, or with positions = 'rotary' or 'none'",
             )
         scale = self.scale[:, None, None]
-        residual = self.embed(x, y / scale, w)
-        if config.positions == "learned":
-            residual = residual + w["W_pos"][:, None, : residual.shape[2]]
+        residual, late = self.embed(x, y / scale, w), None
         layers = {name: w[name].unbind(1) for name in self.in_blocks}
         for number in range(config.n_layers):
             parameters = {name: layers[name][0 if config.tied else number] for name in layers}
             named = _below(keep, f"blocks.{number}.") if keep is not _pass else _pass
-            residual = self.block(config, residual, parameters, named)
-        read = residual[:, :, ::2] if config.tokens == "interleaved" else residual[:, :, -1:]
-        if config.layer_norm:
-            read = keep("ln_final", norm(read, w["ln_final_w"], w["ln_final_b"]))
-        out = linear(read, w["W_U"], w["b_U"])[..., 0]
-        return out.to(scale.dtype) * scale
+            residual, late = self.block(config, residual, late, parameters, named)
+        return self.read_out(residual, late, w, keep).to(scale.dtype) * scale
 
     def embed(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
+        """Tokens with their positions, (S, B, T, D)."""
+        tokens = self.tokens(x, y, w)
+        return tokens + w["W_pos"][:, None, : tokens.shape[2]] if "W_pos" in w else tokens
+
+    def tokens(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
         """Tokens (S, B, T, D). A token is a vector (y; x) of d + 1 numbers, in which the missing part is zero (004)."""
-        dtype = w["W_E"].dtype
+        dtype, bias = w["W_E"].dtype, w["b_E"][:, None, None]
         x_part, y_part = w["W_E"][:, 1:], w["W_E"][:, None, None, 0]
-        xs, labels = linear(x.to(dtype), x_part, w["b_E"]), y.to(dtype)[..., None] * y_part
+        xs, labels = product(x.to(dtype), x_part) + bias, y.to(dtype)[..., None] * y_part
         if self.config.tokens == "columns":
             return xs + torch.cat((labels[:, :, :-1], torch.zeros_like(labels[:, :, :1])), 2)
-        ys = labels + w["b_E"][:, None, None]
-        return torch.stack((xs, ys), 3).flatten(2, 3)[:, :, :-1]
+        return torch.stack((xs, labels + bias), 3).flatten(2, 3)[:, :, :-1]
+
+    def read_out(self, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep) -> Tensor:
+        """Predictions (S, B, m) from the tokens of inputs, in units of the scale."""
+        where = slice(None, None, 2) if self.config.tokens == "interleaved" else slice(-1, None)
+        delta = None if late is None else (late[0][:, :, where], late[1])
+        x = entered(residual[:, :, where], delta, w, "ln_final", keep, "resid_final")[1]
+        return (product(x, w["W_U"]) + w["b_U"][:, None, None])[..., 0]
 
     def load_gpt2(self, state: Mapping[str, Tensor]) -> GPT:
         """Takes the blocks, positions and final LayerNorm of a Hugging Face GPT-2 (``GPT2Model.state_dict()``)."""
@@ -305,42 +316,62 @@ GPT2_BLOCK = {
 }
 
 
-def block(config: GPTConfig, residual: Tensor, w: Mapping[str, Tensor], keep: Keep) -> Tensor:
-    """One block: residual (S, B, T, D) -> the same; parameters (S, ...)."""
-    residual = keep("resid_pre", residual)
-    x = keep("ln1", norm(residual, w["ln1_w"], w["ln1_b"])) if config.layer_norm else residual
-    qkv = linear(x, w["W_QKV"], w["b_QKV"])
-    if config.qk_norm or config.positions == "rotary":
-        qkv = turned(qkv, config)
-    qkv = keep("attn.qkv", qkv)
-    pattern = None
+def block(config: GPTConfig, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep) -> tuple[Tensor, Late]:
+    """One block: residual (S, B, T, D) and what the block before left to be added to it -> the same; w (S, ...).
+
+    What a sublayer writes is added where the next one reads, with its bias and the LayerNorm there, in one operation.
+    When somebody is looking (``keep``), everything is added at once and has a name.
+    """
+    looking = keep is not _pass
+    residual, x = entered(residual, late, w, "ln1", keep, "resid_pre")
+    qkv, pattern = product(x, w["W_QKV"]), None
+    bias: Tensor | None = w["b_QKV"]
+    if looking or config.qk_norm or config.positions == "rotary" or config.tokens == "columns":
+        qkv, bias = keep("attn.qkv", turned(qkv + w["b_QKV"][:, None, None], config)), None
     if config.tokens == "columns":
-        pattern = columns_pattern(qkv, config)
-    elif keep is not _pass:
-        pattern = attention_pattern(qkv, config.n_heads, config.attention, config.normalise)
-    if pattern is not None:
-        pattern = keep("attn.pattern", pattern)
-    z = keep("attn.z", attend(qkv, config.n_heads, config.attention, config.normalise, pattern=pattern))
-    residual = keep("resid_mid", residual + keep("attn_out", linear(z, w["W_O"], w["b_O"])))
+        pattern = keep("attn.pattern", columns_pattern(qkv, config))
+    elif looking:
+        pattern = keep("attn.pattern", attention_pattern(qkv, config.n_heads, config.attention, config.normalise))
+    z = keep("attn.z", attend(qkv, config.n_heads, config.attention, config.normalise, pattern=pattern, bias=bias))
+    late = (product(z, w["W_O"]), w["b_O"])
+    if looking:
+        late = (keep("attn_out", late[0] + late[1][:, None, None]), None)
     if config.d_mlp:
-        x = keep("ln2", norm(residual, w["ln2_w"], w["ln2_b"])) if config.layer_norm else residual
-        hidden = keep("mlp.post", F.gelu(keep("mlp.pre", linear(x, w["W_in"], w["b_in"])), approximate="tanh"))
-        residual = residual + keep("mlp_out", linear(hidden, w["W_out"], w["b_out"]))
-    return keep("resid_post", residual)
+        residual, x = entered(residual, late, w, "ln2", keep, "resid_mid")
+        if looking:
+            hidden = F.gelu(keep("mlp.pre", product(x, w["W_in"]) + w["b_in"][:, None, None]), approximate="tanh")
+        else:
+            hidden = bias_gelu(product(x, w["W_in"]), w["b_in"])
+        late = (product(keep("mlp.post", hidden), w["W_out"]), w["b_out"])
+        if looking:
+            late = (keep("mlp_out", late[0] + late[1][:, None, None]), None)
+    if looking:
+        residual = residual + late[0] if config.d_mlp else keep("resid_mid", residual + late[0])
+        return keep("resid_post", residual), None
+    return residual, late
 
 
-def linear(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """x (S, ..., D), w (S, D, E), b (S, E) -> (S, ..., E): one batched product for the stack."""
+def entered(
+    residual: Tensor, late: Late, w: Mapping[str, Tensor], name: str, keep: Keep, stream: str
+) -> tuple[Tensor, Tensor]:
+    """The residual with what was left to be added, and what a sublayer reads of it: its LayerNorm, if there is one."""
+    delta, bias = (None, None) if late is None else late
+    if f"{name}_w" not in w or keep is not _pass:
+        residual = residual if delta is None else residual + delta
+        residual = keep(stream, residual if bias is None else residual + bias[:, None, None])
+        delta = bias = None
+    if f"{name}_w" not in w:
+        return residual, residual
+    residual, x = add_norm(residual, delta, bias, w[f"{name}_w"], w[f"{name}_b"])
+    return residual, keep(name, x)
+
+
+def product(x: Tensor, w: Tensor) -> Tensor:
+    """x (S, ..., D), w (S, D, E) -> (S, ..., E): one batched product for the stack."""
     flat = x.flatten(1, -2)
-    product = torch.addmm(b[0], flat[0], w[0])[None] if len(x) == 1 else torch.bmm(flat, w) + b[:, None]
-    return product.view(*x.shape[:-1], w.shape[-1])
-
-
-def norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """LayerNorm over the last dimension of x (S, B, T, D), with w, b (S, D)."""
-    if len(x) == 1:
-        return F.layer_norm(x, x.shape[-1:], w[0], b[0], eps=1e-5)
-    return F.layer_norm(x, x.shape[-1:], eps=1e-5) * w[:, None, None] + b[:, None, None]
+    # A stack of one is squeezed, not indexed: the gradient of an index is a copy.
+    made = torch.mm(flat.squeeze(0), w.squeeze(0)) if len(x) == 1 else torch.bmm(flat, w)
+    return made.view(*x.shape[:-1], w.shape[-1])
 
 
 def turned(qkv: Tensor, config: GPTConfig) -> Tensor:

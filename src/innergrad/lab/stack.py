@@ -6,8 +6,8 @@
     step ()                  how many steps were taken; everything that changes with time is a function of it
 
 One step makes its data on the device, predicts, differentiates and updates, without a look at a value: on a GPU it is
-recorded once as a CUDA graph and then replayed. A gradient comes out as one matrix too, so that clipping, the average
-over devices and the update are single operations.
+recorded once as a CUDA graph and then replayed. Gradients become one matrix too, so that clipping and the update are
+single operations.
 
 What models of a stack may differ in: the seed, the task (with the same d), the learning rate and the weight decay.
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.nn.functional import pad
 
 from innergrad.lab import optimisers
 from innergrad.lab.learner import GPT, Learner
@@ -72,7 +73,7 @@ class Stack:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         self.fused: Callable[[int], tuple[Tensor, Tensor]] = self.batch
-        self.change: Callable[[Tensor], None] = self.update
+        self.change: Callable[[Sequence[Tensor], Tensor], None] = self.update
         if self.config.compile and self.device.type == "cuda":
             self.compile()
 
@@ -87,22 +88,21 @@ class Stack:
         parts = matrix.split(sizes, 1)[::2]
         return {name: part.unflatten(1, shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
+    def pack(self, values: Sequence[Tensor]) -> Tensor:
+        """The reverse: tensors (S, ...), one a parameter, as one float32 matrix (S, P)."""
+        columns = [value.flatten(1).float() for value in values]
+        return torch.cat([pad(each, (0, -each.shape[1] % 64)) for each in columns], 1)
+
     # ------------------------------------------------------------------------------------------------------- one step
 
     def advance(self, n: int) -> None:
         """One step on prompts of n points."""
         x, y = self.fused(n)
-        weights = self.theta.detach().to(self.dtype).requires_grad_()
-        loss = self.loss(self.learner(x, y, self.unpack(weights)), y)
-        (grad,) = torch.autograd.grad(loss.sum(), weights)
-        grad = grad.float()
-        if self.world > 1:
-            dist.all_reduce(grad)
-            grad /= self.world
-            dist.all_reduce(loss := loss.detach())
-            loss /= self.world
-        self.loss_sum += loss.detach()
-        self.change(grad)
+        copies = self.unpack(self.theta.to(self.dtype))
+        weights = {name: copy.detach().requires_grad_() for name, copy in copies.items()}
+        loss = self.loss(self.learner(x, y, weights), y)
+        grads = torch.autograd.grad(loss.sum(), list(weights.values()))
+        self.change(self.averaged(grads), self.averaged([loss.detach()])[0])
 
     def batch(self, n: int) -> tuple[Tensor, Tensor]:
         """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n). Equal tasks are drawn together."""
@@ -130,18 +130,32 @@ class Stack:
         counted = torch.arange(n, device=self.device) < points
         return (errors * counted).sum((1, 2)) / (counted.sum() * errors.shape[1])
 
-    def update(self, grad: Tensor) -> None:
-        """The optimiser's change of theta for a gradient (S, P), and the next step's number."""
+    def averaged(self, values: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Means over the devices that share the batch."""
+        if self.world > 1:
+            for value in values:
+                dist.all_reduce(value)
+                value /= self.world
+        return values
+
+    def update(self, grads: Sequence[Tensor], loss: Tensor) -> None:
+        """The optimiser's change of theta for the gradients of the parameters, and the next step's number."""
         rule = self.rule
-        grad, norm = optimisers.clipped(grad, rule.clip)
+        grad, norm = optimisers.clipped(self.pack(grads), rule.clip)
         lr = self.lr * rule.factor(self.step, self.config.steps).to(self.lr.dtype)
         if rule.kind == "muon":
-            parameters, grads, momenta = (self.unpack(matrix) for matrix in (self.theta, grad, self.m))
-            optimisers.muon(rule, parameters, grads, momenta, lr, self.decay)
+            parameters, slopes, momenta = (self.unpack(matrix) for matrix in (self.theta, grad, self.m))
+            optimisers.muon(rule, parameters, slopes, momenta, lr, self.decay)
         theta, grad, m, v, decay = (each[:, self.adam] for each in (self.theta, grad, self.m, self.v, self.decays))
         optimisers.adamw(rule, theta, grad, m, v, self.step, lr, decay)
+        self.loss_sum += loss
         self.norm_sum += norm[:, 0]
         self.step += 1
+
+    def any(self, told: Sequence[object]) -> bool:
+        """Whether one of the devices was told: all must hear it, or the others would wait for it for ever."""
+        heard = torch.tensor(float(bool(told)), device=self.device)
+        return bool(self.averaged([heard])[0] > 0) if self.world > 1 else bool(told)
 
     # ------------------------------------------------------------------------------------------------------- many steps
 
@@ -179,7 +193,8 @@ class Stack:
         self.fused = torch.compile(self.batch, **options)
         self.change = torch.compile(self.update, **options)
         if isinstance(self.learner, GPT):
-            self.learner.block = torch.compile(self.learner.block, **options)
+            for name in ("embed", "block", "read_out"):
+                setattr(self.learner, name, torch.compile(getattr(self.learner, name), **options))
 
     @property
     def state(self) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ kind of device, and devices that share a batch see the samples that one would.
 from __future__ import annotations
 
 import math
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from torch import distributed as dist
 
 from innergrad.config import differences, parse, to_table
 from innergrad.errors import InputError, JobError, integer, seed_number
-from innergrad.lab import checkpoints
+from innergrad.lab import checkpoints, kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
 from innergrad.lab.journal import Journal, Progress
 from innergrad.lab.learner import GPTConfig, Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
@@ -129,6 +130,20 @@ def train(
     progress: Progress | None = None,
 ) -> Result:
     """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on."""
+    with processes(device), sigterm() as told:
+        return _train(experiments, folder, device, resume, tensorboard, progress, told)
+
+
+def _train(
+    experiments: Sequence[Experiment],
+    folder: Path | str | None,
+    device: torch.device | str,
+    resume: bool,
+    tensorboard: bool,
+    progress: Progress | None,
+    told: list[int],
+) -> Result:
+    """The loop. ``told``: signals that ask for an end."""
     check_stack(experiments)
     stack, config = Stack(experiments, device), experiments[0].train
     first = stack.rank == 0
@@ -136,23 +151,22 @@ def train(
         restore(stack, experiments, folder)
     step, log, began = int(stack.step), [], time.perf_counter()
     journal = open_journal(folder, experiments, step if resume else None, tensorboard) if folder and first else None
-    with sigterm() as told:
-        while step < config.steps and not told:
-            n = config.curriculum.length(step, stack.n_points)
-            ends = [config.steps, next_multiple(step, config.log_every), next_multiple(step, config.checkpoint_every)]
-            end = min(end for end in (*ends, next_multiple(step, config.curriculum.every)))
-            stack.run(end - step, n)
-            step = end
-            if step % config.log_every == 0 or step == config.steps:
-                log.append(row := report(stack, step, time.perf_counter() - began))
-                if journal:
-                    journal.write(row)
-                if progress and first:
-                    progress(step, f"loss {min(row['loss']):.4g}")
-                if not all(map(math.isfinite, row["loss"])):
-                    raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; lower the learning rate")
-            if journal and (step % config.checkpoint_every == 0 or step == config.steps or told):
-                save(stack, experiments, journal.checkpoints, step)
+    while step < config.steps and not stack.any(told):
+        n = config.curriculum.length(step, stack.n_points)
+        everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
+        end = min(config.steps, *(next_multiple(step, every) for every in everies))
+        stack.run(end - step, n)
+        step = end
+        if step % config.log_every == 0 or step == config.steps:
+            log.append(row := report(stack, step, time.perf_counter() - began))
+            if journal:
+                journal.write(row)
+            if progress and first:
+                progress(step, f"loss {min(row['loss']):.4g}")
+            if not all(map(math.isfinite, row["loss"])):
+                raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; lower the learning rate")
+        if journal and (step % config.checkpoint_every == 0 or step == config.steps or told):
+            save(stack, experiments, journal.checkpoints, step)
     if journal:
         journal.close()
     return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log))
@@ -257,8 +271,24 @@ def open_journal(folder: Path | str, experiments: Sequence[Experiment], step: in
 
 
 @contextmanager
+def processes(device: torch.device | str) -> Iterator[None]:
+    """Joins the processes that ``torchrun`` started, if it did: NCCL between GPUs, gloo between CPUs."""
+    if not dist.is_torchelastic_launched() or dist.is_initialized():
+        yield
+        return
+    cuda = torch.device(device).type == "cuda"
+    if cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
 def sigterm() -> Iterator[list[int]]:
-    """A list that SIGTERM puts its number into: the loop ends at the next log line, with a checkpoint."""
+    """A list that SIGTERM puts its number into: the loop then ends where it next looks, with a checkpoint."""
     told: list[int] = []
     try:
         before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
