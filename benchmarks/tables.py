@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import executor_tables
+import lab_tables
 import optimisers
 import products
 import variants
@@ -380,6 +381,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **variants.TABLES,
     **optimisers.TABLES,
     **executor_tables.TABLES,
+    **lab_tables.TABLES,
 }
 PAGES = (
     "README.md",
@@ -390,6 +392,7 @@ PAGES = (
     "docs/variants.md",
     "docs/optimisers.md",
     "docs/executor.md",
+    "docs/lab.md",
 )
 
 

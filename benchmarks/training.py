@@ -2,21 +2,24 @@
 
     python benchmarks/training.py speed       steps a second: the reference loop, one model, stacks; compile time; MFU
     python benchmarks/training.py curve       losses of the reference in float32 and of the lab's step, from one start
-    python benchmarks/training.py target      seconds to a given loss
+    python benchmarks/training.py target      seconds until a loss is reached: the reference loop, the lab's recipe
     python benchmarks/training.py profile     where the time of a step goes (GPU)
 
 The reference loop is what the field uses (Garg et al., 2022): Hugging Face's GPT-2 in eager float32, Adam, prompts made
 on the host, the loss looked at after every step. The model is seed 001's: 12 blocks, width 256, 8 heads, MLP 256,
 prompts of 51 points of 20 numbers, batch 64. On a CPU (``--small``) everything is smaller.
-Results: results/training_<what>_<device>.json.
+Results: results/training_<what>_<device>.json, and the same file in the folder ``--out``.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,9 +31,12 @@ from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Linear, Task
-from innergrad.lab.train import Experiment, TrainConfig
+from innergrad.lab.training import Curriculum, Experiment, TrainConfig
+from innergrad.manifest import manifest
 
 PEAK = {"NVIDIA H200": 989e12}  # bf16, dense, by the datasheet
+ROUNDS = 3  # timings of a rate
+WINDOW = 200  # steps whose mean loss has to be below the target
 
 
 def experiment(small: bool, **changes: Any) -> Experiment:
@@ -76,8 +82,11 @@ def reference(one: Experiment, device: str, lr: float = 1e-4) -> Iterator[float]
     torch.manual_seed(0)
     model = Reference(one).to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=lr)
-    while True:
+    for step in count():
         x = torch.randn(one.train.batch, one.n_points, one.task.d)
+        dims = one.train.curriculum.dims(torch.tensor(step), one.task.d)
+        if dims is not None:
+            x[..., int(dims) :] = 0.0
         w = torch.randn(one.train.batch, one.task.d, 1)
         x, y = x.to(device), (x @ w)[..., 0].to(device)
         loss = (model(x, y) - y).square().mean()
@@ -95,16 +104,25 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def rate_of_reference(one: Experiment, device: str, seconds: float) -> float:
+def timings(advance: Callable[[], object], device: str, seconds: float, steps: int) -> dict[str, float]:
+    """Steps a second of a call that takes ``steps``: the median of ROUNDS timings of ``seconds`` each, and extremes."""
+    rates = []
+    for _ in range(ROUNDS):
+        wait(device)
+        began, calls = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            advance()
+            wait(device)
+            calls += 1
+        rates.append(calls * steps / (time.perf_counter() - began))
+    return {"steps_a_second": statistics.median(rates), "slowest": min(rates), "fastest": max(rates)}
+
+
+def rate_of_reference(one: Experiment, device: str, seconds: float) -> dict[str, float]:
     loop = reference(one, device)
     for _ in range(5):
         next(loop)
-    wait(device)
-    began, steps = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        next(loop)
-        steps += 1
-    return steps / (time.perf_counter() - began)
+    return timings(lambda: next(loop), device, seconds, 1)
 
 
 def rate_of_stack(experiments: list[Experiment], device: str, seconds: float) -> dict[str, float]:
@@ -116,13 +134,10 @@ def rate_of_stack(experiments: list[Experiment], device: str, seconds: float) ->
     first = time.perf_counter() - began
     block = 100 if device == "cuda" else 2
     stack.run(block, n)
-    wait(device)
-    began, steps = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        stack.run(block, n)
-        wait(device)
-        steps += block
-    return {"model_steps": len(experiments) * steps / (time.perf_counter() - began), "first_step_seconds": first}
+    return {
+        **timings(lambda: stack.run(block, n), device, seconds, block * len(experiments)),
+        "first_step_seconds": first,
+    }
 
 
 def flops(one: Experiment) -> float:
@@ -138,25 +153,42 @@ def flops(one: Experiment) -> float:
 
 
 def speed(device: str, small: bool, stacks: list[int], seconds: float) -> dict[str, Any]:
-    one = experiment(small)
-    kind = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    one, kind = experiment(small), device_name(device)
     slow = rate_of_reference(one, device, seconds)
-    print(f"reference loop: {slow:.1f} steps/s", flush=True)
+    print(f"reference loop: {slow}", flush=True)
     rows = []
     for size in stacks:
         found = rate_of_stack([replace(one, seed=seed) for seed in range(size)], device, seconds)
-        rate = found["model_steps"]
+        rate = found["steps_a_second"]
         row: dict[str, Any] = {"stack": size, **{name: round(value, 2) for name, value in found.items()}}
-        row["against_reference"] = round(rate / slow, 2)
+        row["against_reference"] = round(rate / slow["steps_a_second"], 2)
         if kind in PEAK:
             row["mfu"] = round(rate * flops(one) / PEAK[kind], 4)
         rows.append(row)
         print(row, flush=True)
     return {
-        "device": kind,
-        "reference_steps": round(slow, 2),
-        "gflop_a_step": round(flops(one) / 1e9, 1),
+        "reference": [{name: round(value, 2) for name, value in slow.items()}],
+        "gflop_a_step": round(flops(one) / 1e9, 3),
+        "seconds_a_timing": seconds,
         "stacks": rows,
+    }
+
+
+def device_name(device: str) -> str:
+    name: str = torch.cuda.get_device_name() if device == "cuda" else manifest({})["hardware"]["cpu"]
+    return name
+
+
+def settings(one: Experiment) -> dict[str, Any]:
+    """Of torch, for both loops; the reference has Hugging Face's default attention and is never compiled."""
+    return {
+        "lab_precision": one.train.precision,
+        "lab_compile": one.train.compile,
+        "reference_precision": "fp32",
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+        "threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda,
     }
 
 
@@ -201,7 +233,7 @@ class Plain(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         w = dict(self.outer.named_parameters())
-        tokens = self.outer.embed(x[None], y[None] / self.scale, w)[0]
+        tokens = self.outer.tokens(x[None], y[None] / self.scale, w)[0]
         read = self.backbone(inputs_embeds=tokens).last_hidden_state[:, ::2]
         out: Tensor = (read @ w["W_U"][0] + w["b_U"][0])[..., 0] * self.scale
         return out
@@ -222,6 +254,74 @@ def plain_losses(model: Plain, one: Experiment, device: str, steps: int, every: 
         if (step + 1) % every == 0:
             yield round(total.item() / every, 6)
             total.zero_()
+
+
+# -------------------------------------------------------------------------------------------------------------- target
+
+
+def recipe(small: bool, every: int) -> Experiment:
+    """The lab's: Muon. Both loops have its curriculum: one more coordinate after every ``every`` steps."""
+    one = experiment(small, n_points=11 if small else 41)
+    rule = Optimiser("muon", lr=3e-3 if small else 1e-3, warmup=WINDOW, clip=1.0)
+    curriculum = Curriculum(first_dims=2 if small else 5, every=every)
+    return replace(one, train=replace(one.train, optimiser=rule, curriculum=curriculum))
+
+
+def least_squares_loss(one: Experiment) -> float:
+    """The mean over positions k of the best error / d there is, max(1 - k / d, 0): no loss goes below it."""
+    return sum(max(1.0 - k / one.task.d, 0.0) for k in range(one.n_points)) / one.n_points
+
+
+def target(device: str, small: bool, goal: float, limit: float, every: int, lr: float) -> dict[str, Any]:
+    """Seconds until the mean loss / d of WINDOW steps on whole prompts, in all coordinates, is below ``goal``.
+
+    Everything counts: building the model, compiling, data. A loop is stopped after ``limit`` seconds.
+    """
+    one = recipe(small, every)
+    names = {"reference": f"GPT-2 in eager fp32, Adam {lr:g}", "lab": f"Muon {one.train.optimiser.lr:g}"}
+    rows = []
+    for name, blocks in (("reference", reference_blocks(one, device, lr)), ("lab", lab_blocks(one, device))):
+        rows.append({"loop": name, "how": names[name], **race(blocks, one, goal, limit)})
+        print(rows[-1], flush=True)
+    slow, fast = rows
+    ratio = round(slow["seconds"] / fast["seconds"], 2) if fast["reached"] else None
+    bound = "exact" if slow["reached"] else "at least: the reference was stopped"
+    floor = least_squares_loss(one)
+    about = {"target": goal, "least_squares": round(floor, 4), "limit_seconds": limit, "curriculum_every": every}
+    return {**about, "n_points": one.n_points, "d": one.task.d, "ratio": ratio, "ratio_is": bound, "rows": rows}
+
+
+def race(blocks: Iterator[float], one: Experiment, goal: float, limit: float) -> dict[str, Any]:
+    """Runs blocks of WINDOW steps, each giving its mean loss / d, until one is below the goal or the time is over."""
+    losses: list[float] = []
+    began = time.perf_counter()
+    whole = one.train.curriculum.every * (one.task.d - one.train.curriculum.first_dims)  # steps of the curriculum
+    while True:
+        start = WINDOW * len(losses)
+        losses.append(next(blocks))
+        seconds = time.perf_counter() - began
+        reached = start >= whole and losses[-1] < goal
+        if reached or seconds > limit:
+            steps = WINDOW * len(losses)
+            loss, curriculum = round(losses[-1], 4), "over" if start >= whole else f"ends at step {whole:,}"
+            words = (
+                f"{seconds:.1f} s" if reached else f"not reached in {seconds:.0f} s (loss so far {loss}, {curriculum})"
+            )
+            row = {"reached": reached, "seconds": round(seconds, 2), "steps": steps, "loss": loss, "words": words}
+            return {**row, "steps_a_second": round(steps / seconds, 1)}
+
+
+def reference_blocks(one: Experiment, device: str, lr: float) -> Iterator[float]:
+    loop = reference(one, device, lr)
+    while True:
+        yield sum(islice(loop, WINDOW)) / WINDOW / one.task.d
+
+
+def lab_blocks(one: Experiment, device: str) -> Iterator[float]:
+    stack = Stack([one], device)
+    while True:
+        stack.run(WINDOW, one.n_points)
+        yield stack.taken()[0][0] / WINDOW
 
 
 # -------------------------------------------------------------------------------------------------------------- profile
@@ -245,24 +345,40 @@ def profile(device: str, small: bool, stacks: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("speed", "curve", "profile"))
+    parser.add_argument("what", choices=("speed", "curve", "target", "profile"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="a small model, for a CPU")
+    parser.add_argument("--out", type=Path, help="a folder to write the result to as well")
     parser.add_argument("--stacks", default="1,8", help="sizes of stacks")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each timing")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--goal", type=float, help="loss / d to reach (0.35; small: 0.45)")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a loop is stopped")
+    parser.add_argument("--every", type=int, help="steps between changes of the curriculum (350; small: 200)")
+    parser.add_argument("--lr", type=float, help="of the reference loop (Garg et al.: 1e-4; small: 1e-3)")
     given = parser.parse_args()
-    stacks, small = [int(size) for size in given.stacks.split(",")], given.small
-    command = f"python benchmarks/training.py {given.what}" + (" --small" if small else "")
+    stacks, small, device = [int(size) for size in given.stacks.split(",")], given.small, given.device
+    chosen = {
+        name: getattr(given, name) for name in ("stacks", "seconds", "seeds", "steps", "goal", "limit", "every", "lr")
+    }
+    changed = [f" --{name} {value}" for name, value in chosen.items() if value != parser.get_default(name)]
+    command = f"python benchmarks/training.py {given.what}" + " --small" * small + "".join(changed)
     if given.what == "profile":
-        profile(given.device, small, stacks)
+        profile(device, small, stacks)
         return
     if given.what == "speed":
-        found = speed(given.device, small, stacks, given.seconds)
+        found = speed(device, small, stacks, given.seconds)
+    elif given.what == "target":
+        goal, every, lr = (0.45, 200, 1e-3) if small else (0.35, 350, 1e-4)
+        found = target(device, small, given.goal or goal, given.limit, given.every or every, given.lr or lr)
     else:
-        found = curve(given.device, small, given.seeds, given.steps, every=max(given.steps // 20, 1))
-    store(f"training_{given.what}_{given.device}", command, found)
+        found = curve(device, small, given.seeds, given.steps, every=max(given.steps // 20, 1))
+    about = {"device": device_name(device), "settings": settings(experiment(small))}
+    path = store(f"training_{given.what}_{device}", command, {**about, **found})
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / path.name).write_text(path.read_text())
 
 
 if __name__ == "__main__":

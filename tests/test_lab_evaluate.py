@@ -13,7 +13,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.lab.baselines import KNN, LeastSquares, Mean, Predictor, Ridge, Zero
-from innergrad.lab.evaluate import (
+from innergrad.lab.evaluation import (
     MEASURES,
     default_baselines,
     evaluate,
@@ -26,7 +26,7 @@ from innergrad.lab.kernel_learner import KernelLearnerConfig
 from innergrad.lab.learner import GPTConfig
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import DecisionTrees, GaussianMixture, Linear, Networks
-from innergrad.lab.train import Curriculum, Experiment, TrainConfig, load_learner, train
+from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train
 
 SMALL = GPTConfig(n_layers=1, d_model=8, n_heads=2, d_mlp=8)
 NETWORKS = Networks(d=3, width=100, layers=2, noise=0.25, inputs=GaussianMixture(w1=0.75, mean=1.5))

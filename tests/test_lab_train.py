@@ -28,7 +28,7 @@ from innergrad.lab.optimisers import Optimiser, adamw, clipped, muon, orthogonal
 from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Linear, Networks
-from innergrad.lab.train import Curriculum, Experiment, TrainConfig, load_learner, train
+from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train
 
 RULE = Optimiser(lr=3e-3, schedule="cosine", warmup=5, clip=1.0, weight_decay=0.1)
 TRAIN = TrainConfig(steps=24, batch=8, optimiser=RULE, log_every=4, checkpoint_every=8)
@@ -63,7 +63,7 @@ def test_adamw_is_torchs() -> None:
 
 
 def test_muon_is_torchs() -> None:
-    """torch.optim.Muon with AdamW's size of updates. It rounds to bfloat16 inside, we do not on a CPU: 3 % of a step."""
+    """torch.optim.Muon with AdamW's size of updates. It rounds to bfloat16 inside, we do not on a CPU: 3 %."""
     generator = torch.Generator().manual_seed(0)
     lr, decay = 1e-2, 0.1
     ours = torch.randn(1, 1, 12, 20, generator=generator)
@@ -252,7 +252,7 @@ def test_a_batch_can_be_kept_for_several_steps() -> None:
 
 # ------------------------------------------------------------------------------------------------------ killed, resumed
 
-RUN = "import sys; from innergrad.lab.sweep import read_experiments; from innergrad.lab.train import train; "
+RUN = "import sys; from innergrad.lab.sweeps import read_experiments; from innergrad.lab.training import train; "
 RUN += "train(read_experiments(sys.argv[1]), sys.argv[2], resume=sys.argv[3] == 'resume')"
 
 
@@ -349,9 +349,9 @@ def test_what_does_not_stack(change: dict[str, Any], names: str) -> None:
 RANKS = """
 import sys, torch
 from safetensors.torch import save_file
-from innergrad.lab.sweep import read_experiments
+from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.stack import Stack
-from innergrad.lab.train import processes, train
+from innergrad.lab.training import processes, train
 experiments, folder = read_experiments(sys.argv[1]), sys.argv[2]
 with processes("cpu"):
     stack, seen = Stack(experiments, "cpu"), {}

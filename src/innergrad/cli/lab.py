@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from innergrad.errors import InputError, JobError
 if TYPE_CHECKING:
     import torch
 
-    from innergrad.lab.evaluate import Evaluation
+    from innergrad.lab.evaluation import Evaluation
     from innergrad.lab.journal import Progress
 
 ConfigFile = Annotated[Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml")]
@@ -53,20 +54,24 @@ def train(
 ) -> None:
     """Pretrain a learner on a family of functions; keeps the configuration, a log and checkpoints in a folder."""
     from innergrad.lab.checkpoints import newest
-    from innergrad.lab.sweep import last_losses, read_experiments
-    from innergrad.lab.train import train as run
+    from innergrad.lab.sweeps import last_losses, read_experiments
+    from innergrad.lab.training import train as run
 
     experiments = read_experiments(config, _with_seed(sets, seed))
     if config.is_dir() and (not resume or out not in (None, config)):
         raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
-    folder = config if config.is_dir() else out or Path("out") / experiments[0].name
+    name = experiments[0].name if len(experiments) == 1 else config.stem
+    folder = config if config.is_dir() else out or Path("out") / name
+    quiet = quiet or os.environ.get("RANK", "0") != "0"  # torchrun: the first process speaks
     going_on = resume and newest(folder) is not None
     steps = experiments[0].train.steps
-    with _bar(steps, experiments[0].name, quiet or as_json) as report:
+    with _bar(steps, name, quiet or as_json) as report:
         where = _device(device)
         result = run(experiments, folder, device=where, resume=going_on, tensorboard=tensorboard, progress=report)
     if not result.finished:
         raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume goes on")
+    if os.environ.get("RANK", "0") != "0":
+        return
     losses = last_losses(folder, len(experiments))
     if as_json:
         seconds = result.log[-1]["seconds"] if result.log else 0.0
@@ -88,7 +93,7 @@ def evaluate(
         ),
     ] = None,
     points: Annotated[
-        int | None, typer.Option("--points", help="Points of a prompt; default: the longest the learner takes.")
+        int | None, typer.Option("--points", help="Points of a prompt; default: those of training.")
     ] = None,
     prompts: Annotated[int, typer.Option("--prompts", help="Number of prompts.")] = 6400,
     sets: Annotated[
@@ -107,8 +112,8 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
-    from innergrad.lab.evaluate import evaluate_run
-    from innergrad.lab.sweep import COMMA
+    from innergrad.lab.evaluation import evaluate_run
+    from innergrad.lab.sweeps import COMMA
 
     names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
     with _status(quiet or as_json) as progress:
@@ -149,7 +154,7 @@ def sweep(
     quiet: Quiet = False,
 ) -> None:
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
-    from innergrad.lab import sweep as sweeps
+    from innergrad.lab import sweeps
 
     experiments = sweeps.read_experiments(config, _with_seed(sets, seed))
     if len(experiments) != 1:
@@ -220,7 +225,7 @@ def _status(silent: bool) -> Iterator[Any]:
 
 
 def _print_evaluation(found: Evaluation) -> None:
-    from innergrad.lab.evaluate import MEASURES
+    from innergrad.lab.evaluation import MEASURES
 
     shift = f", shifted: {' '.join(found.shifts)}" if found.shifts else ""
     print(

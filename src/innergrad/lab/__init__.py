@@ -1,1 +1,50 @@
-"""The lab: pretrain transformers on families of functions and measure them. task -> learner -> train -> evaluate."""
+"""The lab: pretrain transformers on families of functions and measure them. task -> learner -> train -> evaluate.
+
+from innergrad import lab
+
+one = lab.Experiment(n_points=11, task=lab.Linear(d=5), learner=lab.GPTConfig(n_layers=3, d_model=64))
+result = lab.train([one], "out/run", device="cpu")          # a list of experiments is trained as one stack
+print(lab.evaluate_run("out/run").table())                   # beside the mean and the best predictor of the task
+"""
+
+from innergrad.lab import baselines, metrics, tasks
+from innergrad.lab.baselines import Predictor
+from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_run
+from innergrad.lab.kernel_learner import KernelLearnerConfig
+from innergrad.lab.learner import GPTConfig, Learner, LearnerConfig
+from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.streams import Stream
+from innergrad.lab.sweeps import grid, read_experiments, sweep
+from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Task
+from innergrad.lab.training import Curriculum, Experiment, Result, TrainConfig, load_learner, train
+
+__all__ = [
+    "Curriculum",
+    "Evaluation",
+    "Experiment",
+    "GPTConfig",
+    "Gaussian",
+    "Inputs",
+    "KernelLearnerConfig",
+    "Learner",
+    "LearnerConfig",
+    "Linear",
+    "Networks",
+    "Optimiser",
+    "Predictor",
+    "Prompts",
+    "Result",
+    "Stream",
+    "Task",
+    "TrainConfig",
+    "baselines",
+    "evaluate",
+    "evaluate_run",
+    "grid",
+    "load_learner",
+    "metrics",
+    "read_experiments",
+    "sweep",
+    "tasks",
+    "train",
+]

@@ -1,5 +1,4 @@
-"""Triton kernels of residual additions with LayerNorm and of biases with GELU; checks and timing: python -m
-innergrad.lab.norms_triton.
+"""Triton kernels of residual additions with LayerNorm, and of biases with GELU; timed by ``kernel_timing.py``.
 
 Tensors are (S, R, D): S models, R rows each, contiguous; parameters are (S, D) with any distance between rows. A
 program takes rows of one model only. The forward kernels take one group of rows each. With x^ = (r' - mean) rstd and
@@ -57,7 +56,7 @@ def _standard(x, D: tl.constexpr, EPS: tl.constexpr):
     return centred * rstd, rstd
 
 
-@triton.jit(do_not_specialize=["R", "gain_stride", "shift_stride", "bias_stride"])
+@triton.jit(do_not_specialize=["R"])
 def _add_norm_forward(
     residual, delta, bias, gain, shift, total, normed, R, gain_stride, shift_stride, bias_stride,
     D: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
@@ -81,7 +80,7 @@ def _add_norm_forward(
     tl.store(normed + row + column, y.to(normed.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["R", "groups", "gain_stride"])
+@triton.jit(do_not_specialize=["R", "groups"])
 def _add_norm_backward(
     d_total, d_normed, total, gain, dx, sums, R, groups, gain_stride,
     D: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
@@ -125,7 +124,7 @@ def _sigmoid(z):
     return 1.0 / (1.0 + tl.exp(-u2)), 1.5957691216057308 * (1.0 + 0.134145 * square)
 
 
-@triton.jit(do_not_specialize=["R", "bias_stride"])
+@triton.jit(do_not_specialize=["R"])
 def _bias_gelu_forward(x, bias, out, R, bias_stride, M: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """ROWS rows and COLUMNS columns of one model."""
     model = tl.program_id(1)
@@ -138,7 +137,7 @@ def _bias_gelu_forward(x, bias, out, R, bias_stride, M: tl.constexpr, ROWS: tl.c
     tl.store(out + row + column, (z * s).to(out.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["R", "groups", "bias_stride"])
+@triton.jit(do_not_specialize=["R", "groups"])
 def _bias_gelu_backward(
     grad, x, bias, dx, sums, R, groups, bias_stride, M: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):

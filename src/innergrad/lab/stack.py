@@ -28,7 +28,7 @@ from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Task
 
 if TYPE_CHECKING:
-    from innergrad.lab.train import Experiment
+    from innergrad.lab.training import Experiment
 
 
 def padded(shape: torch.Size) -> int:

@@ -25,7 +25,7 @@ from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.metrics import Curve
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Task
-from innergrad.lab.train import Experiment, load_learner
+from innergrad.lab.training import Experiment, load_learner
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 MODEL = "model"
@@ -140,7 +140,7 @@ def evaluate_run(
     """Measures a trained model, from the folder of a run or a checkpoint, on its own task changed by ``shifts``.
 
     ``baselines`` are names as ``named_baseline`` takes them; by default the mean, and the best known for the task.
-    ``n_points``: the longest prompts the learner takes by default.
+    ``n_points``: those of training by default.
     """
     learner, experiment = load_learner(run, model, device)
     task = shifted(experiment, shifts)

@@ -23,7 +23,7 @@ from innergrad.errors import InputError, JobError
 from innergrad.lab import kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.journal import CONFIG, Progress, read_log, write_whole
-from innergrad.lab.train import Experiment, check_stack, train
+from innergrad.lab.training import Experiment, check_stack, train
 
 COMMA = re.compile(r",(?![^\[{]*[\]}])")  # not inside brackets
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without

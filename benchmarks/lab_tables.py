@@ -1,0 +1,99 @@
+"""The tables of docs/lab.md, from results/training_*.json and results/lab_*.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from _results import RESULTS, read
+
+DEVICES = ("cuda", "cpu")
+KS = (10, 20, 30, 40, 50)
+
+
+def _stored(what: str) -> list[dict[str, Any]]:
+    """Results of benchmarks/training.py, one a kind of device that was measured."""
+    names = [f"training_{what}_{device}" for device in DEVICES]
+    return [read(name) for name in names if (RESULTS / f"{name}.json").exists()]
+
+
+def _where(content: dict[str, Any]) -> str:
+    threads = content["settings"]["threads"]
+    alone = f", {threads} thread{'s' * (threads > 1)}" if content["settings"]["cuda"] is None else ""
+    return f"{content['device']}{alone}{', small model' * ('--small' in content['manifest']['command'])}"
+
+
+def training_speed() -> list[str]:
+    """Model-steps a second: the median of three timings, and the extremes."""
+    lines = ["| device | loop | model-steps / s | against the reference | first step |", "|---|---|---|---|---|"]
+    for content in _stored("speed"):
+        where = _where(content)
+        rows: list[tuple[str, dict[str, Any]]] = [("reference", content["reference"][0])]
+        rows += [(f"lab, stack of {row['stack']}", row) for row in content["stacks"]]
+        for name, row in rows:
+            rate = f"{row['steps_a_second']:,.1f} ({row['slowest']:,.1f} – {row['fastest']:,.1f})"
+            ratio = f"{row['against_reference']:.2f}" if "against_reference" in row else "1"
+            first = f"{row['first_step_seconds']:.1f} s" if "first_step_seconds" in row else ""
+            lines.append(f"| {where} | {name} | {rate} | {ratio} | {first} |")
+    return lines
+
+
+def training_target() -> list[str]:
+    """Seconds until a loss is reached, all included."""
+    lines = ["| device | target (least squares) | loop | reached after | steps | ratio |", "|---|---|---|---|---|---|"]
+    for content in _stored("target"):
+        goal = f"{content['target']:g} ({content['least_squares']:.3g})"
+        for row in content["rows"]:
+            ratio = ""
+            if row["loop"] == "lab" and content["ratio"]:
+                ratio = f"{content['ratio']:.1f}" + ("" if content["ratio_is"] == "exact" else " or more")
+            cells = [_where(content), goal, f"{row['loop']}: {row['how']}", row["words"], f"{row['steps']:,}", ratio]
+            lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def lab_errors() -> list[str]:
+    """Squared error / scale^2 of the three trained learners and of what they are compared with."""
+    lines = ["| task | predictor | " + " | ".join(f"k = {k}" for k in KS) + " |", "|---" * (len(KS) + 2) + "|"]
+    for task, about in read("lab_three_tasks")["models"].items():
+        for name, measures in about["curves"].items():
+            label = "**the trained transformer**" if name == "model" else name
+            lines.append(f"| {task} | {label} | " + _cells(measures["squared error"]) + " |")
+    return lines
+
+
+def lab_claims() -> list[str]:
+    """What is claimed of the three learners, and whether it holds."""
+    lines = ["| claim | measured | bound | holds |", "|---|---|---|---|"]
+    for row in read("lab_three_tasks")["claims"]:
+        holds = "yes" if row["holds"] else "**no**"
+        lines.append(f"| {row['claim']} | {row['value']:.3g} | {row['bound']} | {holds} |")
+    return lines
+
+
+def lab_full() -> list[str]:
+    """Networks trained on every prompt and length, beside the others: pooled and within-prompt R^2."""
+    stored = read("lab_full")
+    lines = ["| predictor | measure | " + " | ".join(f"k = {k}" for k in KS) + " |", "|---" * (len(KS) + 2) + "|"]
+    for name, measures in stored["curves"].items():
+        for measure in ("pooled R^2", "within-prompt R^2"):
+            lines.append(f"| {name} | {measure} | " + _cells(measures[measure]) + " |")
+    sizes = f"{stored['n_prompts']:,} prompts of {stored['n_points']} points, {stored['fits']:,} fits"
+    lines += ["", f"{sizes}, {stored['epochs']} epochs: {stored['seconds']:.0f} s in all on {stored['device']}."]
+    return lines
+
+
+def _cells(rows: list[dict[str, Any]]) -> str:
+    """The values of a stored curve at KS; empty where there are none."""
+    found = {row["k"]: row["value"] for row in rows}
+    values = [found.get(k) for k in KS]
+    return " | ".join("" if v is None else f"{v:.2g}" if abs(v) < 0.1 else f"{v:.3f}" for v in values)
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "training_speed": training_speed,
+    "training_target": training_target,
+    "lab_errors": lab_errors,
+    "lab_claims": lab_claims,
+    "lab_full": lab_full,
+}
