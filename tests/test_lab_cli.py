@@ -110,7 +110,7 @@ def check_command(words: list[str], experiment: Experiment) -> None:
             assert not name or named_baseline(name, task)
     else:
         assert words[2] == f"configs/{experiment.name}.toml"
-        (changed,) = read_experiments(CONFIGS / Path(words[2]).name, values["--set"])
+        changed, *_ = read_experiments(CONFIGS / Path(words[2]).name, values["--set"])
         made = grid(changed, values["--grid"])
         assert len(groups([one for one, _ in made])) == 1 or "--stack" not in words
 

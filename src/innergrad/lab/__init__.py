@@ -1,10 +1,10 @@
 """The lab: pretrain transformers on families of functions and measure them. task -> learner -> train -> evaluate.
 
-from innergrad import lab
+    from innergrad import lab
 
-one = lab.Experiment(n_points=11, task=lab.Linear(d=5), learner=lab.GPTConfig(n_layers=3, d_model=64))
-result = lab.train([one], "out/run", device="cpu")          # a list of experiments is trained as one stack
-print(lab.evaluate_run("out/run").table())                   # beside the mean and the best predictor of the task
+    one = lab.Experiment(n_points=11, task=lab.Linear(d=5), learner=lab.GPTConfig(n_layers=3, d_model=64))
+    result = lab.train([one], "out/run", device="cpu")          # a list of experiments is trained as one stack
+    print(lab.evaluate_run("out/run").table())                   # beside the mean and the best predictor of the task
 """
 
 from innergrad.lab import baselines, metrics, tasks
