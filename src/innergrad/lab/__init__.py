@@ -1,5 +1,7 @@
 """The lab: pretrain transformers on families of functions and measure them. task -> learner -> train -> evaluate.
 
+In short:
+
     from innergrad import lab
 
     one = lab.Experiment(n_points=11, task=lab.Linear(d=5), learner=lab.GPTConfig(n_layers=3, d_model=64))
