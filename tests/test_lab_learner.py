@@ -94,6 +94,14 @@ def test_names_choose_and_edits_change() -> None:
     assert cache["blocks.0.attn.pattern"].shape == (B, 4, 2 * N - 1, 2 * N - 1)
     ablated, _ = learner.run_with_cache(x, y, [], {"blocks.1.attn_out": torch.zeros_like})
     assert not torch.allclose(ablated, predictions)
+    everywhere, _ = learner.run_with_cache(x, y, [], {"blocks.*.attn_out": torch.zeros_like})
+    each = {f"blocks.{number}.attn_out": torch.zeros_like for number in range(3)}
+    assert torch.equal(everywhere, learner.run_with_cache(x, y, [], each)[0])
+    assert not torch.allclose(everywhere, ablated)
+    with pytest.raises(InputError, match=r"an edit of ln_final must return .* got shape \(1, 9, 32\)"):
+        learner.run_with_cache(x, y, [], {"ln_final": lambda value: value[:1]})
+    with pytest.raises(InputError, match="got NoneType"):
+        learner.run_with_cache(x, y, "ln_final", {"ln_final": lambda value: None})  # type: ignore[dict-item, return-value]
     with pytest.raises(InputError, match=r"no activation has this name.*blocks.9.attn.z"):
         learner.run_with_cache(x, y, ["blocks.9.attn.z"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -205,6 +206,21 @@ def test_a_loss_that_is_not_finite_ends_the_run() -> None:
         train([replace(BASE, train=config)])
 
 
+def test_a_model_that_diverges_does_not_touch_the_others() -> None:
+    wild = replace(BASE, train=replace(TRAIN, optimiser=replace(RULE, lr=1e30)))
+    together, alone = train([BASE, wild]), train([BASE])
+    assert together.finished
+    assert not math.isfinite(together.log[-1]["loss"][1])
+    for mine, theirs in zip(together.learner.model(0).parameters(), alone.learner.parameters(), strict=True):
+        assert (mine - theirs).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a\\b"])
+def test_names_are_names_of_folders(name: str) -> None:
+    with pytest.raises(InputError, match="name is that of a folder"):
+        replace(BASE, name=name)
+
+
 # ------------------------------------------------------------------------------------------------------------ curricula
 
 
@@ -299,7 +315,8 @@ def test_kill_9_and_resume_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path) 
         assert {**row, "seconds": 0} == {**other, "seconds": 0}
 
 
-def test_resuming_in_process_is_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_resuming_in_process_is_bit_for_bit(tmp_path: Path, number: int) -> None:
     """Ended by a signal to itself and resumed, with a curriculum, a schedule and Muon."""
     curriculum = Curriculum(first_dims=1, first_points=3, more_points=1, every=5)
     rule = replace(RULE, kind="muon")
@@ -308,12 +325,16 @@ def test_resuming_in_process_is_bit_for_bit(tmp_path: Path) -> None:
 
     def stop(step: int, words: str = "") -> None:
         if step == 12:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
     ended = train([one], tmp_path / "ended", progress=stop)
     assert (ended.step, ended.finished) == (12, False)
     resumed = train([one], tmp_path / "ended", resume=True)
     assert resumed.finished
+    assert [row["step"] for row in resumed.log] == [4, 8, 12, 16, 20, 24]
+    again = train([one], tmp_path / "ended", resume=True)  # finished: nothing happens
+    assert again.log == resumed.log
+    assert len(json.loads((tmp_path / "ended" / "manifest.json").read_text())["resumed"]) == 1
     expected, found = parameters(tmp_path / "quiet"), parameters(tmp_path / "ended")
     assert all(torch.equal(value, found[name]) for name, value in expected.items())
 
@@ -340,7 +361,7 @@ def test_another_configuration_does_not_resume(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_stack(change: dict[str, Any], names: str) -> None:
-    with pytest.raises(InputError, match=f"do not stack: they differ in; got {names}"):
+    with pytest.raises(InputError, match=f"of a stack may not differ in this; got {names}"):
         train([BASE, replace(BASE, **change)])
 
 

@@ -112,9 +112,10 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
-    from innergrad.lab.evaluation import evaluate_run
-    from innergrad.lab.sweeps import COMMA
+    from innergrad.lab.evaluation import COMMA, evaluate_run
 
+    if out is not None and out.is_dir():
+        raise InputError("--out is a file", got=f"the folder {out}", hint="name a file in it")
     names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
     with _status(quiet or as_json) as progress:
         found = evaluate_run(
@@ -131,6 +132,8 @@ def evaluate(
         )
     if out is not None:
         found.save(out)
+        if not (quiet or as_json):
+            print(f"curves written to {out}", file=sys.stderr)
     if as_json:
         print(json.dumps(found.to_json()))
     elif not quiet:
@@ -144,7 +147,8 @@ def sweep(
         typer.Option("--grid", help="Values of a setting: --grid train.optimiser.lr=1e-3,3e-4 --grid seed=0,1,2"),
     ] = None,
     stack: Annotated[
-        bool, typer.Option("--stack", help="Train runs of one shape together, as one stack: much faster on a GPU.")
+        bool,
+        typer.Option("--stack", help="Train runs of one shape together, as one stack: faster on a GPU."),
     ] = False,
     sets: Sets = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs; default out/<name>-sweep.")] = None,
@@ -174,7 +178,9 @@ def sweep(
         cells = [["run", "model", "changes", "loss"]]
         cells += [[Path(row.run).name, str(row.model), " ".join(row.changes), _number(row.loss)] for row in rows]
         _print_table(cells)
-        print(f"saved in {folder}; next: innergrad evaluate {rows[0].run} --model {rows[0].model}")
+        good = next((row for row in rows if not row.error), None)
+        hint = f"; next: innergrad evaluate {good.run} --model {good.model}" if good else ""
+        print(f"saved in {folder}{hint}")
     failed = [row for row in rows if row.error]
     if failed:
         raise JobError(f"{len(failed)} of {len(made)} models failed; {failed[0].name}: {failed[0].error}")
@@ -228,6 +234,7 @@ def _print_evaluation(found: Evaluation) -> None:
     from innergrad.lab.evaluation import MEASURES
 
     shift = f", shifted: {' '.join(found.shifts)}" if found.shifts else ""
+    print(found.measured)
     print(
         f"task {found.task['kind']}{shift}; {found.n_prompts:,} prompts of {found.n_points} points, seed {found.seed}"
     )

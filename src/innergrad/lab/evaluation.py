@@ -10,6 +10,7 @@ Learner and scale stay: a shifted task is measured in units of the trained one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from innergrad.config import change, parse, to_table
 from innergrad.errors import InputError, integer, seed_number
-from innergrad.lab import kernel_learner, metrics  # noqa: F401 (a kind of learner that checkpoints may name)
+from innergrad.lab import checkpoints, kernel_learner, metrics  # noqa: F401 (a kind of learner that checkpoints may name)
 from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.metrics import Curve
 from innergrad.lab.streams import Stream
@@ -29,12 +30,16 @@ from innergrad.lab.training import Experiment, load_learner
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 MODEL = "model"
+COMMA = re.compile(r",(?![^\[{]*[\]}])")  # not inside brackets
 MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``curves[predictor][measure]``; the predictor ``model`` is the learner. ``notes``: what a reader has to know."""
+    """``curves[predictor][measure]``; the predictor ``model`` is the learner. ``notes``: what a reader has to know.
+
+    ``measured``: which model of which run, after how many steps.
+    """
 
     task: dict[str, Any]
     shifts: tuple[str, ...]
@@ -44,6 +49,7 @@ class Evaluation:
     seed: int
     curves: dict[str, dict[str, Curve]]
     notes: tuple[str, ...] = ()
+    measured: str = ""
 
     def to_json(self) -> dict[str, Any]:
         curves = {
@@ -54,6 +60,8 @@ class Evaluation:
 
     def save(self, path: str | Path) -> Path:
         path = Path(path)
+        if path.is_dir():
+            raise InputError("the result is written to a file", got=f"the folder {path}", hint="name a file in it")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
         return path
@@ -97,10 +105,12 @@ def evaluate(
     scale = task.scale if scale is None else scale
     x, y = prompts(task, n_prompts, n_points, seed, batch, device)
     predictors: dict[str, Predict] = {MODEL: lambda x, y: _in_batches(predict, x, y, batch)}
-    for baseline in baselines:
-        if baseline.name in predictors:
-            raise InputError("a baseline is named twice", got=baseline.name)
-        predictors[baseline.name] = baseline
+    for baseline in dict.fromkeys(baselines):
+        label = baseline.name
+        if label in predictors:  # another setting of the same kind: said in full
+            settings = to_table(baseline)
+            label = ":".join([settings.pop("kind"), *(f"{key}={value}" for key, value in settings.items())])
+        predictors[label] = baseline
     curves = {}
     for name, predictor in predictors.items():
         progress(name)
@@ -129,7 +139,7 @@ def evaluate_run(
     *,
     model: int = 0,
     shifts: Sequence[str] = (),
-    baselines: Sequence[str] | None = None,
+    baselines: Sequence[str | Predictor] | str | None = None,
     n_prompts: int = 6400,
     n_points: int | None = None,
     seed: int = 0,
@@ -139,12 +149,17 @@ def evaluate_run(
 ) -> Evaluation:
     """Measures a trained model, from the folder of a run or a checkpoint, on its own task changed by ``shifts``.
 
-    ``baselines`` are names as ``named_baseline`` takes them; by default the mean, and the best known for the task.
+    ``baselines``: predictors, or their names as ``named_baseline`` takes them, in a list or with commas between; by
+    default the mean, and the best known for the task.
     ``n_points``: those of training by default.
     """
     learner, experiment = load_learner(run, model, device)
-    task = shifted(experiment, shifts)
+    task, step = shifted(experiment, shifts), checkpoints.load(run).step
+    if isinstance(baselines, str):
+        baselines = COMMA.split(baselines)
     chosen, notes = default_baselines(task) if baselines is None else ([named_baseline(b, task) for b in baselines], [])
+    if step < experiment.train.steps:
+        notes.append(f"training is not finished: {step:,} of {experiment.train.steps:,} steps")
     points = experiment.n_points if n_points is None else n_points
     found = evaluate(
         learner.predict,
@@ -167,7 +182,8 @@ def evaluate_run(
         notes.append(f"training saw prompts of at most {trained} points: lengths from k = {trained} on are longer")
     if shifts and task.scale != experiment.task.scale:
         notes.append(f"errors are divided by the trained task's scale^2; the shifted task's scale is {task.scale:.6g}")
-    return replace(found, shifts=tuple(shifts), notes=tuple(notes))
+    name = f"{experiment.name}, seed {experiment.seed}, model {model} of {run} after {step:,} steps"
+    return replace(found, shifts=tuple(shifts), notes=tuple(notes), measured=name)
 
 
 def shifted(experiment: Experiment, shifts: Sequence[str]) -> Task:
@@ -199,8 +215,10 @@ def default_baselines(task: Task) -> tuple[list[Predictor], list[str]]:
     return list(dict.fromkeys([Mean(), best])), []
 
 
-def named_baseline(text: str, task: Task) -> Predictor:
+def named_baseline(text: str | Predictor, task: Task) -> Predictor:
     """A predictor from "ridge", "ridge:lam=0.1:intercept=false", or "best", the task's own."""
+    if isinstance(text, Predictor):
+        return text
     kind, *settings = text.strip().split(":")
     if kind == "best":
         return task.best()

@@ -109,16 +109,19 @@ class Learner(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Predictions (B, m) and the activations (B, ...) whose names match one of ``names``: ``blocks.*.resid_post``.
 
-        ``edits`` maps names to functions that replace an activation before it is used. For a stack of one.
+        ``edits`` maps names, or patterns of names, to functions that replace an activation before it is used; they keep
+        its shape. For a stack of one.
         """
         self._alone("run_with_cache")
         cache: dict[str, Tensor] = {}
         seen: set[str] = set()
+        names = (names,) if isinstance(names, str) else names
 
         def keep(name: str, value: Tensor) -> Tensor:
             seen.add(name)
-            if edits and name in edits:
-                value = edits[name](value[0])[None]
+            for pattern, edit in (edits or {}).items():
+                if fnmatch(name, pattern):
+                    value = _edited(name, edit(value[0]), value[0])[None]
             if any(fnmatch(name, pattern) for pattern in names):
                 cache[name] = value[0]
             return value
@@ -402,6 +405,14 @@ def columns_pattern(qkv: Tensor, config: GPTConfig) -> Tensor:
     divisor = {"count": seen, "sqrt": math.sqrt(seen), "none": 1.0}[config.normalise]
     weights: Tensor = f[config.attention](scores.masked_fill(query, 0.0))
     return weights.masked_fill(query, 0.0) / divisor
+
+
+def _edited(name: str, new: object, old: Tensor) -> Tensor:
+    """What an edit returned, if it can take the activation's place."""
+    if not isinstance(new, Tensor) or new.shape != old.shape:
+        got = f"shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
+        raise InputError(f"an edit of {name} must return a tensor of its shape", got=got, allowed=str(tuple(old.shape)))
+    return new
 
 
 def _pass(name: str, value: Tensor) -> Tensor:

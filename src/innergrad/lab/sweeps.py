@@ -22,10 +22,10 @@ from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
 from innergrad.lab import kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
 from innergrad.lab.checkpoints import newest
+from innergrad.lab.evaluation import COMMA
 from innergrad.lab.journal import CONFIG, Progress, read_log, write_whole
 from innergrad.lab.training import Experiment, check_stack, train
 
-COMMA = re.compile(r",(?![^\[{]*[\]}])")  # not inside brackets
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
 
 Bar = Callable[[int, str], AbstractContextManager[Progress]]
@@ -109,7 +109,8 @@ def sweep(
         losses = last_losses(run, len(group))
         for place, number in enumerate(group):
             one = experiments[number]
-            rows[number] = Row(one.name, one.seed, made[number][1], str(run), place, step, losses[place], error)
+            lost = error or ("" if losses[place] is not None else "the loss is not finite; lower the learning rate")
+            rows[number] = Row(one.name, one.seed, made[number][1], str(run), place, step, losses[place], lost)
         done = [vars(rows[number]) for number in sorted(rows)]
         write_whole(folder / "sweep.json", json.dumps(done, indent=1) + "\n")
         if stopped:

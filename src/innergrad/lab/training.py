@@ -26,7 +26,7 @@ from torch import distributed as dist
 from innergrad.config import differences, parse, to_table
 from innergrad.errors import InputError, JobError, integer, seed_number
 from innergrad.lab import checkpoints, kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
-from innergrad.lab.journal import Journal, Progress
+from innergrad.lab.journal import Journal, Progress, read_log
 from innergrad.lab.learner import GPTConfig, Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack, padded
@@ -106,12 +106,14 @@ class Experiment:
 
     def __post_init__(self) -> None:
         seed_number(self.seed)
+        if not self.name or self.name.startswith(".") or set(self.name) & set("/\\\0"):
+            raise InputError("name is that of a folder", got=repr(self.name), allowed="no slashes, no dot in front")
         integer("n_points", self.n_points, low=2)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run's end: the stack as it is, the steps taken, and the last lines of the log."""
+    """A run's end: the stack as it is, the steps taken, and the lines of the log."""
 
     learner: Learner
     experiments: tuple[Experiment, ...]
@@ -130,7 +132,7 @@ def train(
     progress: Progress | None = None,
 ) -> Result:
     """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on."""
-    with processes(device), sigterm() as told:
+    with processes(device), signals() as told:
         return _train(experiments, folder, device, resume, tensorboard, progress, told)
 
 
@@ -149,7 +151,10 @@ def _train(
     first = stack.rank == 0
     if resume:
         restore(stack, experiments, folder)
-    step, log, began = int(stack.step), [], time.perf_counter()
+    step, began = int(stack.step), time.perf_counter()
+    log = [row for row in read_log(folder) if row["step"] <= step] if resume and folder else []
+    if step == config.steps:
+        return Result(stack.learner, tuple(experiments), step, True, tuple(log))
     journal = open_journal(folder, experiments, step if resume else None, tensorboard) if folder and first else None
     while step < config.steps and not stack.any(told):
         n = config.curriculum.length(step, stack.n_points)
@@ -162,9 +167,10 @@ def _train(
             if journal:
                 journal.write(row)
             if progress and first:
-                progress(step, f"loss {min(row['loss']):.4g}")
-            if not all(map(math.isfinite, row["loss"])):
-                raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; lower the learning rate")
+                progress(step, f"loss {min(filter(math.isfinite, row['loss']), default=math.nan):.4g}")
+            if not any(map(math.isfinite, row["loss"])):  # models of a stack do not touch each other: the others go on
+                hint = "lower the learning rate, or look for labels that are not finite"
+                raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
         if journal and (step % config.checkpoint_every == 0 or step == config.steps or told):
             save(stack, experiments, journal.checkpoints, step)
     if journal:
@@ -206,7 +212,7 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
         if like != first or one.task.d != first.task.d:
             apart = differences(to_table(first), to_table(like)) or ["task.d"]
             allowed = "name, seed, task (of one d), train.optimiser.lr and weight_decay"
-            raise InputError("these experiments do not stack: they differ in", got=", ".join(apart), allowed=allowed)
+            raise InputError("experiments of a stack may not differ in this", got=", ".join(apart), allowed=allowed)
 
 
 def save(stack: Stack, experiments: Sequence[Experiment], folder: Path, step: int) -> None:
@@ -287,15 +293,25 @@ def processes(device: torch.device | str) -> Iterator[None]:
 
 
 @contextmanager
-def sigterm() -> Iterator[list[int]]:
-    """A list that SIGTERM puts its number into: the loop then ends where it next looks, with a checkpoint."""
+def signals() -> Iterator[list[int]]:
+    """A list that SIGTERM and Ctrl-C put their numbers into: the loop then ends where it next looks, with a checkpoint.
+
+    A second Ctrl-C ends it at once.
+    """
     told: list[int] = []
+
+    def tell(number: int, _: object) -> None:
+        if number in told and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        told.append(number)
+
     try:
-        before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
     except ValueError:  # not the main thread: whoever runs us decides
         yield told
         return
     try:
         yield told
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

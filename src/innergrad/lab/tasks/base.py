@@ -95,6 +95,10 @@ class Task:
         if dims is not None:
             x = x * (torch.arange(self.d, device=x.device) < dims)
         y = self.evaluate(params, x)
+        if y.shape != x.shape[:2]:
+            raise InputError(
+                f"task {self.kind}: evaluate must return (B, n)", got=tuple(y.shape), allowed=str(tuple(x.shape[:2]))
+            )
         if self.noise:
             y = y + self.noise * stream.fork("noise").normal(index, n)
         return Prompts(x, y, params)
