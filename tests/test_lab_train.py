@@ -339,6 +339,22 @@ def test_resuming_in_process_is_bit_for_bit(tmp_path: Path, number: int) -> None
     assert all(torch.equal(value, found[name]) for name, value in expected.items())
 
 
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
+    """Another that comes while it runs is refused, and changes nothing."""
+    refused = []
+
+    def second(step: int, words: str = "") -> None:
+        if step == 12:
+            with pytest.raises(InputError, match="another process trains in"):
+                train([BASE], tmp_path, resume=True)
+            refused.append(step)
+
+    result = train([BASE], tmp_path, progress=second)
+    assert refused == [12]
+    assert result.finished
+    assert [row["step"] for row in read_log(tmp_path)] == [4, 8, 12, 16, 20, 24]
+
+
 def test_another_configuration_does_not_resume(tmp_path: Path) -> None:
     train([BASE], tmp_path)
     with pytest.raises(InputError, match=r"is of another run; got experiment 0: train\.batch"):

@@ -20,14 +20,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from innergrad.config import to_toml
 from innergrad.errors import InputError
 from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
-CONFIG, MANIFEST, LOG, CHECKPOINTS = "config.toml", "manifest.json", "log.jsonl", "checkpoints"
+CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.jsonl", "checkpoints", ".lock"
 Row = dict[str, Any]
 
 
@@ -47,6 +47,7 @@ class Journal:
             self.folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError, PermissionError) as error:
             raise InputError(f"cannot write the run into {folder}", got=error.strerror) from error
+        self._lock = _lock(self.folder)
         self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
         if step is None:
             write_whole(self.folder / CONFIG, to_toml(config))
@@ -78,6 +79,7 @@ class Journal:
 
     def close(self) -> None:
         self._log.close()
+        self._lock.close()
         if self._board is not None:
             self._board.close()
 
@@ -86,6 +88,21 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _lock(folder: Path) -> IO[str]:
+    """A file that this process holds as long as it lives, so that no second one trains in the folder."""
+    file = (folder / LOCK).open("w")
+    try:
+        import fcntl
+    except ImportError:  # a system without locks
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise InputError(f"another process trains in {folder}", hint="wait for it, or choose another --out") from error
+    return file
 
 
 def read_log(folder: str | Path) -> list[Row]:
