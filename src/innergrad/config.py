@@ -25,13 +25,30 @@ import tomllib
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from innergrad.errors import InputError
 
 T = TypeVar("T")
 Table = dict[str, Any]
 NONE = "none"
+
+
+class Family:
+    """A base of dataclasses that configurations choose among by the key ``kind``: ``class Linear(Task, kind="linear")``
+
+    A direct subclass is a family with ``kinds`` of its own; members are the classes below it that give their kind.
+    """
+
+    kind: ClassVar[str] = ""
+    kinds: ClassVar[dict[str, type[Any]]] = {}
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if Family in cls.__bases__:
+            cls.kinds = {}
+        elif kind:
+            cls.kind = kind
+            cls.kinds[kind] = cls
 
 
 def load(cls: type[T], path: str | Path, sets: Iterable[str] = ()) -> T:

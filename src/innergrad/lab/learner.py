@@ -24,12 +24,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from innergrad.config import Family
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.attention import attend, attention_pattern
 from innergrad.lab.norms import add_norm, bias_gelu
@@ -40,16 +41,8 @@ Late = tuple[Tensor, Tensor | None] | None  # what is still to be added to the r
 
 
 @dataclass(frozen=True)
-class LearnerConfig:
+class LearnerConfig(Family):
     """The shape of a learner. Subclasses give their ``kind``, the name in configuration files, and say how to build."""
-
-    kind: ClassVar[str] = ""
-    kinds: ClassVar[dict[str, type[LearnerConfig]]] = {}
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:
-            cls.kind = kind
-            LearnerConfig.kinds[kind] = cls
 
     def build(self, d: int, n_points: int, stack: int = 1) -> Learner:
         """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers."""

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
+from innergrad.config import Family
+
 
 @dataclass(frozen=True)
-class Predictor:
+class Predictor(Family):
     """Entry k of ``predictor(x, y)`` is the prediction of y_k from x_k and the first k pairs; k = 0: from nothing.
 
     x (B, n, d), y (B, n) -> (B, n). Subclasses give their ``kind``, the name on the command line.
     """
-
-    kind: ClassVar[str] = ""
-    kinds: ClassVar[dict[str, type[Predictor]]] = {}
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:
-            cls.kind = kind
-            Predictor.kinds[kind] = cls
 
     @property
     def name(self) -> str:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from innergrad.config import Family
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks.inputs import Gaussian, Inputs
@@ -41,20 +42,12 @@ class Prompts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Family):
     """A family of functions of ``d`` numbers. Subclasses give their ``kind``, the name in configuration files."""
 
     d: int = 20
     inputs: Inputs = field(default_factory=Gaussian)
     noise: float = 0.0
-
-    kind: ClassVar[str] = ""
-    kinds: ClassVar[dict[str, type[Task]]] = {}
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:
-            cls.kind = kind
-            Task.kinds[kind] = cls
 
     def __post_init__(self) -> None:
         integer("d", self.d)

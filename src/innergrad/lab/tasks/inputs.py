@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from innergrad.config import Family
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.streams import Stream
 
@@ -15,16 +16,8 @@ Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
-class Inputs:
+class Inputs(Family):
     """A distribution of prompts' inputs. Subclasses give their ``kind``, the name in configuration files."""
-
-    kind: ClassVar[str] = ""
-    kinds: ClassVar[dict[str, type[Inputs]]] = {}
-
-    def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:
-            cls.kind = kind
-            Inputs.kinds[kind] = cls
 
     def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
         """(B, n, d): the points of the prompts numbered ``index``."""
