@@ -57,8 +57,7 @@ def lab_errors() -> list[str]:
     lines = ["| task | predictor | " + " | ".join(f"k = {k}" for k in KS) + " |", "|---" * (len(KS) + 2) + "|"]
     for task, about in read("lab_three_tasks")["models"].items():
         for name, measures in about["curves"].items():
-            label = "**the trained transformer**" if name == "model" else name
-            lines.append(f"| {task} | {label} | " + _cells(measures["squared error"]) + " |")
+            lines.append(f"| {task} | {_label(name)} | " + _cells(measures["squared error"]) + " |")
     return lines
 
 
@@ -67,7 +66,7 @@ def lab_claims() -> list[str]:
     lines = ["| claim | measured | bound | holds |", "|---|---|---|---|"]
     for row in read("lab_three_tasks")["claims"]:
         holds = "yes" if row["holds"] else "**no**"
-        lines.append(f"| {row['claim']} | {row['value']:.3g} | {row['bound']} | {holds} |")
+        lines.append(f"| {row['claim']} | {row['value']:.4g} | {row['bound']} | {holds} |")
     return lines
 
 
@@ -77,10 +76,14 @@ def lab_full() -> list[str]:
     lines = ["| predictor | measure | " + " | ".join(f"k = {k}" for k in KS) + " |", "|---" * (len(KS) + 2) + "|"]
     for name, measures in stored["curves"].items():
         for measure in ("pooled R^2", "within-prompt R^2"):
-            lines.append(f"| {name} | {measure} | " + _cells(measures[measure]) + " |")
+            lines.append(f"| {_label(name)} | {measure} | " + _cells(measures[measure]) + " |")
     sizes = f"{stored['n_prompts']:,} prompts of {stored['n_points']} points, {stored['fits']:,} fits"
     lines += ["", f"{sizes}, {stored['epochs']} epochs: {stored['seconds']:.0f} s in all on {stored['device']}."]
     return lines
+
+
+def _label(name: str) -> str:
+    return "**the trained transformer**" if name == "model" else name
 
 
 def _cells(rows: list[dict[str, Any]]) -> str:

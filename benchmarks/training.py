@@ -196,12 +196,14 @@ def settings(one: Experiment) -> dict[str, Any]:
 
 
 def curve(device: str, small: bool, seeds: int, steps: int, every: int) -> dict[str, Any]:
-    """Hugging Face's GPT-2 in eager float32 with torch's AdamW, and the lab's step: equal weights, equal data."""
-    rule = Optimiser(lr=3e-4, betas=(0.9, 0.999))
+    """Hugging Face's GPT-2 in eager float32 with torch's AdamW, and the lab's step: equal weights, equal data.
+
+    The first part of a curriculum on dimensions: without one, so few steps leave the loss where it began.
+    """
+    rule, curriculum = Optimiser(lr=3e-4, betas=(0.9, 0.999)), Curriculum(first_dims=2 if small else 5, every=350)
     base = experiment(small)
-    experiments = [
-        replace(base, seed=seed, train=replace(base.train, steps=steps, optimiser=rule)) for seed in range(seeds)
-    ]
+    config = replace(base.train, steps=steps, optimiser=rule, curriculum=curriculum)
+    experiments = [replace(base, seed=seed, train=config) for seed in range(seeds)]
     stack = Stack(experiments, device)
     plain = []
     for number, one in enumerate(experiments):
@@ -245,7 +247,8 @@ def plain_losses(model: Plain, one: Experiment, device: str, steps: int, every: 
     stream, total = Stream.of(one.seed, "train", device), torch.zeros((), device=device)
     for step in range(steps):
         index = step * one.train.batch + torch.arange(one.train.batch, device=device)
-        x, y, _ = one.task.sample(stream, index, one.n_points)
+        dims = one.train.curriculum.dims(torch.tensor(step, device=device), one.task.d)
+        x, y, _ = one.task.sample(stream, index, one.n_points, dims)
         loss = ((model(x, y) - y) / one.task.scale).square().mean()
         optimiser.zero_grad()
         loss.backward()

@@ -202,6 +202,38 @@ def test_a_claim_fails_when_its_curve_does(
     assert [one["holds"] for one in bench.claims(models)] == [place != number for place in range(6)]
 
 
+def test_the_stored_run_is_the_shipped_configuration_and_holds_its_claims() -> None:
+    """Recomputed from the curves: nothing that is said of the three learners is stored without them."""
+    stored, folder = read("lab_three_tasks"), ROOT / "results" / "lab_three_tasks"
+    experiments = read_experiments(ROOT / "configs" / "three_tasks.toml")
+    assert read_experiments(folder) == experiments
+    assert [about["task"] for about in stored["models"].values()] == [to_table(one.task) for one in experiments]
+    assert bench.claims(stored["models"]) == stored["claims"]
+    assert [one["holds"] for one in stored["claims"]] == [True] * 6
+    assert all(about["n_prompts"] >= 20_000 for about in stored["models"].values())
+    assert stored["training"]["seconds"] < 25 * 60
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["step"] == stored["training"]["steps"] == experiments[0].train.steps
+    for number, about in enumerate(stored["models"].values()):  # the loss is the mean of the errors at all lengths
+        errors = [row["value"] for row in about["curves"]["model"]["squared error"]]
+        assert log[-1]["loss"][number] == pytest.approx(sum(errors) / len(errors), rel=0.02)
+
+
+def test_the_stored_evaluation_is_whole() -> None:
+    """6,400 prompts at 76 lengths, and no epoch that could be chosen is better than the posterior."""
+    stored = read("lab_full")
+    assert (stored["n_prompts"], stored["n_points"], stored["fits"]) == (6400, 76, 6400 * 75)
+    assert stored["seconds"] < 5 * 60
+    curves = {name: rows["pooled R^2"] for name, rows in stored["curves"].items()}
+    posterior = curves["NNGP, 3 layers"]
+    assert [row["k"] for row in posterior] == list(range(76))
+    last, pooled, oracle = (
+        bench.at(curves[f"3-layer network, adam 0.003, {epoch} epoch"], 50)
+        for epoch in ("last", "pooled", "per-prompt")
+    )
+    assert last <= pooled < bench.at(posterior, 50) < oracle
+
+
 def test_the_whole_evaluation_has_every_length_and_adds_up(runs: Path) -> None:
     found = bench.full(runs / "tiny", task=DEEP, n_prompts=12, n_points=54, network=TINY)
     assert set(found["curves"]) >= {"model", "mean", "NNGP, 3 layers", "ridge, leave-one-out lambda with intercept"}

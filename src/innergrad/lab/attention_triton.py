@@ -11,8 +11,8 @@ blocks are unrolled, and tuples hold what belongs to each block. With i a block 
 
 The backward kernel forms P again; for softmax the forward kernel keeps log2 of the sum of exp of each row. Sums are
 float32, and factors of products have the type of qkv. The bias, if there is one, is added to what is read of q, k and
-v; the backward kernel sums dq, dk and dv over the tokens of its sequence, and ``column_sums`` over the sequences.
-Softmax does not depend on the bias of the keys: there it is left out, and its gradient is exactly zero.
+v; the backward kernel sums dq, dk and dv, as they are written, over the tokens of its sequence (products with ones), and
+``column_sums`` over the sequences. Softmax does not depend on the bias of the keys: there it is left out, and its gradient is exactly zero.
 
 The rows that pad a sequence to whole blocks are zeros in q and dO: they add nothing to dK and dV, and are not written.
 The columns that pad it are above the diagonal of every row that is written.
@@ -159,7 +159,8 @@ def _backward(
     D: tl.constexpr = H * DH
     sequence, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     own = sequence // share * stride + head * DH
-    sum_q, sum_k, sum_v = (tl.zeros((DH,), tl.float32),) * 3
+    ones = tl.full((16, BLOCK), 1.0, tl.float32).to(qkv.dtype.element_ty)
+    sum_q, sum_k, sum_v = (tl.zeros((16, DH), tl.float32),) * 3  # all rows alike: 16 is the least a product has
     qkv += sequence * T * 3 * D + head * DH
     dqkv += sequence * T * 3 * D + head * DH
     grad += sequence * T * D + head * DH
@@ -209,23 +210,26 @@ def _backward(
             dk += tl.dot(tl.trans(ds), q)
             dq = dqs[i - j] + tl.dot(ds, k)
             if i == j:
-                _store(dqkv, dq * root, i, T, 3 * D, BLOCK, DH)
+                dq = (dq * root).to(ones.dtype)
+                _store(dqkv, dq, i, T, 3 * D, BLOCK, DH)
                 if bias is not None:
-                    sum_q += tl.sum(dq, 0)
+                    sum_q += tl.dot(ones, dq)
             else:
                 later += (dq,)
         dqs = later
-        _store(dqkv + D, dk * root, j, T, 3 * D, BLOCK, DH)
+        dk, dv = (dk * root).to(ones.dtype), dv.to(ones.dtype)
+        _store(dqkv + D, dk, j, T, 3 * D, BLOCK, DH)
         _store(dqkv + 2 * D, dv, j, T, 3 * D, BLOCK, DH)
         if bias is not None:
             if KIND != "softmax":
-                sum_k += tl.sum(dk, 0)
-            sum_v += tl.sum(dv, 0)
+                sum_k += tl.dot(ones, dk)
+            sum_v += tl.dot(ones, dv)
     if bias is not None:
-        sums += sequence * 3 * D + head * DH + tl.arange(0, DH)
-        tl.store(sums, sum_q * root)
-        tl.store(sums + D, sum_k * root)
-        tl.store(sums + 2 * D, sum_v)
+        row = tl.arange(0, 16)[:, None]
+        sums += sequence * 3 * D + head * DH + row + tl.arange(0, DH)[None, :]
+        tl.store(sums, sum_q, mask=row == 0)
+        tl.store(sums + D, sum_k, mask=row == 0)
+        tl.store(sums + 2 * D, sum_v, mask=row == 0)
 
 
 def forward(

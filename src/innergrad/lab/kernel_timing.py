@@ -36,7 +36,7 @@ ATTENTION = (
 )
 NORMS = tuple(
     norms_triton.Choice(*numbers)
-    for numbers in ((1024, 4, 4), (1024, 4, 7), (2048, 4, 2), (2048, 4, 4), (2048, 8, 3), (4096, 8, 2), (4096, 8, 1))
+    for numbers in ((1024, 2, 8), (1024, 2, 10), (1024, 4, 6), (2048, 4, 3), (2048, 4, 4), (2048, 4, 5))
 )
 
 
@@ -254,7 +254,7 @@ def time_norms(device: str, stack: int, end: float) -> None:
     parts = torch.randn(stack, 400 // stack, 3 * WIDTH, device=device)
     table.line("sums of 400 programs, part of backward", lambda i: norms_triton.column_sums(parts, torch.bfloat16))
 
-    table = Table(f"bias_gelu, {stack} x {rows} rows of {WIDTH}", device, 3 * stack * rows * WIDTH, end)
+    table = Table(f"bias_gelu, {stack} x {rows} rows of {WIDTH}", device, 4 * stack * rows * WIDTH, end)
     for label, ahead, back in (
         ("kernels as chosen", *chosen),
         *((_name(choice), choice, choice) for choice in NORMS[::3]),

@@ -7,9 +7,10 @@ g = d(normed) gain, the backward kernel is
     d(r) = d(r') + rstd (g - mean(g) - x^ mean(g x^))
     d(gain) = sum over rows of d(normed) x^     d(shift) = sum of d(normed)     d(bias) = sum of d(r)
 
-Its programs walk over many groups of rows of one model and hold those sums in registers; each writes them to a row of
-its own, and a last small kernel (``column_sums``) adds the rows up. No atomics: every run gives the same bits. Mean and
-rstd are formed again from r', which is read anyway.
+Its programs walk over many groups of rows of one model and hold those sums in registers, for KEPT rows: the rows that a
+program's threads have side by side, so that no thread needs another's numbers before the end. Each program writes its
+sums to a row of its own, and a last small kernel (``column_sums``) adds the rows up. No atomics: every run gives the
+same bits. Mean and rstd are formed again from r', which is read anyway.
 """
 # The kernels are Triton's language, which has no types for Python's checker.
 # mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator"
@@ -39,7 +40,7 @@ class Choice(NamedTuple):
 
 
 FORWARD = Choice(2048, 4)
-BACKWARD = Choice(2048, 4, 4)
+BACKWARD = Choice(2048, 4, 5)
 
 
 @triton.jit
@@ -54,6 +55,23 @@ def _standard(x, D: tl.constexpr, EPS: tl.constexpr):
     centred = x - tl.sum(x, 1, keep_dims=True) / D
     rstd = tl.rsqrt(tl.sum(centred * centred, 1, keep_dims=True) / D + EPS)
     return centred * rstd, rstd
+
+
+@triton.jit
+def _folded(x, KEPT: tl.constexpr):
+    """Rows (KEPT, columns) of sums: row i has those of rows i, i + KEPT, i + 2 KEPT, ..."""
+    return tl.sum(tl.reshape(x, (x.shape[0] // KEPT, KEPT, x.shape[1])), 0)
+
+
+@triton.jit
+def _over_rows(x):
+    """The sum over the rows, (1, columns), by halves. tl.sum(x, 0) is three times slower here: its writes to shared
+    memory all fall into one bank."""
+    for _ in tl.static_range(8):
+        if x.shape[0] > 1:
+            upper, lower = tl.split(tl.permute(tl.reshape(x, (2, x.shape[0] // 2, x.shape[1])), (1, 2, 0)))
+            x = upper + lower
+    return x
 
 
 @triton.jit(do_not_specialize=["R"])
@@ -83,15 +101,15 @@ def _add_norm_forward(
 @triton.jit(do_not_specialize=["R", "groups"])
 def _add_norm_backward(
     d_total, d_normed, total, gain, dx, sums, R, groups, gain_stride,
-    D: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
+    D: tl.constexpr, ROWS: tl.constexpr, KEPT: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
     """``groups`` groups of ROWS rows of one model; sums (S, programs, 3, D) of those for gain, shift and bias."""
     model = tl.program_id(1)
     column = tl.arange(0, D)[None, :]
     weight = tl.load(gain + model * gain_stride + column).to(tl.float32)
-    for_gain = tl.zeros((ROWS, D), tl.float32)
-    for_shift = tl.zeros((ROWS, D), tl.float32)
-    for_bias = tl.zeros((ROWS, D), tl.float32)
+    for_gain = tl.zeros((KEPT, D), tl.float32)
+    for_shift = tl.zeros((KEPT, D), tl.float32)
+    for_bias = tl.zeros((KEPT, D), tl.float32)
     for i in range(groups):
         number = (tl.program_id(0) * groups + i) * ROWS + tl.arange(0, ROWS)[:, None]
         mask = number < R
@@ -103,17 +121,17 @@ def _add_norm_backward(
             passed = _group(d_total, row, column, mask)
         standard, rstd = _standard(x, D, EPS)
         product = dy * standard
-        for_gain += product
-        for_shift += dy
+        for_gain += _folded(product, KEPT)
+        for_shift += _folded(dy, KEPT)
         d = dy * weight
         d = rstd * (d - tl.sum(d, 1, keep_dims=True) / D - standard * (tl.sum(product * weight, 1, keep_dims=True) / D))
         d += passed
-        for_bias += d
+        for_bias += _folded(d, KEPT)
         tl.store(dx + row + column, d.to(dx.dtype.element_ty), mask=mask)
-    sums += (model * tl.num_programs(0) + tl.program_id(0)).to(tl.int64) * 3 * D + tl.arange(0, D)
-    tl.store(sums, tl.sum(for_gain, 0))
-    tl.store(sums + D, tl.sum(for_shift, 0))
-    tl.store(sums + 2 * D, tl.sum(for_bias, 0))
+    sums += (model * tl.num_programs(0) + tl.program_id(0)).to(tl.int64) * 3 * D
+    tl.store(sums + column, _over_rows(for_gain))
+    tl.store(sums + D + column, _over_rows(for_shift))
+    tl.store(sums + 2 * D + column, _over_rows(for_bias))
 
 
 @triton.jit
@@ -139,13 +157,14 @@ def _bias_gelu_forward(x, bias, out, R, bias_stride, M: tl.constexpr, ROWS: tl.c
 
 @triton.jit(do_not_specialize=["R", "groups"])
 def _bias_gelu_backward(
-    grad, x, bias, dx, sums, R, groups, bias_stride, M: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
+    grad, x, bias, dx, sums, R, groups, bias_stride,
+    M: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KEPT: tl.constexpr,
+):  # fmt: skip
     """``groups`` groups of ROWS rows, COLUMNS columns of one model; sums (S, programs, M) of those for the bias."""
     model = tl.program_id(1)
     column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     added = tl.load(bias + model * bias_stride + column).to(tl.float32)
-    for_bias = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for_bias = tl.zeros((KEPT, COLUMNS), tl.float32)
     for i in range(groups):
         number = (tl.program_id(0) * groups + i) * ROWS + tl.arange(0, ROWS)[:, None]
         mask = number < R
@@ -153,10 +172,10 @@ def _bias_gelu_backward(
         z = _group(x, row, column, mask) + added
         s, du = _sigmoid(z)
         d = _group(grad, row, column, mask) * s * (1.0 + z * (1.0 - s) * du)
-        for_bias += d
+        for_bias += _folded(d, KEPT)
         tl.store(dx + row + column, d.to(dx.dtype.element_ty), mask=mask)
     sums += (model * tl.num_programs(0) + tl.program_id(0)).to(tl.int64) * M
-    tl.store(sums + tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS), tl.sum(for_bias, 0))
+    tl.store(sums + column, _over_rows(for_bias))
 
 
 @triton.jit(do_not_specialize=["P"])
@@ -207,7 +226,7 @@ def add_norm_backward(
     if programs:
         _add_norm_backward[(programs, S)](
             d_total, d_normed, total, gain, dx, sums, R, groups, gain.stride(0),
-            D=D, ROWS=rows, EPS=EPS, num_warps=choice.warps,
+            D=D, ROWS=rows, KEPT=_kept(rows, D, choice), EPS=EPS, num_warps=choice.warps,
         )  # fmt: skip
     return dx, column_sums(sums, gain.dtype).view(S, 3, D)
 
@@ -238,7 +257,7 @@ def bias_gelu_backward(grad: Tensor, x: Tensor, bias: Tensor, choice: Choice = B
     if programs:
         _bias_gelu_backward[(programs, S, M // columns)](
             grad, x, bias, dx, sums, R, groups, bias.stride(0),
-            M=M, ROWS=rows, COLUMNS=columns, num_warps=choice.warps,
+            M=M, ROWS=rows, COLUMNS=columns, KEPT=_kept(rows, columns, choice), num_warps=choice.warps,
         )  # fmt: skip
     return dx, column_sums(sums, bias.dtype)
 
@@ -247,9 +266,9 @@ def column_sums(parts: Tensor, dtype: torch.dtype) -> Tensor:
     """Sums of float32 rows, in the same order always: (S, P, C) -> (S, C) of this type."""
     S, P, C = parts.shape
     out = torch.empty(S, C, dtype=dtype, device=parts.device)
-    columns = min(16, C & -C)
+    columns = min(8, C & -C)
     _column_sums[(C // columns, S)](
-        parts, out, P, C=C, ROWS=min(128, triton.next_power_of_2(max(P, 1))), COLUMNS=columns, num_warps=4
+        parts, out, P, C=C, ROWS=min(256, triton.next_power_of_2(max(P, 1))), COLUMNS=columns, num_warps=4
     )
     return out
 
@@ -257,6 +276,11 @@ def column_sums(parts: Tensor, dtype: torch.dtype) -> Tensor:
 def _sizes(x: Tensor) -> tuple[int, int, int]:
     """S, R, D of a tensor (S, ..., D)."""
     return len(x), x.shape[1:-1].numel(), x.shape[-1]
+
+
+def _kept(rows: int, columns: int, choice: Choice) -> int:
+    """Rows that the threads of a program hold side by side, eight numbers of a row each."""
+    return max(1, min(rows, choice.warps * 32 * 8 // columns))
 
 
 def lined(parameter: Given) -> Given:

@@ -51,13 +51,22 @@ class SumKernel:
     inputs: Inputs = field(default_factory=Gaussian)
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        u, v = self.inputs.whiten(x), self.inputs.whiten(z)
-        return torch.stack([term(u, v) for term in self.terms]).sum(0)
+        return covariances(self.terms, self.inputs, x, z)
 
     @property
     def positive(self) -> bool:
         """Positive semi-definite, as sums of linear and exponential kernels are; ReLU's is not."""
-        return all(term.h != "relu" for term in self.terms)
+        return all_positive(self.terms)
+
+
+def all_positive(terms: tuple[KernelTerm, ...]) -> bool:
+    return all(term.h != "relu" for term in terms)
+
+
+def covariances(terms: tuple[KernelTerm, ...], inputs: Inputs, x: Tensor, z: Tensor) -> Tensor:
+    """What a ``SumKernel`` of these gives: for torch.compile, which cannot trace the making of one."""
+    u, v = inputs.whiten(x), inputs.whiten(z)
+    return torch.stack([term(u, v) for term in terms]).sum(0)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from innergrad.errors import InputError
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks.base import Params, Task, measured_scale
 from innergrad.lab.tasks.inputs import Covariance, Inputs
-from innergrad.lab.tasks.kernels import KernelTerm, SumKernel
+from innergrad.lab.tasks.kernels import KernelTerm, SumKernel, all_positive, covariances
 
 if TYPE_CHECKING:
     from innergrad.lab.baselines.base import Predictor
@@ -65,8 +65,8 @@ class GaussianProcesses(Task, kind="gaussian-process"):
                 "a Gaussian process was drawn for shorter prompts", got=n, allowed=str(params["z"].shape[1])
             )
         points = x.double()
-        K = self.kernel(points, points)
-        K = K if self.kernel.positive else absolute(K)
+        K = covariances(self.terms, self.inputs, points, points)
+        K = K if all_positive(self.terms) else absolute(K)
         jitter = torch.diag_embed(JITTER * K.diagonal(dim1=-2, dim2=-1) + TINY)
         factor = torch.linalg.cholesky_ex(K + jitter).L
         return torch.einsum("bij,bj->bi", factor, params["z"][:, :n].double()).to(x.dtype)
