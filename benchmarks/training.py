@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from _results import store
-from innergrad.lab.learner import GPT, GPTConfig
+from innergrad.lab.gpt import GPT, GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream

@@ -23,8 +23,8 @@ from innergrad.cli import main
 from innergrad.config import to_toml
 from innergrad.lab.checkpoints import load, newest
 from innergrad.lab.evaluation import evaluate_run, named_baseline, shifted
+from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import read_log
-from innergrad.lab.learner import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.sweeps import COMMA, grid, groups, read_experiments
 from innergrad.lab.tasks import Linear, Networks

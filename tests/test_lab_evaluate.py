@@ -22,8 +22,8 @@ from innergrad.lab.evaluation import (
     named_baseline,
     trained_points,
 )
+from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.kernel_learner import KernelLearnerConfig
-from innergrad.lab.learner import GPTConfig
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import DecisionTrees, GaussianMixture, Linear, Networks
 from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train

@@ -22,9 +22,9 @@ from torch import Tensor
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
+from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import read_log
 from innergrad.lab.kernel_learner import KernelLearnerConfig
-from innergrad.lab.learner import GPTConfig
 from innergrad.lab.optimisers import Optimiser, adamw, clipped, muon, orthogonal
 from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream

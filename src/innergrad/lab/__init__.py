@@ -12,8 +12,9 @@ In short:
 from innergrad.lab import baselines, metrics, tasks
 from innergrad.lab.baselines import Predictor
 from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_run
+from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.kernel_learner import KernelLearnerConfig
-from innergrad.lab.learner import GPTConfig, Learner, LearnerConfig
+from innergrad.lab.learner import Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.streams import Stream
 from innergrad.lab.sweeps import grid, read_experiments, sweep

@@ -86,27 +86,34 @@ def attend(
     return mixed.transpose(-3, -2).flatten(-2)
 
 
-def attention_pattern(qkv: Tensor, n_heads: int, kind: str = "softmax", normalise: str = "count") -> Tensor:
-    """The weights P_ij of every head, (..., T, 3 D) -> (..., H, T, T), zero above the diagonal, at least float32."""
+def attention_pattern(
+    qkv: Tensor, n_heads: int, kind: str = "softmax", normalise: str = "count", hidden: Tensor | None = None
+) -> Tensor:
+    """The weights P_ij of every head, (..., T, 3 D) -> (..., H, T, T), at least float32.
+
+    They are zero where ``hidden``, (T, T) or (T,), says so: above the diagonal, when it is not given. The count is that
+    of the others.
+    """
     _head_size(qkv, n_heads, kind, normalise)
     q, k, _ = _split(qkv, n_heads)
-    return _pattern(q, k, kind, normalise)
+    return _pattern(q, k, kind, normalise, hidden)
 
 
-def _pattern(q: Tensor, k: Tensor, kind: str, normalise: str) -> Tensor:
+def _pattern(q: Tensor, k: Tensor, kind: str, normalise: str, hidden: Tensor | None = None) -> Tensor:
     """P (..., H, T, T) of queries and keys (..., H, T, Dh). Scores are at least float32, as in the kernels."""
     dtype = torch.promote_types(q.dtype, torch.float32)
     scores = q.to(dtype) @ k.to(dtype).mT / math.sqrt(q.shape[-1])
     length = scores.shape[-1]
-    future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-    if kind == "softmax":
-        return scores.masked_fill(future, -math.inf).softmax(-1)
-    # The future is masked before f as well: exp of a large score there would be inf, and its gradient inf * 0.
-    scores = scores.masked_fill(future, 0.0)
-    weights = {"relu": torch.relu, "linear": torch.clone, "exp": torch.exp}[kind](scores).masked_fill(future, 0.0)
+    if hidden is None:
+        hidden = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+    if kind == "softmax":  # the second mask is for tokens that see nothing
+        return scores.masked_fill(hidden, torch.finfo(dtype).min).softmax(-1).masked_fill(hidden, 0.0)
+    # What is hidden is masked before f as well: exp of a large score there would be inf, and its gradient inf * 0.
+    scores = scores.masked_fill(hidden, 0.0)
+    weights = {"relu": torch.relu, "linear": torch.clone, "exp": torch.exp}[kind](scores).masked_fill(hidden, 0.0)
     if normalise == "none":
         return weights
-    seen = torch.arange(1, length + 1, dtype=dtype, device=q.device)[:, None]
+    seen = (~hidden).sum(-1, keepdim=True).clamp(min=1).to(dtype)
     return weights / (seen if normalise == "count" else seen.sqrt())
 
 

@@ -11,8 +11,9 @@ blocks are unrolled, and tuples hold what belongs to each block. With i a block 
 
 The backward kernel forms P again; for softmax the forward kernel keeps log2 of the sum of exp of each row. Sums are
 float32, and factors of products have the type of qkv. The bias, if there is one, is added to what is read of q, k and
-v; the backward kernel sums dq, dk and dv, as they are written, over the tokens of its sequence (products with ones), and
-``column_sums`` over the sequences. Softmax does not depend on the bias of the keys: there it is left out, and its gradient is exactly zero.
+v; the backward kernel sums dq, dk and dv, as they are written, over the tokens of its sequence (products with ones),
+and ``column_sums`` over the sequences. Softmax does not depend on the bias of the keys: there it is left out, and its
+gradient is exactly zero.
 
 The rows that pad a sequence to whole blocks are zeros in q and dO: they add nothing to dK and dV, and are not written.
 The columns that pad it are above the diagonal of every row that is written.

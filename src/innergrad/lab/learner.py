@@ -1,43 +1,29 @@
-"""The learner: a GPT for vectors, and a stack of them.
+"""What training and evaluation ask of a learner: a stack of models that read prompts and predict labels.
 
-A prompt (x_1, y_1, ..., x_n) becomes tokens, a GPT-2 reads them, and a linear read-out predicts the labels:
-
-    interleaved (001, 004)   tokens x_1, y_1, x_2, y_2, ..., x_n;  causal;  a prediction of y_k at every x_k
-    columns (003)            tokens (x_1; y_1), ..., (x_n; 0);  every token reads the first n - 1, none reads the last;
-                             one prediction, of y_n, at the last token
-
-    block:   r = r + W_O attention(LN(r)),    r = r + W_out gelu(W_in LN(r))          (pre-LN, GPT-2's)
-
-**A single model is a stack of one.** Every parameter has a leading dimension S, the models of the stack, and those of
-blocks a second one, L, the blocks; products are batched over S. Training S models of one shape (seeds, tasks, learning
-rates) is therefore the same code, and on a GPU much faster than one after another.
+**A single model is a stack of one.** Every parameter has a leading dimension S, the models of the stack, and products
+are batched over it. Training S models of one shape (seeds, tasks, learning rates) is therefore the same code, and on a
+GPU much faster than one after another.
 
 ``forward`` takes the parameters as an argument, so that training can hand it copies in another precision.
-``run_with_cache`` runs the same forward and keeps what passes by, under TransformerLens' names.
+``run_with_cache`` runs the same forward and keeps what passes by.
 
-Shapes: S models, B prompts, n points, d coordinates, T tokens, D = d_model, H heads of Dh, L blocks, M = d_mlp.
+A kind of learner is a ``LearnerConfig`` and a ``Learner``: ``gpt.py``, ``kernel_learner.py``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from innergrad.config import Family
-from innergrad.errors import InputError, integer, real
-from innergrad.lab.attention import attend, attention_pattern
-from innergrad.lab.norms import add_norm, bias_gelu
+from innergrad.errors import InputError, integer
 from innergrad.lab.streams import Stream
 
-Keep = Callable[[str, Tensor], Tensor]
-Late = tuple[Tensor, Tensor | None] | None  # what is still to be added to the residual stream: delta (S, ..., D), bias
+Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and gives back what takes its place
 
 
 @dataclass(frozen=True)
@@ -84,7 +70,7 @@ class Learner(nn.Module):
     @torch.no_grad()
     def predict(self, x: Tensor, y: Tensor) -> Tensor:
         """Every label of every prompt from the pairs before it: (B, n, d), (B, n) -> (B, n). For a stack of one."""
-        self._alone("predict")
+        self._single("predict")
         n = x.shape[1]
         whole: Tensor = self(x[None], y[None])[0]
         if whole.shape[1] == n:
@@ -105,7 +91,7 @@ class Learner(nn.Module):
         ``edits`` maps names, or patterns of names, to functions that replace an activation before it is used; they keep
         its shape. For a stack of one.
         """
-        self._alone("run_with_cache")
+        self._single("run_with_cache")
         cache: dict[str, Tensor] = {}
         seen: set[str] = set()
         names = (names,) if isinstance(names, str) else names
@@ -137,267 +123,9 @@ class Learner(nn.Module):
         """An untrained learner of the same shape, a stack of one."""
         raise NotImplementedError
 
-    def _alone(self, what: str) -> None:
+    def _single(self, what: str) -> None:
         if self.stack != 1:
             raise InputError(f"{what} is for one model", got=f"a stack of {self.stack}", hint="take learner.model(i)")
-
-
-# ------------------------------------------------------------------------------------------------------------- the GPT
-
-
-@dataclass(frozen=True)
-class GPTConfig(LearnerConfig, kind="gpt"):
-    """A GPT-2 for vectors. Defaults are seed 001's model: 12 blocks, width 256, 8 heads, MLP 256.
-
-    attention: softmax, relu, linear or exp; the last three are divided by ``normalise``: the count of tokens seen (001
-        says n; the count keeps the future out), its root, or nothing.
-    positions: learned (GPT-2), rotary, or none.   tokens: interleaved or columns.
-    d_mlp: 0 for no MLP.   layer_norm: False for none (then attention sees the stream itself).
-    max_points: the longest prompts that learned positions are for, if those are longer than training's (their
-        positions then stay as they were drawn).
-    tied: one block, looped n_layers times.   qk_norm: queries and keys of norm sqrt(Dh) each.
-    init_std: of the weights; those that write into the stream have init_std / sqrt(2 n_layers), or zero (zero_init).
-    """
-
-    n_layers: int = 12
-    d_model: int = 256
-    n_heads: int = 8
-    d_mlp: int = 256
-    attention: Literal["softmax", "relu", "linear", "exp"] = "softmax"
-    normalise: Literal["count", "sqrt", "none"] = "count"
-    positions: Literal["learned", "rotary", "none"] = "learned"
-    max_points: int = 0
-    tokens: Literal["interleaved", "columns"] = "interleaved"
-    layer_norm: bool = True
-    tied: bool = False
-    qk_norm: bool = False
-    init_std: float = 0.02
-    zero_init: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("n_layers", "d_model", "n_heads"):
-            integer(f"learner.{name}", getattr(self, name))
-        integer("learner.d_mlp", self.d_mlp, low=0)
-        integer("learner.max_points", self.max_points, low=0)
-        real("learner.init_std", self.init_std, above=0.0)
-        if self.d_model % self.n_heads:
-            raise InputError(
-                "learner.d_model must be a multiple of learner.n_heads", got=f"{self.d_model} and {self.n_heads}"
-            )
-        if self.positions == "rotary" and self.d_model // self.n_heads % 2:
-            raise InputError("rotary positions need heads of an even size", got=self.d_model // self.n_heads)
-
-    def build(self, d: int, n_points: int, stack: int = 1) -> GPT:
-        return GPT(self, d, max(n_points, self.max_points), stack)
-
-
-class GPT(Learner):
-    """A stack of GPT-2s that read vectors; see the module."""
-
-    def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1) -> None:
-        super().__init__(stack)
-        self.config, self.d, self.n_points = config, integer("d", d), integer("n_points", n_points)
-        self.block: Callable[..., tuple[Tensor, Late]] = block  # training may put a compiled one here
-        blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
-        interleaved = config.tokens == "interleaved"
-        shapes: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
-        if config.positions == "learned":
-            shapes["W_pos"] = ((2 * n_points - 1) if interleaved else n_points, D)
-        if config.layer_norm:
-            shapes |= {"ln1_w": (blocks, D), "ln1_b": (blocks, D)}
-        shapes |= {"W_QKV": (blocks, D, 3 * D), "b_QKV": (blocks, 3 * D), "W_O": (blocks, D, D), "b_O": (blocks, D)}
-        if M:
-            if config.layer_norm:
-                shapes |= {"ln2_w": (blocks, D), "ln2_b": (blocks, D)}
-            shapes |= {"W_in": (blocks, D, M), "b_in": (blocks, M), "W_out": (blocks, M, D), "b_out": (blocks, D)}
-        if config.layer_norm:
-            shapes |= {"ln_final_w": (D,), "ln_final_b": (D,)}
-        shapes |= {"W_U": (D, 1), "b_U": (1,)}
-        for name, shape in shapes.items():
-            self.register_parameter(name, nn.Parameter(torch.zeros(stack, *shape)))
-        self.in_blocks = {name for name in shapes if name in GPT2_BLOCK}
-
-    def alone(self) -> GPT:
-        return GPT(self.config, self.d, self.n_points)
-
-    def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
-        """GPT-2's initial weights; the embedding keeps the size of its input."""
-        one = torch.zeros(1, dtype=torch.int64)
-        if name.startswith("ln"):
-            return torch.ones(shape) if name.endswith("w") else torch.zeros(shape)
-        if name.startswith("b_"):
-            return torch.zeros(shape)
-        std = self.config.init_std
-        if name == "W_E":
-            std = 1.0 / math.sqrt(self.d + 1)
-        if name in ("W_O", "W_out"):
-            std = 0.0 if self.config.zero_init else std / math.sqrt(2 * self.config.n_layers)
-        return std * stream.normal(one, *shape)[0]
-
-    def forward(
-        self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None
-    ) -> Tensor:
-        w = dict(self.named_parameters()) if weights is None else weights
-        keep, config, n = keep or _pass, self.config, x.shape[2]
-        if config.positions == "learned" and n > self.n_points:
-            raise InputError(
-                "learned positions end before the prompt does",
-                got=f"{n} points",
-                allowed=f"up to {self.n_points}",
-                hint="train with learner.max_points that large, or with positions = 'rotary' or 'none'",
-            )
-        scale = self.scale[:, None, None]
-        residual, late = self.embed(x, y / scale, w), None
-        layers = {name: w[name].unbind(1) for name in self.in_blocks}
-        for number in range(config.n_layers):
-            parameters = {name: layers[name][0 if config.tied else number] for name in layers}
-            named = _below(keep, f"blocks.{number}.") if keep is not _pass else _pass
-            residual, late = self.block(config, residual, late, parameters, named)
-        return self.read_out(residual, late, w, keep).to(scale.dtype) * scale
-
-    def embed(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        """Tokens with their positions, (S, B, T, D)."""
-        tokens = self.tokens(x, y, w)
-        return tokens + w["W_pos"][:, None, : tokens.shape[2]] if "W_pos" in w else tokens
-
-    def tokens(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        """Tokens (S, B, T, D). A token is a vector (y; x) of d + 1 numbers, in which the missing part is zero (004)."""
-        dtype, bias = w["W_E"].dtype, w["b_E"][:, None, None]
-        x_part, y_part = w["W_E"][:, 1:], w["W_E"][:, None, None, 0]
-        xs, labels = product(x.to(dtype), x_part) + bias, y.to(dtype)[..., None] * y_part
-        if self.config.tokens == "columns":
-            return xs + torch.cat((labels[:, :, :-1], torch.zeros_like(labels[:, :, :1])), 2)
-        return torch.stack((xs, labels + bias), 3).flatten(2, 3)[:, :, :-1]
-
-    def read_out(self, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep) -> Tensor:
-        """Predictions (S, B, m) from the tokens of inputs, in units of the scale."""
-        where = slice(None, None, 2) if self.config.tokens == "interleaved" else slice(-1, None)
-        delta = None if late is None else (late[0][:, :, where], late[1])
-        x = entered(residual[:, :, where], delta, w, "ln_final", keep, "resid_final")[1]
-        return (product(x, w["W_U"]) + w["b_U"][:, None, None])[..., 0]
-
-    def load_gpt2(self, state: Mapping[str, Tensor]) -> GPT:
-        """Takes the blocks, positions and final LayerNorm of a Hugging Face GPT-2 (``GPT2Model.state_dict()``)."""
-        self._alone("load_gpt2")
-        with torch.no_grad():
-            for home, value in self.to_gpt2().items():
-                value.copy_(state[home][: len(value)])
-        return self
-
-    def to_gpt2(self) -> dict[str, Tensor]:
-        """Views of the parameters by their names in a Hugging Face GPT-2."""
-        self._alone("to_gpt2")
-        own = {name: parameter.detach()[0] for name, parameter in self.named_parameters()}
-        found = {home: own[name] for name, home in GPT2.items()}
-        for number in range(self.config.n_layers):
-            found |= {f"h.{number}.{home}": own[name][number] for name, home in GPT2_BLOCK.items()}
-        return found
-
-
-#: Where Hugging Face's GPT-2 keeps the parameters; matrices are stored (in, out) there too.
-GPT2 = {"W_pos": "wpe.weight", "ln_final_w": "ln_f.weight", "ln_final_b": "ln_f.bias"}
-GPT2_BLOCK = {
-    "ln1_w": "ln_1.weight",
-    "ln1_b": "ln_1.bias",
-    "W_QKV": "attn.c_attn.weight",
-    "b_QKV": "attn.c_attn.bias",
-    "W_O": "attn.c_proj.weight",
-    "b_O": "attn.c_proj.bias",
-    "ln2_w": "ln_2.weight",
-    "ln2_b": "ln_2.bias",
-    "W_in": "mlp.c_fc.weight",
-    "b_in": "mlp.c_fc.bias",
-    "W_out": "mlp.c_proj.weight",
-    "b_out": "mlp.c_proj.bias",
-}
-
-
-def block(config: GPTConfig, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep) -> tuple[Tensor, Late]:
-    """One block: residual (S, B, T, D) and what the block before left to be added to it -> the same; w (S, ...).
-
-    What a sublayer writes is added where the next one reads, with its bias and the LayerNorm there, in one operation.
-    When somebody is looking (``keep``), everything is added at once and has a name.
-    """
-    looking = keep is not _pass
-    residual, x = entered(residual, late, w, "ln1", keep, "resid_pre")
-    qkv, pattern = product(x, w["W_QKV"]), None
-    bias: Tensor | None = w["b_QKV"]
-    if looking or config.qk_norm or config.positions == "rotary" or config.tokens == "columns":
-        qkv, bias = keep("attn.qkv", turned(qkv + w["b_QKV"][:, None, None], config)), None
-    if config.tokens == "columns":
-        pattern = keep("attn.pattern", columns_pattern(qkv, config))
-    elif looking:
-        pattern = keep("attn.pattern", attention_pattern(qkv, config.n_heads, config.attention, config.normalise))
-    z = keep("attn.z", attend(qkv, config.n_heads, config.attention, config.normalise, pattern=pattern, bias=bias))
-    late = (product(z, w["W_O"]), w["b_O"])
-    if looking:
-        late = (keep("attn_out", late[0] + late[1][:, None, None]), None)
-    if config.d_mlp:
-        residual, x = entered(residual, late, w, "ln2", keep, "resid_mid")
-        if looking:
-            hidden = F.gelu(keep("mlp.pre", product(x, w["W_in"]) + w["b_in"][:, None, None]), approximate="tanh")
-        else:
-            hidden = bias_gelu(product(x, w["W_in"]), w["b_in"])
-        late = (product(keep("mlp.post", hidden), w["W_out"]), w["b_out"])
-        if looking:
-            late = (keep("mlp_out", late[0] + late[1][:, None, None]), None)
-    if looking:
-        residual = residual + late[0] if config.d_mlp else keep("resid_mid", residual + late[0])
-        return keep("resid_post", residual), None
-    return residual, late
-
-
-def entered(
-    residual: Tensor, late: Late, w: Mapping[str, Tensor], name: str, keep: Keep, stream: str
-) -> tuple[Tensor, Tensor]:
-    """The residual with what was left to be added, and what a sublayer reads of it: its LayerNorm, if there is one."""
-    delta, bias = (None, None) if late is None else late
-    if f"{name}_w" not in w or keep is not _pass:
-        residual = residual if delta is None else residual + delta
-        residual = keep(stream, residual if bias is None else residual + bias[:, None, None])
-        delta = bias = None
-    if f"{name}_w" not in w:
-        return residual, residual
-    residual, x = add_norm(residual, delta, bias, w[f"{name}_w"], w[f"{name}_b"])
-    return residual, keep(name, x)
-
-
-def product(x: Tensor, w: Tensor) -> Tensor:
-    """x (S, ..., D), w (S, D, E) -> (S, ..., E): one batched product for the stack."""
-    flat = x.flatten(1, -2)
-    # A stack of one is squeezed, not indexed: the gradient of an index is a copy.
-    made = torch.mm(flat.squeeze(0), w.squeeze(0)) if len(x) == 1 else torch.bmm(flat, w)
-    return made.view(*x.shape[:-1], w.shape[-1])
-
-
-def turned(qkv: Tensor, config: GPTConfig) -> Tensor:
-    """Queries and keys normalised (qk_norm) and rotated by their position (rotary); (S, B, T, 3 D) -> the same."""
-    heads = qkv.unflatten(-1, (3, config.n_heads, -1))
-    qk, v = heads[..., :2, :, :], heads[..., 2:, :, :]
-    if config.qk_norm:
-        qk = F.rms_norm(qk, qk.shape[-1:])
-    if config.positions == "rotary":
-        half = qk.shape[-1] // 2
-        frequency = 10_000.0 ** (-torch.arange(half, device=qkv.device) / half)
-        angle = torch.arange(qkv.shape[2], device=qkv.device)[:, None] * frequency
-        cos, sin = (f(angle)[:, None, None].to(qkv.dtype) for f in (torch.cos, torch.sin))
-        a, b = qk[..., :half], qk[..., half:]
-        qk = torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
-    return torch.cat((qk, v), -3).flatten(-3)
-
-
-def columns_pattern(qkv: Tensor, config: GPTConfig) -> Tensor:
-    """Attention of stacked columns: every token reads all tokens but the last, the query; (S, B, H, T, T)."""
-    q, k, _ = (part.unflatten(-1, (config.n_heads, -1)).transpose(-3, -2) for part in qkv.chunk(3, -1))
-    scores, length = q @ k.mT / math.sqrt(q.shape[-1]), qkv.shape[-2]
-    query = torch.arange(length, device=qkv.device) == length - 1
-    if config.attention == "softmax" and length > 1:
-        return torch.softmax(scores.masked_fill(query, -math.inf), -1)
-    f: dict[str, Any] = {"relu": torch.relu, "linear": torch.clone, "exp": torch.exp, "softmax": torch.clone}
-    seen = max(length - 1, 1)
-    divisor = {"count": seen, "sqrt": math.sqrt(seen), "none": 1.0}[config.normalise]
-    weights: Tensor = f[config.attention](scores.masked_fill(query, 0.0))
-    return weights.masked_fill(query, 0.0) / divisor
 
 
 def _edited(name: str, new: object, old: Tensor) -> Tensor:
@@ -408,9 +136,6 @@ def _edited(name: str, new: object, old: Tensor) -> Tensor:
     return new
 
 
-def _pass(name: str, value: Tensor) -> Tensor:
+def unseen(name: str, value: Tensor) -> Tensor:
+    """The ``Keep`` of training: nobody looks."""
     return value
-
-
-def _below(keep: Keep, prefix: str) -> Keep:
-    return lambda name, value: keep(prefix + name, value)

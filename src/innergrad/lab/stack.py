@@ -1,7 +1,6 @@
 """A stack in training: the parameters of all models as rows of one matrix, and the step that advances them.
 
-    theta (S, P) float32     the parameters (master copies; the forward pass may use them in bfloat16), each beginning
-                             at a multiple of 64 columns: products of matrices that begin elsewhere take twice as long
+    theta (S, P) float32     the parameters (master copies; the forward pass may use them in bfloat16)
     m, v (S, P)              what the optimiser remembers
     step ()                  how many steps were taken; everything that changes with time is a function of it
 
@@ -20,20 +19,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch import distributed as dist
-from torch.nn.functional import pad
 
 from innergrad.lab import optimisers
-from innergrad.lab.learner import GPT, Learner
+from innergrad.lab.gpt import GPT
+from innergrad.lab.layout import Layout
+from innergrad.lab.learner import Learner
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Task
 
 if TYPE_CHECKING:
     from innergrad.lab.training import Experiment
-
-
-def padded(shape: torch.Size) -> int:
-    """Columns of a parameter of one model in theta."""
-    return -(-shape.numel() // 64) * 64
 
 
 class Stack:
@@ -52,24 +47,23 @@ class Stack:
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
 
-        # Muon's matrices come last, so that the columns of the others are one slice.
-        named = dict(sorted(self.learner.named_parameters(), key=lambda item: item[0] in optimisers.MATRICES))
-        self.shapes = {name: parameter.shape[1:] for name, parameter in named.items()}
-        matrices = sum(padded(shape) for name, shape in self.shapes.items() if name in optimisers.MATRICES)
-        self.theta = torch.zeros(self.size, sum(map(padded, self.shapes.values())), device=self.device)
+        self.layout = Layout(self.learner)
+        self.theta = torch.zeros(self.size, self.layout.width, device=self.device)
+        named = dict(self.learner.named_parameters())
         with torch.no_grad():  # from here on the learner's parameters are views of theta
-            for name, view in self.unpack(self.theta).items():
+            for name, view in self.layout.unpack(self.theta).items():
                 view.copy_(named[name])
                 named[name].data = view
-        self.adam = slice(0, self.theta.shape[1] - (matrices if self.rule.kind == "muon" else 0))
+        self.adam = self.layout.others if self.rule.kind == "muon" else slice(None)  # columns that AdamW updates
         self.m, self.v = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.step = torch.zeros((), dtype=torch.int64, device=self.device)
         self.loss_sum, self.norm_sum = (torch.zeros(self.size, device=self.device) for _ in range(2))
         column = [[one.train.optimiser.lr, one.train.optimiser.weight_decay] for one in experiments]
         self.lr, self.decay = torch.tensor(column, device=self.device).split(1, 1)
         self.decays = torch.zeros_like(self.theta)
-        for name, view in self.unpack(self.decays).items():
-            view += self.decay.view(-1, *[1] * (view.ndim - 1)) * (name in self.decayed)
+        for name, view in self.layout.unpack(self.decays).items():
+            if name.startswith("W_") and name != "W_pos":  # products, not gains, biases or positions
+                view += self.decay.view(-1, *[1] * (view.ndim - 1))
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         self.fused: Callable[[int], tuple[Tensor, Tensor]] = self.batch
@@ -77,28 +71,12 @@ class Stack:
         if self.config.compile and self.device.type == "cuda":
             self.compile()
 
-    @property
-    def decayed(self) -> set[str]:
-        """Parameters that weight decay is for: products, not gains, biases or positions."""
-        return {name for name in self.shapes if name.startswith("W_") and name != "W_pos"}
-
-    def unpack(self, matrix: Tensor) -> dict[str, Tensor]:
-        """Views of a matrix (S, P), by the names and in the shapes of the learner's parameters."""
-        sizes = [size for shape in self.shapes.values() for size in (shape.numel(), padded(shape) - shape.numel())]
-        parts = matrix.split(sizes, 1)[::2]
-        return {name: part.unflatten(1, shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
-
-    def pack(self, values: Sequence[Tensor]) -> Tensor:
-        """The reverse: tensors (S, ...), one a parameter, as one float32 matrix (S, P)."""
-        columns = [value.flatten(1).float() for value in values]
-        return torch.cat([pad(each, (0, -each.shape[1] % 64)) for each in columns], 1)
-
     # ------------------------------------------------------------------------------------------------------- one step
 
     def advance(self, n: int) -> None:
         """One step on prompts of n points."""
         x, y = self.fused(n)
-        copies = self.unpack(self.theta.to(self.dtype))
+        copies = self.layout.unpack(self.theta.to(self.dtype))
         weights = {name: copy.detach().requires_grad_() for name, copy in copies.items()}
         loss = self.loss(self.learner(x, y, weights), y)
         grads = torch.autograd.grad(loss.sum(), list(weights.values()))
@@ -141,10 +119,10 @@ class Stack:
     def update(self, grads: Sequence[Tensor], loss: Tensor) -> None:
         """The optimiser's change of theta for the gradients of the parameters, and the next step's number."""
         rule = self.rule
-        grad, norm = optimisers.clipped(self.pack(grads), rule.clip)
+        grad, norm = optimisers.clipped(self.layout.pack(grads), rule.clip)
         lr = self.lr * rule.factor(self.step, self.config.steps).to(self.lr.dtype)
         if rule.kind == "muon":
-            parameters, slopes, momenta = (self.unpack(matrix) for matrix in (self.theta, grad, self.m))
+            parameters, slopes, momenta = (self.layout.unpack(matrix) for matrix in (self.theta, grad, self.m))
             optimisers.muon(rule, parameters, slopes, momenta, lr, self.decay)
         theta, grad, m, v, decay = (each[:, self.adam] for each in (self.theta, grad, self.m, self.v, self.decays))
         optimisers.adamw(rule, theta, grad, m, v, self.step, lr, decay)

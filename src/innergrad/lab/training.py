@@ -26,10 +26,12 @@ from torch import distributed as dist
 from innergrad.config import differences, parse, to_table
 from innergrad.errors import InputError, JobError, integer, seed_number
 from innergrad.lab import checkpoints, kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
+from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import Journal, Progress, read_log
-from innergrad.lab.learner import GPTConfig, Learner, LearnerConfig
+from innergrad.lab.layout import Layout
+from innergrad.lab.learner import Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
-from innergrad.lab.stack import Stack, padded
+from innergrad.lab.stack import Stack
 from innergrad.lab.tasks import Linear, Task
 
 
@@ -218,16 +220,7 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
 def save(stack: Stack, experiments: Sequence[Experiment], folder: Path, step: int) -> None:
     """A checkpoint of all that resuming and loading need."""
     tables = [to_table(one) for one in experiments]
-    checkpoints.save(folder, step, stack.state, {"experiments": tables, "layout": layout(stack.shapes)})
-
-
-def layout(shapes: dict[str, torch.Size]) -> dict[str, list[Any]]:
-    """Where in theta parameters are, for readers: name -> [first column, shape]."""
-    places, place = {}, 0
-    for name, shape in shapes.items():
-        places[name] = [place, list(shape)]
-        place += padded(shape)
-    return places
+    checkpoints.save(folder, step, stack.state, {"experiments": tables, "layout": stack.layout.table})
 
 
 def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str | None) -> None:
@@ -259,13 +252,12 @@ def load_learner(path: Path | str, number: int = 0, device: torch.device | str =
         raise InputError("no such model in the stack", got=number, allowed=f"0 to {len(tables) - 1}")
     experiment = parse(Experiment, tables[number], source=found.path.name)
     learner = experiment.learner.build(experiment.task.d, experiment.n_points)
-    named = dict(learner.named_parameters())
-    if set(named) != set(found.meta.get("layout", {})):
+    layout, named = Layout(learner), dict(learner.named_parameters())
+    if found.meta.get("layout") != layout.table:
         raise InputError(f"{found.path.name} has other parameters than its configuration says")
     with torch.no_grad():
-        for name, (place, shape) in found.meta["layout"].items():
-            row = found.tensors["theta"][number, place : place + math.prod(shape)]
-            named[name].copy_(row.view(1, *shape))
+        for name, value in layout.unpack(found.tensors["theta"][number : number + 1]).items():
+            named[name].copy_(value)
         learner.scale.fill_(experiment.task.scale)
     return learner.to(device).eval(), experiment
 
