@@ -9,6 +9,7 @@ from _results import RESULTS, read
 
 DEVICES = ("cuda", "cpu")
 KS = (10, 20, 30, 40, 50)
+PARTS = (0.1, 0.25, 0.5, 0.75, 1.0)  # of a stored curve of losses
 
 
 def _stored(what: str) -> list[dict[str, Any]]:
@@ -25,7 +26,7 @@ def _where(content: dict[str, Any]) -> str:
 
 def training_speed() -> list[str]:
     """Model-steps a second: the median of three timings, and the extremes."""
-    lines = ["| device | loop | model-steps / s | against the reference | first step |", "|---|---|---|---|---|"]
+    lines = ["| device | loop | model-steps / s | against the reference | of the peak | first step |", "|---" * 6 + "|"]
     for content in _stored("speed"):
         where = _where(content)
         rows: list[tuple[str, dict[str, Any]]] = [("reference", content["reference"][0])]
@@ -34,7 +35,8 @@ def training_speed() -> list[str]:
             rate = f"{row['steps_a_second']:,.1f} ({row['slowest']:,.1f} – {row['fastest']:,.1f})"
             ratio = f"{row['against_reference']:.2f}" if "against_reference" in row else "1"
             first = f"{row['first_step_seconds']:.1f} s" if "first_step_seconds" in row else ""
-            lines.append(f"| {where} | {name} | {rate} | {ratio} | {first} |")
+            share = f"{row['mfu']:.1%}" if "mfu" in row else ""
+            lines.append(f"| {where} | {name} | {rate} | {ratio} | {share} | {first} |")
     return lines
 
 
@@ -49,6 +51,24 @@ def training_target() -> list[str]:
                 ratio = f"{content['ratio']:.1f}" + ("" if content["ratio_is"] == "exact" else " or more")
             cells = [_where(content), goal, f"{row['loop']}: {row['how']}", row["words"], f"{row['steps']:,}", ratio]
             lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def training_curve() -> list[str]:
+    """Mean losses of windows of steps, of one seed, and the largest differences of all."""
+    lines = [
+        "| device | loop | " + " | ".join(f"{part:.0%} of the steps" for part in PARTS) + " |",
+        "|---" * (len(PARTS) + 2) + "|",
+    ]
+    for content in _stored("curve"):
+        plain, fast = content["plain"], content["fast"]
+        places = [round(part * len(plain[0])) - 1 for part in PARTS]
+        for name, rows in (("reference, fp32", plain), ("lab", fast)):
+            lines.append(f"| {_where(content)} | {name} | " + " | ".join(f"{rows[0][i]:.4f}" for i in places) + " |")
+        ours = [max(abs(a[i] - b[i]) for a, b in zip(plain, fast, strict=True)) for i in places]
+        seeds = [max(each[i] for each in plain) - min(each[i] for each in plain) for i in places]
+        for name, values in (("largest difference of the two", ours), ("range of the reference's seeds", seeds)):
+            lines.append(f"| {_where(content)} | {name} | " + " | ".join(f"{value:.1e}" for value in values) + " |")
     return lines
 
 
@@ -96,6 +116,7 @@ def _cells(rows: list[dict[str, Any]]) -> str:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "training_speed": training_speed,
     "training_target": training_target,
+    "training_curve": training_curve,
     "lab_errors": lab_errors,
     "lab_claims": lab_claims,
     "lab_full": lab_full,

@@ -14,12 +14,14 @@ Results: results/training_<what>_<device>.json, and the same file in the folder 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -370,6 +372,8 @@ def main() -> None:
     if given.what == "profile":
         profile(device, small, stacks)
         return
+    caches = TemporaryDirectory()  # nothing is compiled already: the time of a first step is that of a first run
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": caches.name, "TRITON_CACHE_DIR": f"{caches.name}/triton"}
     if given.what == "speed":
         found = speed(device, small, stacks, given.seconds)
     elif given.what == "target":

@@ -282,14 +282,41 @@ def test_the_reference_loop_has_the_curriculum() -> None:
     assert easy < 0.7 * hard
 
 
-def test_stored_speeds_add_up() -> None:
-    stored = read("training_speed_cpu")
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_stored_speeds_add_up(device: str) -> None:
+    stored = read(f"training_speed_{device}")
     (reference,) = stored["reference"]
     for row in (reference, *stored["stacks"]):
         assert 0 < row["slowest"] <= row["steps_a_second"] <= row["fastest"]
     for row in stored["stacks"]:
         ratio = row["steps_a_second"] / reference["steps_a_second"]
         assert row["against_reference"] == pytest.approx(ratio, rel=0.01)
+
+
+def test_stored_speeds_on_a_gpu() -> None:
+    """One model and stacks against what was asked of them, and the share of the peak from the operations of a step."""
+    stored = read("training_speed_cuda")
+    rows = {row["stack"]: row for row in stored["stacks"]}
+    assert rows[1]["slowest"] > 450
+    assert max(row["slowest"] for row in rows.values()) > 1000
+    assert all(row["first_step_seconds"] < 100 for row in rows.values())
+    for row in rows.values():
+        peak = training.PEAK[stored["device"]] / (1e9 * stored["gflop_a_step"])
+        assert row["mfu"] == pytest.approx(row["steps_a_second"] / peak, abs=2e-4)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_stored_curves_are_one_training(device: str) -> None:
+    """The loss falls, and the two loops differ by less than two seeds do, at every window of every seed."""
+    if not (ROOT / "results" / f"training_curve_{device}.json").exists():
+        pytest.skip("not measured")
+    stored = read(f"training_curve_{device}")
+    plain, fast = (torch.tensor(stored[name]) for name in ("plain", "fast"))
+    assert plain.shape == fast.shape
+    assert len(plain) >= 2
+    assert (plain.min(1).values < 0.6 * plain[:, 0]).all()
+    noise = plain.max(0).values - plain.min(0).values
+    assert ((plain - fast).abs() < noise).all()
 
 
 def test_stored_race_was_won_by_reaching_the_target() -> None:

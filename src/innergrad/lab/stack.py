@@ -13,6 +13,7 @@ What models of a stack may differ in: the seed, the task (with the same d), the 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,7 @@ class Stack:
     def compile(self) -> None:
         """Fuses what runs in a step: the data, a block of the learner, and the update."""
         torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
+        warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 is what was asked for
         options: dict[str, Any] = {"dynamic": False}
         self.fused = torch.compile(self.batch, **options)
         self.change = torch.compile(self.update, **options)
