@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from innergrad import manifest as manifests
-from innergrad.config import change, differences, load, parse, to_table, to_toml
+from innergrad.config import Family, change, differences, load, parse, to_table, to_toml
 from innergrad.errors import InputError, real
 
 
@@ -199,6 +199,37 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_family_without_a_default_needs_its_kind() -> None:
     with pytest.raises(InputError, match=r"kind is missing; allowed: disc, pair"):
         parse(Shape, {})
+
+
+def test_a_kind_has_one_class() -> None:
+    class Animal(Family):
+        pass
+
+    def cell() -> type[Animal]:
+        class Cat(Animal, kind="cat"):
+            pass
+
+        return Cat
+
+    first, second = cell(), cell()  # defined again, as in a notebook: the newer counts
+    assert first is not Animal.kinds["cat"] is second
+    with pytest.raises(InputError, match=r"two classes of kind 'cat'; got .*cell.<locals>.Cat and .*Lion"):
+
+        class Lion(Animal, kind="cat"):
+            pass
+
+    class Plant(Family):
+        pass
+
+    class Catnip(Plant, kind="cat"):  # another family
+        pass
+
+    assert (Animal.kinds["cat"].__name__, Plant.kinds) == ("Cat", {"cat": Catnip})
+
+
+def test_a_kind_that_nobody_has_may_be_ones_own() -> None:
+    with pytest.raises(InputError, match=r"unknown kind; got 'star'.*--import FILE"):
+        parse(Shape, {"kind": "star"})
 
 
 def test_an_annotation_that_is_not_supported_is_a_mistake_of_the_programmer() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import itertools
 import json
 import os
+import re
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,15 +23,18 @@ import torch
 
 from innergrad.cli import lab as commands
 from innergrad.cli import main
-from innergrad.config import to_toml
+from innergrad.config import to_table, to_toml
+from innergrad.errors import InputError
+from innergrad.lab.baselines import Predictor
 from innergrad.lab.checkpoints import load, newest
 from innergrad.lab.evaluation import evaluate_run, named_baseline, shifted
 from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import read_log
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.sweeps import COMMA, grid, groups, read_experiments
-from innergrad.lab.tasks import Linear, Networks
+from innergrad.lab.tasks import Linear, Networks, Task
 from innergrad.lab.training import Experiment, TrainConfig
+from innergrad.manifest import IMPORTED
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 SMALL = Experiment(
@@ -120,6 +126,56 @@ def test_there_are_configurations_for_every_paper() -> None:
     assert names == {"000", "001", "003", "004", "garg", "smoke", "three"}
 
 
+# -------------------------------------------------------------------------------------------------------------- stacks
+
+
+@pytest.fixture
+def seeds(tmp_path: Path) -> Path:
+    """A stack of two experiments that differ in their seeds, 4 and 2, and in their names."""
+    path, two = tmp_path / "two.toml", [replace(SMALL, name="a", seed=4), replace(SMALL, name="b", seed=2)]
+    path.write_text(to_toml({"experiments": [to_table(one) for one in two]}))
+    return path
+
+
+def test_a_seed_moves_the_seeds_of_a_stack(seeds: Path, config: Path, tmp_path: Path) -> None:
+    assert [one.seed for one in read_experiments(seeds, seed=7)] == [9, 7]
+    assert [one.seed for one in read_experiments(config, seed=7)] == [7]
+    good("train", seeds, "--seed", 7, "--set", "train.steps=1", "--out", tmp_path / "run")
+    assert [one.seed for one in read_experiments(tmp_path / "run")] == [9, 7]
+    assert len(set(read_log(tmp_path / "run")[0]["loss"])) == 2
+
+
+def test_a_change_is_of_all_experiments_or_of_one(seeds: Path, config: Path) -> None:
+    changes = ["experiments.1.train.optimiser.lr=2e-3", "train.optimiser.lr=5e-3", "train.steps=3"]
+    a, b = read_experiments(seeds, changes)
+    assert (a.train.optimiser.lr, a.train.steps) == (5e-3, 3)
+    assert (b.train.optimiser.lr, b.train.steps) == (2e-3, 3)  # what is said of one experiment counts more
+    assert read_experiments(config, ["experiments.0.seed=5"])[0].seed == 5  # one experiment is a stack of one
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["seed=3"], "two experiments of the stack are the same; got seed=3"),
+        (["experiments.0.seed=2"], "two experiments of the stack are the same"),
+        (["experiments.2.seed=3"], "experiments.2 is not in the list; allowed: 0 to 1"),
+        (["experiments.b.seed=3"], "experiments.b is not in the list"),
+        (["experiments.1.sede=3"], "did you mean experiments.1.seed?"),
+    ],
+)
+def test_changes_that_do_not_fit_a_stack(changes: list[str], words: str, seeds: Path) -> None:
+    with pytest.raises(InputError) as error:
+        read_experiments(seeds, changes)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["experiments = []", "experiments = 3", "name = 'a'\n[[experiments]]\nseed = 1"])
+def test_a_file_that_is_no_stack(text: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text(text)
+    with pytest.raises(InputError, match="experiments"):
+        read_experiments(tmp_path / "odd.toml")
+
+
 # --------------------------------------------------------------------------------------------------------------- train
 
 
@@ -147,7 +203,7 @@ def test_the_default_folder(config: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_stopped_run_goes_on_as_if_it_never_stopped(
-    config: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Path, trained: Path, waves: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM at step 20: exit code 1 and a checkpoint; resumed, the same numbers as in one go, to the last bit."""
 
@@ -158,10 +214,10 @@ def test_a_stopped_run_goes_on_as_if_it_never_stopped(
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(commands, "_bar", stopping)
-        stopped = call("train", config, "--out", run)
+        stopped = call("train", config, "--out", run, "--import", waves)
     assert stopped.code == 1
     assert "stopped at step 20 of 40" in stopped.err
-    assert f"innergrad train {run} --resume" in stopped.err
+    assert f"innergrad train {run} --resume --import {waves} goes on" in stopped.err
     assert load(run).step == 20
     good("train", run, "--resume")
     once, twice = load(trained), load(run)
@@ -191,8 +247,8 @@ def test_evaluate_is_the_librarys(trained: Path, tmp_path: Path) -> None:
     expected = json.loads(json.dumps(evaluate_run(trained, n_prompts=64, seed=2).to_json()))
     assert json.loads(good(*arguments, "--json")) == expected
     assert set(expected["curves"]) == {"model", "mean", "least squares"}
-    assert good(*arguments, "--quiet", "--out", tmp_path / "result.json") == ""
-    assert json.loads((tmp_path / "result.json").read_text()) == expected
+    assert good(*arguments, "--quiet", "--out", tmp_path / "new" / "folder" / "result.json") == ""
+    assert json.loads((tmp_path / "new" / "folder" / "result.json").read_text()) == expected
     printed = good(*arguments)
     value = expected["curves"]["model"]["squared error"]["rows"][4]["value"]
     assert f"{value:.3g}" in printed
@@ -275,6 +331,149 @@ def test_grids() -> None:
     assert [one for one, _ in grid(SMALL, [])] == [SMALL]
 
 
+# -------------------------------------------------------------------------------------------------- code of the user's
+
+WAVES = """
+from dataclasses import dataclass
+import torch
+from innergrad import lab
+from waves_help import wave  # a file beside it
+
+@dataclass(frozen=True)
+class Waves(lab.Task, kind="waves"):
+    speed: float = 1.0
+
+    def params(self, stream, index, n):
+        return {"a": stream.normal(index, 1)}
+
+    def evaluate(self, params, x):
+        return params["a"] * wave(self.speed * x[..., 0])
+
+@dataclass(frozen=True)
+class Half(lab.Predictor, kind="half"):
+    def __call__(self, x, y):
+        return torch.full_like(y, 0.5)
+"""
+
+
+@pytest.fixture
+def waves(tmp_path: Path) -> Iterator[Path]:
+    """waves.py, with a task and a baseline; afterwards this process knows nothing of it."""
+    path, before = tmp_path / "code" / "waves.py", (list(sys.path), set(sys.modules), dict(IMPORTED))
+    path.parent.mkdir()
+    path.write_text(WAVES)
+    (path.parent / "waves_help.py").write_text("def wave(t):\n    return t.cos()\n")
+    with mock.patch.dict(Task.kinds), mock.patch.dict(Predictor.kinds):
+        for kind in ("waves", "product", "half", "nearest"):  # pages that ran in this process define some of them
+            Task.kinds.pop(kind, None)
+            Predictor.kinds.pop(kind, None)
+        yield path
+    sys.path[:] = before[0]
+    for name in set(sys.modules) - before[1]:
+        if name.startswith(("waves", "broken", "my_tasks")):
+            del sys.modules[name]
+    IMPORTED.clear()
+    IMPORTED.update(before[2])
+
+
+def test_a_task_of_ones_own(waves: Path, config: Path, tmp_path: Path) -> None:
+    """Trained, then measured beside a baseline of one's own, in another process that has to be told again."""
+
+    def fresh(*arguments: object) -> Called:
+        command = [sys.executable, "-P", "-m", "innergrad", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=waves.parent, check=False)
+        return Called(done.returncode, done.stdout, done.stderr)
+
+    run, kind = tmp_path / "run", ("--set", "task.kind=waves", "--set", "task.d=2")
+    unknown = call("train", config, *kind, "--out", run)
+    assert (unknown.code, unknown.out, run.exists()) == (2, "", False)
+    assert "unknown task.kind; got 'waves'" in unknown.err
+    assert "--import" in unknown.err
+    printed = good("train", config, *kind, "--set", "task.speed=2", "--import", waves, "--out", run)
+    assert f"next: innergrad evaluate {run} --import {waves}" in printed
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["imports"] == {"waves": hashlib.sha256(waves.read_bytes()).hexdigest()}
+    assert str(tmp_path) not in json.dumps(manifest)
+    (experiment,) = read_experiments(run)
+    assert (experiment.task.kind, vars(experiment.task)["speed"]) == ("waves", 2.0)
+    unasked = fresh("evaluate", run)  # nobody's code runs unasked
+    with mock.patch.dict(Task.kinds):
+        del Task.kinds["waves"]
+        for called in (unasked, call("train", run, "--resume"), call("evaluate", newest(run))):
+            assert (called.code, called.out) == (2, "")
+            assert "unknown task.kind; got 'waves'" in called.err
+            assert "--import" in called.err
+    found = fresh("evaluate", run, "--import", "waves", "--baselines", "half", "--prompts", 50, "--json")  # a module
+    assert list(json.loads(found.out)["curves"]) == ["model", "half"]
+
+
+def test_imports_in_sweeps_and_after_a_change(waves: Path, config: Path, tmp_path: Path) -> None:
+    arguments = ("sweep", config, "--set", "train.steps=10", "--import", waves, "--out", tmp_path / "sweep")
+    printed = good(*arguments, "--grid", "task.kind=linear,waves")
+    assert f"--import {waves}" in printed
+    run = tmp_path / "sweep" / "small-kind=waves"
+    assert good("train", run, "--resume", "--import", waves, "--import", waves).startswith("small-kind=waves")
+    IMPORTED["waves"] = "another"
+    for arguments in (("train", run, "--resume"), ("evaluate", run, "--prompts", 20)):
+        called = call(*arguments, "--import", waves)
+        assert (called.code, called.err) == (0, "note: waves has changed since this run began\n")
+
+
+def test_the_page_about_tasks_of_ones_own_is_true(waves: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its class in a file, and its commands, cut short."""
+    page = (CONFIGS.parent / "docs" / "extending.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class Products" in block)
+    (waves.parent / "my_tasks.py").write_text(code)
+    (waves.parent / "configs").symlink_to(CONFIGS)
+    monkeypatch.chdir(waves.parent)
+    commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    innergrad ")]
+    assert [command[0] for command in commands] == ["train", "evaluate", "sweep"]
+    for command in commands:
+        called = call(*command, "--json", *(["--set", "train.steps=1"], ["--prompts", "20"])[command[0] == "evaluate"])
+        assert called.code == 0, called
+        assert json.loads(called.out)  # what the file prints goes elsewhere
+    assert read_experiments("out/products")[0].task.kind == "product"
+
+
+def test_several_processes_know_what_was_imported(waves: Path, config: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "innergrad"]
+    command += ["train", str(config), "--set", "task.kind=waves", "--set", "train.steps=4", "--import", str(waves)]
+    command += ["--out", str(tmp_path / "run"), "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert load(tmp_path / "run").step == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("absent.py", None, "absent.py; got no such file"),
+        ("absent_module", None, "cannot import absent_module; got no such module; the name of a file ends in .py"),
+        ("absent.module", None, "cannot import absent.module; got ModuleNotFoundError: No module named 'absent'"),
+        ("broken.py", "\nx = 1 / 0", "got ZeroDivisionError: division by zero (broken.py, line 2)"),
+        ("broken.py", "x = (", "SyntaxError"),
+        ("broken.py", "import sys; sys.exit(0)", "got SystemExit: 0"),
+        ("broken.py", "import absent_module", "No module named 'absent_module' (broken.py, line 1)"),
+        ("json.py", "x = 1", "json.py; got another module json; give the file another name"),
+        ("broken.1.py", "x = 1", "got more than one dot"),
+        (
+            "broken.py",
+            "from innergrad import lab\nclass Mine(lab.Task, kind='linear'): ...",
+            "two classes of kind 'linear'; got innergrad.lab.tasks.linear.Linear and broken.Mine",
+        ),
+    ],
+)
+def test_imports_that_fail(name: str, text: str | None, words: str, waves: Path, config: Path) -> None:
+    if text is not None:
+        (waves.parent / name).write_text(text)
+    path = waves.parent / name if name.endswith(".py") else name
+    called = call("train", config, "--import", path, "--out", waves.parent / "run")
+    assert (called.code, called.out, called.err.count("\n")) == (2, "", 1)
+    assert words in called.err
+    assert not (waves.parent / "run").exists()
+    assert Task.kinds["linear"] is Linear
+
+
 # -------------------------------------------------------------------------------------------------------------- errors
 
 
@@ -296,8 +495,11 @@ def test_grids() -> None:
         (("evaluate", "{run}", "--set", "train.steps=3"), "only the task"),
         (("evaluate", "{run}", "--baselines", "rigde"), "did you mean ridge?"),
         (("evaluate", "{run}", "--model", "1"), "no such model in the stack"),
+        (("evaluate", "{run}", "--out", "{run}"), "--out is a file"),
+        (("evaluate", "{run}", "--out", "{config}/a/result.json"), "cannot write into"),
         (("sweep", "{config}", "--grid", "seed"), "an axis of a grid is key=value,value"),
         (("sweep", "{config}", "--grid", "seed=0,0"), "a combination twice"),
+        (("sweep", "{config}", "--grid", "seed=0", "--grid", "seed=1,2"), "stand together: --grid seed=0,1,2"),
         (("sweep", "{config}", "--grid", "sede=0,1"), "did you mean seed?"),
     ],
 )

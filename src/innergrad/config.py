@@ -37,7 +37,8 @@ NONE = "none"
 class Family:
     """A base of dataclasses that configurations choose among by the key ``kind``: ``class Linear(Task, kind="linear")``
 
-    A direct subclass is a family with ``kinds`` of its own; members are the classes below it that give their kind.
+    A direct subclass is a family with ``kinds`` of its own; members are the classes below it that give their kind. Two
+    classes cannot share one; a class that is defined again (a notebook's cell) replaces itself.
     """
 
     kind: ClassVar[str] = ""
@@ -47,6 +48,9 @@ class Family:
         if Family in cls.__bases__:
             cls.kinds = {}
         elif kind:
+            names = [f"{one.__module__}.{one.__qualname__}" for one in (cls.kinds.get(kind, cls), cls)]
+            if names[0] != names[1]:
+                raise InputError(f"two classes of kind {kind!r}", got=" and ".join(names), hint="give yours another")
             cls.kind = kind
             cls.kinds[kind] = cls
 
@@ -166,8 +170,8 @@ def _member(cls: Any, table: Mapping[str, Any], name: str, source: str, default:
         key, allowed = _join(name, "kind"), ", ".join(sorted(members))
         if kind is None:
             raise InputError(f"{source}the key {key} is missing", allowed=allowed)
-        near = difflib.get_close_matches(str(kind), members, n=1)
-        hint = f"did you mean {near[0]}?" if near else ""
+        near = [f"did you mean {near}?" for near in difflib.get_close_matches(str(kind), members, n=1)]
+        hint = "; ".join([*near, "a kind of your own is imported first, on the command line with --import FILE"])
         raise InputError(f"{source}unknown {key}", got=repr(kind), allowed=allowed, hint=hint)
     return members[kind], {key: value for key, value in table.items() if key != "kind"}
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import importlib
+import importlib.util
 import os
 import platform
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -14,8 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from innergrad.config import to_table
+from innergrad.errors import InputError
 
 PACKAGES = ("innergrad", "torch", "numpy", "safetensors", "triton")
+
+#: What ``import_code`` imported into this process: name of the module -> sha256 of its file, if it has one.
+IMPORTED: dict[str, str | None] = {}
 
 
 def manifest(config: Any) -> dict[str, Any]:
@@ -26,10 +34,49 @@ def manifest(config: Any) -> dict[str, Any]:
         "seeds": sorted(set(_seeds(table))),
         "versions": {"python": platform.python_version(), **_versions()},
         "git": _git(),
+        "imports": dict(IMPORTED),
         "hardware": _hardware(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [_relative(argument) for argument in (Path(sys.argv[0]).name, *sys.argv[1:])],
     }
+
+
+def import_code(name: str) -> None:
+    """Imports, and so runs, a Python file or a module of the user's; manifests that are written later say so.
+
+    The folder of the file (of a module, the current one) goes to the end of sys.path: code finds what is beside it.
+    """
+    path = Path(name).resolve()
+    is_file = path.suffix == ".py" or len(Path(name).parts) > 1
+    if is_file and (not path.is_file() or "." in path.stem):
+        got = "more than one dot" if path.is_file() else "no such file"
+        raise InputError(f"cannot import {name}", got=got, allowed="a file such as waves.py, or a module")
+    folder, module = (path.parent, path.stem) if is_file else (Path.cwd(), name)
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    importlib.invalidate_caches()
+    try:
+        spec = importlib.util.find_spec(module)
+        origin = Path((spec and spec.origin) or "").resolve()
+        if spec is not None and (origin == path or not is_file):
+            importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        got = f"{type(error).__name__}: {error}{_place(error, folder)}"
+        raise InputError(f"cannot import {name}", got=got) from error
+    if spec is None:
+        raise InputError(f"cannot import {name}", got="no such module", hint="the name of a file ends in .py")
+    if is_file and origin != path:
+        raise InputError(f"cannot import {name}", got=f"another module {module}", hint="give the file another name")
+    digest = hashlib.sha256(origin.read_bytes()).hexdigest() if origin.is_file() else None
+    IMPORTED.setdefault(module, digest)
+
+
+def _place(error: BaseException, folder: Path) -> str:
+    """ " (waves.py, line 3)": the first line below the folder that led to the error. The first frame is our own."""
+    for frame in traceback.extract_tb(error.__traceback__)[1:]:
+        if Path(frame.filename).is_relative_to(folder):
+            return f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ""
 
 
 def _seeds(node: Any) -> Iterator[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,9 +20,22 @@ if TYPE_CHECKING:
     from innergrad.lab.evaluation import Evaluation
     from innergrad.lab.journal import Progress
 
-ConfigFile = Annotated[Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml")]
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting, e.g. --set train.steps=1000; any number of times.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Change a setting, e.g. --set train.steps=1000; any number of times. In a stack it changes all "
+        "experiments, --set experiments.1.seed=3 the second.",
+    ),
+]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="FILE",
+        help="RUN this Python file (waves.py) or module (my.tasks) first, for tasks, inputs, learners and baselines of "
+        "your own; any number of times.",
+    ),
 ]
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda or cuda:1; default: the GPU if there is one, else the CPU.")
@@ -42,13 +55,21 @@ def train(
         Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml; with --resume, or a run's folder")
     ],
     sets: Sets = None,
+    imports: Imports = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; default out/<its name>.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the folder's newest checkpoint, if there is one.")
     ] = False,
     device: Device = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Instead of the seed in the file.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Instead of the seed in the file. In a stack, the lowest seed becomes this one and the others keep "
+            "their distance from it.",
+        ),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -57,20 +78,24 @@ def train(
     from innergrad.lab.sweeps import last_losses, read_experiments
     from innergrad.lab.training import train as run
 
-    experiments = read_experiments(config, _with_seed(sets, seed))
+    flags = _import(imports)
+    experiments = read_experiments(config, sets or (), seed)
     if config.is_dir() and (not resume or out not in (None, config)):
         raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
     name = experiments[0].name if len(experiments) == 1 else config.stem
     folder = config if config.is_dir() else out or Path("out") / name
-    quiet = quiet or os.environ.get("RANK", "0") != "0"  # torchrun: the first process speaks
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started; it alone speaks
+    quiet = quiet or not first
     going_on = resume and newest(folder) is not None
+    if going_on and not quiet:
+        _note_changes(folder)
     steps = experiments[0].train.steps
     with _bar(steps, name, quiet or as_json) as report:
         where = _device(device)
         result = run(experiments, folder, device=where, resume=going_on, tensorboard=tensorboard, progress=report)
     if not result.finished:
-        raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume goes on")
-    if os.environ.get("RANK", "0") != "0":
+        raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume{flags} goes on")
+    if not first:
         return
     losses = last_losses(folder, len(experiments))
     if as_json:
@@ -79,7 +104,7 @@ def train(
     elif not quiet:
         for one, loss in zip(experiments, losses, strict=True):
             print(f"{one.name}, seed {one.seed}: loss {_number(loss)} after {result.step:,} steps")
-        print(f"saved in {folder}; next: innergrad evaluate {folder}")
+        print(f"saved in {folder}; next: innergrad evaluate {folder}{flags}")
 
 
 def evaluate(
@@ -100,10 +125,14 @@ def evaluate(
         list[str] | None,
         typer.Option("--set", help="A shift of the task, e.g. --set task.inputs.mean=2; any number of times."),
     ] = None,
+    imports: Imports = None,
     model: Annotated[int, typer.Option("--model", help="Number of the model in a run that is a stack.")] = 0,
     batch: Annotated[int, typer.Option("--batch", help="Prompts the learner gets at a time.")] = 256,
     device: Device = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the curves as JSON to this file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the curves as JSON to this file; folders that are missing are made."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the prompts.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -114,8 +143,15 @@ def evaluate(
     """
     from innergrad.lab.evaluation import COMMA, evaluate_run
 
-    if out is not None and out.is_dir():
-        raise InputError("--out is a file", got=f"the folder {out}", hint="name a file in it")
+    _import(imports)
+    if not quiet:
+        _note_changes(run)
+    if out is not None:
+        from innergrad.storage import make_folder
+
+        make_folder(out.parent)  # now, and not after an hour
+        if out.is_dir():
+            raise InputError("--out is a file", got=f"the folder {out}", hint="name a file in it")
     names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
     with _status(quiet or as_json) as progress:
         found = evaluate_run(
@@ -141,7 +177,7 @@ def evaluate(
 
 
 def sweep(
-    config: ConfigFile,
+    config: Annotated[Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml")],
     grid: Annotated[
         list[str] | None,
         typer.Option("--grid", help="Values of a setting: --grid train.optimiser.lr=1e-3,3e-4 --grid seed=0,1,2"),
@@ -151,6 +187,7 @@ def sweep(
         typer.Option("--stack", help="Train runs of one shape together, as one stack: faster on a GPU."),
     ] = False,
     sets: Sets = None,
+    imports: Imports = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs; default out/<name>-sweep.")] = None,
     device: Device = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Instead of the seed in the file.")] = None,
@@ -160,7 +197,8 @@ def sweep(
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
     from innergrad.lab import sweeps
 
-    experiments = sweeps.read_experiments(config, _with_seed(sets, seed))
+    flags = _import(imports)
+    experiments = sweeps.read_experiments(config, sets or (), seed)
     if len(experiments) != 1:
         raise InputError("a sweep starts from one experiment", got=f"{len(experiments)} in {config}")
     made = sweeps.grid(experiments[0], grid or ())
@@ -179,7 +217,7 @@ def sweep(
         cells += [[Path(row.run).name, str(row.model), " ".join(row.changes), _number(row.loss)] for row in rows]
         _print_table(cells)
         good = next((row for row in rows if not row.error), None)
-        hint = f"; next: innergrad evaluate {good.run} --model {good.model}" if good else ""
+        hint = f"; next: innergrad evaluate {good.run} --model {good.model}{flags}" if good else ""
         print(f"saved in {folder}{hint}")
     failed = [row for row in rows if row.error]
     if failed:
@@ -191,8 +229,25 @@ def sweep(
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _with_seed(sets: Sequence[str] | None, seed: int | None) -> list[str]:
-    return [*(sets or ()), *([] if seed is None else [f"seed={seed}"])]
+def _import(names: list[str] | None) -> str:
+    """Runs the user's files, and returns the flags that the next command will need, too."""
+    from innergrad.manifest import import_code
+
+    with redirect_stdout(sys.stderr):  # what they print is no part of --json
+        for name in names or ():
+            import_code(name)
+    return "".join(f" --import {name}" for name in names or ())
+
+
+def _note_changes(folder: Path) -> None:
+    """Says so if what was imported is not what it was when the run began."""
+    from innergrad.lab.journal import MANIFEST
+    from innergrad.manifest import IMPORTED
+
+    began = json.loads((folder / MANIFEST).read_text()).get("imports", {}) if (folder / MANIFEST).exists() else {}
+    for name, digest in IMPORTED.items():
+        if began.get(name, digest) != digest:
+            print(f"note: {name} has changed since this run began", file=sys.stderr)
 
 
 def _device(name: str | None) -> torch.device:
@@ -247,13 +302,11 @@ def _print_evaluation(found: Evaluation) -> None:
 
 
 def _print_table(rows: list[list[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = (
-            f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        print("  ".join(cells).rstrip())
+    """The first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        print("  ".join([f"{first:<{widths[0]}}", *cells]).rstrip())
 
 
 def _number(value: float | None) -> str:

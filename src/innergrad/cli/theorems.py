@@ -15,7 +15,6 @@ from innergrad import resources
 from innergrad.errors import InputError
 from innergrad.resources import Bridge, Comparison, Interval, Result, TradeOff
 
-OUTPUT = ("theorem", "out", "seed", "json", "quiet")  # flags that are no setting
 EPS = {"000-2": "1e-2", "000-3": "1e-2,1e-4,1e-8", "000-4": "1e-2,1e-4,1e-8"}
 
 
@@ -61,7 +60,7 @@ def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, as_json: bool
     name = given["theorem"]
     if name not in THEOREMS:
         raise InputError("unknown theorem", got=repr(name), allowed=", ".join(THEOREMS))
-    theorem, chosen = THEOREMS[name], {key: value for key, value in given.items() if key not in OUTPUT}
+    theorem, chosen = THEOREMS[name], {key: value for key, value in given.items() if key != "theorem"}
     _check(name, theorem, chosen)
     eps = _numbers(chosen.pop("eps", EPS[name]))
     results = theorem.calculate(eps, **chosen)

@@ -62,7 +62,7 @@ class Journal:
         if step is None or not path.exists():
             return made
         old: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        again = {name: made[name] for name in ("started", "versions", "git", "hardware", "command")}
+        again = {name: made[name] for name in ("started", "versions", "git", "imports", "hardware", "command")}
         return {**old, "resumed": [*old.get("resumed", []), {"step": step, **again}]}
 
     @property

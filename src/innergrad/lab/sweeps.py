@@ -20,7 +20,6 @@ import torch
 
 from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
-from innergrad.lab import kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.evaluation import COMMA
 from innergrad.lab.journal import CONFIG, Progress, read_log, write_whole
@@ -45,24 +44,57 @@ class Row:
     error: str = ""
 
 
-def read_experiments(path: str | Path, sets: Sequence[str] = ()) -> list[Experiment]:
-    """The experiments of a configuration file or of a run's folder, one or all of a stack, each changed by ``sets``."""
+@dataclass(frozen=True)
+class Experiments:
+    """A configuration file that is a stack."""
+
+    experiments: tuple[Experiment, ...]
+
+    def __post_init__(self) -> None:
+        if not self.experiments:
+            raise InputError("there are no experiments", allowed="one [[experiments]] or more")
+
+
+def read_experiments(path: str | Path, sets: Sequence[str] = (), seed: int | None = None) -> list[Experiment]:
+    """The experiments of a configuration file or of a run's folder, one or all of a stack, changed by ``sets``.
+
+    "train.steps=100" changes all of a stack; "experiments.1.train.steps=100" changes the second, after that. With
+    ``seed``, the lowest seed becomes this one and the others keep their distance: models that differ stay different.
+    """
     path = Path(path) / CONFIG if Path(path).is_dir() else Path(path)
-    table = read(path)
-    tables = table["experiments"] if table.keys() == {"experiments"} else [table]
-    return [change(parse(Experiment, one, source=str(path)), sets) for one in tables]
+    table, source = read(path), str(path)
+    if "experiments" in table:
+        found = parse(Experiments, table, source=source).experiments
+    else:
+        found = (parse(Experiment, table, source=source),)
+    of_one = [item for item in sets if item.startswith("experiments.")]
+    of_all = [item for item in sets if item not in of_one]
+    found = change(Experiments(tuple(change(one, of_all) for one in found)), of_one).experiments
+    if seed is not None:
+        lowest = min(one.seed for one in found)
+        found = tuple(replace(one, seed=seed + one.seed - lowest) for one in found)
+    nameless = [replace(one, name="-") for one in found]
+    if sets and any(one in nameless[:number] for number, one in enumerate(nameless)):
+        hint = "change one of them (--set experiments.1.seed=1), or all seeds (--seed)"
+        raise InputError("two experiments of the stack are the same", got=" ".join(sets), hint=hint)
+    return list(found)
 
 
 def grid(base: Experiment, axes: Iterable[str]) -> list[tuple[Experiment, tuple[str, ...]]]:
     """An experiment for every combination of values, and the changes that make it; an axis is "key=value,value,..."."""
-    choices = []
+    choices: dict[str, list[str]] = {}
     for axis in axes:
-        key, equals, values = axis.partition("=")
-        if not equals or not values.strip():
+        key, equals, text = axis.partition("=")
+        key, values = key.strip(), [value.strip() for value in COMMA.split(text)]
+        if not equals or not text.strip():
             raise InputError("an axis of a grid is key=value,value,...", got=repr(axis), allowed="e.g. seed=0,1,2")
-        choices.append([(key.strip(), value.strip()) for value in COMMA.split(values)])
+        if key in choices:
+            hint = f"values of one key stand together: --grid {key}={','.join(choices[key] + values)}"
+            raise InputError(f"a grid has the key {key} twice", hint=hint)
+        choices[key] = values
     made = []
-    for pairs in itertools.product(*choices):
+    for chosen in itertools.product(*choices.values()):
+        pairs = list(zip(choices, chosen, strict=True))
         changes = tuple(f"{key}={value}" for key, value in pairs)
         short = [ODD.sub("_", f"{key.rpartition('.')[2]}={value}") for key, value in pairs]
         experiment = change(base, changes, what="--grid")
