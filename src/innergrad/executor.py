@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, JobError, integer
-from innergrad.interpret import graph, plain
+from innergrad.interpret import graph, plain, symbolic
 from innergrad.interpret.fused import Extent, Kernel, Recorded, recorded_kernel
 from innergrad.interpret.graph import Check, Graph, ScalarFunction
 from innergrad.interpret.native import NativeLoop, NoCompiler, Unsupported
@@ -55,12 +55,12 @@ class FusedExecutor:
         known: dict[tuple[Layer, ...], Graph] = {}
         for loop in self.program.body:
             if loop.layers not in known:
-                known[loop.layers] = graph.build(self.program, loop.layers, self.functions, self.bounds)
+                known[loop.layers] = symbolic.build(self.program, loop.layers, self.functions, self.bounds)
         return tuple((loop, known[loop.layers]) for loop in self.program.body)
 
     @cached_property
     def readout(self) -> Graph:
-        return graph.build(self.program, self.program.readout, self.functions, self.bounds, clean=False)
+        return symbolic.build(self.program, self.program.readout, self.functions, self.bounds, clean=False)
 
     @cached_property
     def demos_suffice(self) -> bool:

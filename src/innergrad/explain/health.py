@@ -19,7 +19,7 @@ from torch import Tensor
 
 from innergrad.explain.explanation import Health, StepError
 from innergrad.interpret import plain
-from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask
+from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask, total
 from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State
@@ -175,7 +175,10 @@ def rounding_row(
 
 
 class Cancellation:
-    """The most bits that an inner product or a sum over tokens loses: log2 of max sum |terms| / max |sum|."""
+    """The most bits that an inner product or a sum over tokens loses: log2 of max sum |terms| / max |sum|.
+
+    A ratio does not depend on the scale of an instruction; tokens are looked at whether they are written or not.
+    """
 
     def __init__(self) -> None:
         self.bits, self.where = 0.0, ""
@@ -183,21 +186,20 @@ class Cancellation:
     def layer(self, program: Program, layer: Layer, before: State) -> None:
         tokens = max(value.shape[1] for value in before.values())
         for i in layer.instructions:
-            token, family = ("I" if i.scope == "self" else "S"), "".join(i.dst.labels)
             where = f"layer {layer.name}, {i.dst.lane}"
-            factors = [_both(program, i.value, before, token)]
+            factors = [_both(program, i.value, before, i.token)]
             for score in i.scores:
-                pairs = [(_both(program, q, before, "I"), _both(program, k, before, token)) for q, k in score.pairs]
-                z, size = (_total([contract([q[n], k[n]], "BIS" + family) for q, k in pairs]) for n in (0, 1))
+                pairs = [(_both(program, q, before, "I"), _both(program, k, before, i.token)) for q, k in score.pairs]
+                z, size = (total([contract([q[n], k[n]], "BIS" + i.family) for q, k in pairs]) for n in (0, 1))
                 self._see(z.tensor, size.tensor, where)
                 f = Labelled(score.f(z.tensor), z.labels)
                 factors.append((f, Labelled(f.tensor.abs(), f.labels)))
             mask = scope_mask(program, i, before, tokens)
             if mask is not None:
                 factors.append((mask, mask))
-            if i.reduce != "softmax":
-                total, size = (contract([factor[n] for factor in factors], "BI" + family) for n in (0, 1))
-                self._see(total.tensor, size.tensor, where)
+            if not i.softmax:
+                added, size = (contract([factor[n] for factor in factors], "BI" + i.family) for n in (0, 1))
+                self._see(added.tensor, size.tensor, where)
 
     def _see(self, total: Tensor, size: Tensor, where: str) -> None:
         terms, left = (float(part.abs().max()) if part.numel() else 0.0 for part in (size, total))
@@ -217,14 +219,7 @@ class Cancellation:
 def _both(program: Program, expression: Expr, state: State, token: str) -> tuple[Labelled, Labelled]:
     """A linear combination of lanes, and the same of absolute values."""
     terms = [labelled_view(program, view, state[view.lane], token) for view in expression]
-    return _total(terms), _total([Labelled(term.tensor.abs(), term.labels) for term in terms])
-
-
-def _total(parts: Sequence[Labelled]) -> Labelled:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    return total(terms), total([Labelled(term.tensor.abs(), term.labels) for term in terms])
 
 
 # ----------------------------------------------------------------------------------------------------- softmax leakage
@@ -290,6 +285,6 @@ def _allowed(program: Program, layer: Layer, module: GptAttention, state: State,
 
 def _scope(program: Program, i: Attend, state: State, tokens: int) -> Tensor:
     mask = scope_mask(program, i, state, tokens)
-    if all(program.stream[view.lane].shared for view in i.value) or (mask is None and i.scope == "all"):
+    if all(program.stream[view.lane].shared for view in i.value) or (mask is None and i.token == "S"):
         return torch.ones(1, tokens, tokens, dtype=torch.bool)
     return torch.eye(tokens, dtype=torch.bool).unsqueeze(0) if mask is None else mask.aligned("BIS") > 0

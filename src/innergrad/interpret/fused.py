@@ -1,7 +1,7 @@
 """The fused executor in plain torch: a graph of operations, replayed step after step.
 
 It computes what :mod:`innergrad.interpret.plain` computes, with the same approximants, as batched matrix products and
-tables (:mod:`innergrad.interpret.graph` says how the graph comes about). Nothing is kept from step to step but lanes
+tables (:mod:`innergrad.interpret.symbolic` says how it comes about). Nothing is kept from step to step but lanes
 that are carried, so thousands of steps take the memory of one. Where all prompts of a batch are one, the axis of
 prompts is left out, which makes every product a plain matrix product.
 

@@ -8,8 +8,11 @@ shared lanes have none. So sums over equal tokens disappear by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -52,6 +55,11 @@ def contract(operands: list[Labelled], keep: str) -> Labelled:
     return Labelled(torch.einsum(equation, *(operand.tensor for operand in operands)), present)
 
 
+def total(terms: Sequence[Labelled]) -> Labelled:
+    """The sum, of at least one term."""
+    return reduce(add, terms)
+
+
 def run(
     program: Program, state: State, functions: Mapping[str, ScalarFunction], *, observer: Observer | None = None
 ) -> Iterator[tuple[Layer, State, bool]]:
@@ -74,15 +82,10 @@ def apply_layer(
     for instruction in layer.instructions:
         lane = instruction.dst.lane
         change = _contribution(program, layer, instruction, state, functions, observer)
-        if any(isinstance(i, int) for i in instruction.dst.index):
-            place = (
-                slice(None),
-                slice(None),
-                *(i if isinstance(i, int) else slice(None) for i in instruction.dst.index),
-            )
+        if not instruction.dst.whole:
             tokens = max(change.shape[1], after[lane].shape[1])
             padded = torch.zeros_like(after[lane]).expand(-1, tokens, *after[lane].shape[2:]).clone()
-            padded[place] = change
+            padded[:, :, *instruction.dst.place] = change
             change = padded
         after[lane] = after[lane] + change
     return after
@@ -98,27 +101,27 @@ def _contribution(
 ) -> Tensor:
     """What one instruction adds to its destination: (batch, tokens or 1, *shape)."""
     tokens = max(value.shape[1] for value in state.values())
-    read = "I" if instruction.scope == "self" else "S"
-    family = "".join(instruction.dst.labels)
+    keep = "BI" + instruction.family
     mask = scope_mask(program, instruction, state, tokens)
-    factors = [_combine(program, instruction.value, state, read)]
+    factors = [_combine(program, instruction.value, state, instruction.token)]
     for score in instruction.scores:
-        argument = _score_argument(program, score, state, read, "BIS" + family)
+        argument = _score_argument(program, score, state, instruction)
         f = functions[score.f.name]
         if observer is not None:
             observer(layer, instruction, score, _used(argument, factors[0], instruction))
         if isinstance(f, PiecewiseLinear | FeatureSum):
             _check_domain(f, score, layer, _used(argument, factors[0], instruction))
-        if instruction.reduce == "softmax":
+        if instruction.softmax:
             factors.append(_softmax(argument, f, mask, tokens))
         else:
             factors.append(Labelled(f(argument.tensor), argument.labels))
-    if mask is not None and instruction.reduce != "softmax":
+    if mask is not None and not instruction.softmax:
         factors.append(mask)
-    result = contract(factors, "BI" + family)
-    if read == "S" and not any("S" in factor.labels for factor in factors) and instruction.reduce == "sum":
-        result = Labelled(result.tensor * tokens, result.labels)  # equal terms: the sum over s is a multiple
-    if read == "S" and any("S" in factor.labels for factor in factors) and instruction.reduce == "mean":
+    result = contract(factors, keep)
+    power = instruction.power(summed=any("S" in factor.labels for factor in factors))
+    if power > 0:
+        result = Labelled(result.tensor * tokens, result.labels)
+    if power < 0:
         count = (
             Labelled(torch.tensor(float(tokens), dtype=result.tensor.dtype), "")
             if mask is None
@@ -126,15 +129,14 @@ def _contribution(
         )
         labels = result.labels + "".join(label for label in count.labels if label not in result.labels)
         result = Labelled(result.aligned(labels) / count.aligned(labels).clamp(min=1.0), labels)
-    if instruction.where != "all":
-        lane = "t" if instruction.where == "demos" else "query"
-        result = contract([result, Labelled(state[lane], "BI")], "BI" + family)
-    return instruction.scale * result.aligned("BI" + family)
+    if instruction.written is not None:
+        result = contract([result, Labelled(state[instruction.written], "BI")], keep)
+    return instruction.scale * result.aligned(keep)
 
 
 def _used(argument: Labelled, value: Labelled, instruction: Attend) -> Tensor:
     """The arguments without those of tokens whose value is zero in all prompts: f of them is multiplied by zero."""
-    if instruction.reduce == "softmax" or "S" not in argument.labels or "S" not in value.labels:
+    if instruction.softmax or "S" not in argument.labels or "S" not in value.labels:
         return argument.tensor
     tokens = (value.tensor != 0).movedim(value.labels.index("S"), 0).flatten(1).any(1)
     if not bool(tokens.any()) or bool(tokens.all()):
@@ -144,12 +146,7 @@ def _used(argument: Labelled, value: Labelled, instruction: Attend) -> Tensor:
 
 def _combine(program: Program, expression: Expr, state: State, token: str) -> Labelled:
     """A linear combination of lane views at token I or S; shared lanes have no token axis."""
-    total: Labelled | None = None
-    for view in expression:
-        term = labelled_view(program, view, state[view.lane], token)
-        total = term if total is None else total + term
-    assert total is not None
-    return total
+    return total([labelled_view(program, view, state[view.lane], token) for view in expression])
 
 
 def labelled_view(program: Program, view: View, tensor: Tensor, token: str, extra: str = "") -> Labelled:
@@ -167,13 +164,9 @@ def labelled_view(program: Program, view: View, tensor: Tensor, token: str, extr
     return Labelled(tensor * view.coefficient if view.coefficient != 1.0 else tensor, labels)
 
 
-def _score_argument(program: Program, score: Score, state: State, read: str, keep: str) -> Labelled:
-    total: Labelled | None = None
-    for query, key in score.pairs:
-        term = contract([_combine(program, query, state, "I"), _combine(program, key, state, read)], keep)
-        total = term if total is None else total + term
-    assert total is not None
-    return total
+def _score_argument(program: Program, score: Score, state: State, instruction: Attend) -> Labelled:
+    pairs = [(_combine(program, q, state, "I"), _combine(program, k, state, instruction.token)) for q, k in score.pairs]
+    return total([contract([query, key], "BIS" + instruction.family) for query, key in pairs])
 
 
 def scope_mask(program: Program, instruction: Attend, state: State, tokens: int) -> Labelled | None:
@@ -181,28 +174,38 @@ def scope_mask(program: Program, instruction: Attend, state: State, tokens: int)
 
     A sink reads no other token, except that ``all`` is all.
     """
-    scope, one, first = instruction.scope, state["one"], int(program.sink)
-    if scope == "self" or (scope == "all" and not program.causal):
+    kind, one, first = instruction.scope_kind, state["one"], int(program.sink)
+    if kind == "self":
         return None
     reader = torch.arange(tokens, device=one.device).unsqueeze(1)
     source = reader.T
-    seen = source <= reader if program.causal else torch.ones_like(source <= reader)
-    if scope in ("before", "upto"):
-        seen = seen & (source >= first) & (source <= reader - int(scope == "before"))
-    elif scope == "previous":
-        seen = seen & (source >= first) & (source == reader - 1)
-    elif instruction.at is not None:
-        token, since = instruction.at
-        example = Labelled((source == token + first).to(one.dtype) * (1.0 - state["query"]), "BS")
-        if not program.causal and since == first == 0:  # every token reads it: no axis I
-            return example
-        return contract([Labelled((seen & (reader >= since + first)).to(one.dtype), "IS"), example], "BIS")
-    elif scope != "all":
-        lane = Labelled(state["t" if scope == "demos" else scope], "BS")
-        if not program.causal and not program.sink:
-            return lane
-        return contract([lane, Labelled((seen & (reader >= first)).to(one.dtype), "IS")], "BIS")
-    return Labelled(seen.to(one.dtype), "IS")
+    places: Tensor | None = None  # which I may read which S, by position; None: any
+    chosen: Tensor | None = None  # which S of a prompt may be read at all; None: any
+    match kind:
+        case "all":
+            pass
+        case "before":
+            places = (source >= first) & (source < reader)
+        case "upto":
+            places = (source >= first) & (source <= reader)
+        case "previous":
+            places = (source >= first) & (source == reader - 1)
+        case "at":
+            assert instruction.at is not None
+            token, since = instruction.at
+            chosen = (source == token + first).to(one.dtype) * (1.0 - state["query"])
+            places = reader >= since + first if since + first else None
+        case "demos" | "lane":
+            chosen = state["t" if kind == "demos" else instruction.scope]
+            places = reader >= first if first else None
+        case unknown:
+            assert_never(unknown)
+    if program.causal:
+        places = source <= reader if places is None else places & (source <= reader)
+    masks = [] if chosen is None else [Labelled(chosen, "BS")]
+    if places is not None:
+        masks.append(Labelled(places.expand(tokens, tokens).to(one.dtype), "IS"))
+    return contract(masks, "BIS") if masks else None
 
 
 def _softmax(argument: Labelled, f: ScalarFunction, mask: Labelled | None, tokens: int) -> Labelled:

@@ -32,6 +32,7 @@ from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import proven
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
+from innergrad.interpret.lane_errors import squeezing
 from innergrad.interpret.plain import Labelled, contract
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import Lane
@@ -149,7 +150,7 @@ class Worst:
         inner: dict[str, list[PiecewiseLinear]] = {}
         added: list[tuple[View, Known]] = []
         for i in layer.instructions:
-            own = _in_place(i)
+            own = squeezing(i)
             if own is None:
                 added.append((i.dst, self._instruction(layer, i)))
             else:
@@ -322,21 +323,6 @@ def _range(f: Function, approximant: Approximant | None, epsilon: float, radius:
         return float(values.min()) - epsilon, float(values.max()) + epsilon
     largest = f.magnitude(radius) + epsilon
     return -largest, largest
-
-
-def _in_place(i: Attend) -> PiecewiseLinear | None:
-    """The function f of an instruction that does lane += f(lane), entry by entry, if it is piecewise linear."""
-    whole = i.dst.index == i.dst.labels and i.scope == "self" and i.where == "all"
-    if not whole or len(i.scores) > 1:
-        return None
-    if not i.scores:
-        same = [view for view in i.value if (view.lane, view.index) == (i.dst.lane, i.dst.index)]
-        return PiecewiseLinear((), (i.scale * same[0].coefficient,)) if len(i.value) == len(same) == 1 else None
-    f, constant = i.scores[0].f.exact, (View("one"),)
-    argument = [expression for pair in i.scores[0].pairs for expression in pair if expression != constant]
-    if f is None or i.value != constant or i.scale != 1.0 or argument != [(i.dst,)] or len(i.scores[0].pairs) > 1:
-        return None
-    return f
 
 
 def _transformed(lane: Known, functions: list[PiecewiseLinear]) -> Known:
