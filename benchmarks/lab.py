@@ -271,6 +271,7 @@ def full(
 ) -> Stored:
     """001's evaluation: every length of every prompt, a network trained for each; seconds in all and of each part."""
     assert isinstance(task, Networks)
+    trained_one = None if run is None else model_of(run, task, device)
     seconds: dict[str, float] = {}
     predictions: dict[str, Tensor] = {}
     wait(device)
@@ -297,8 +298,8 @@ def full(
     }
     lap("trained networks")
     found = {}
-    if run is not None:
-        learner, experiment = model_of(run, task, device)
+    if trained_one is not None:
+        learner, experiment = trained_one
         n = min(experiment.n_points, n_points)
         p = torch.cat((chunked(learner.predict, x[:, :n], y[:, :n]), torch.zeros_like(y[:, n:])), 1)
         lap(MODEL)
@@ -308,6 +309,15 @@ def full(
     total = time.perf_counter() - began
     sizes = {"n_prompts": n_prompts, "n_points": n_points, "fits": n_prompts * (n_points - 1), "epochs": one.epochs}
     return {**sizes, "seconds": round(total, 2), "parts": seconds, "curves": found}
+
+
+def there(name: str) -> Path:
+    """The folder of a run."""
+    if not (RUNS / name).is_dir():
+        raise InputError(
+            f"no run {name} in out/runs", hint=f"first: python benchmarks/lab.py train configs/{name}.toml"
+        )
+    return RUNS / name
 
 
 def model_of(run: Path, task: Task, device: str) -> tuple[Any, Experiment]:
@@ -410,7 +420,7 @@ def main() -> None:
             if not train(given.config, name, **how):
                 raise JobError(f"stopped before the end; python benchmarks/lab.py {words} --resume goes on")
         elif given.what == "evaluate":
-            run = RUNS / given.name
+            run = there(given.name)
             models = evaluate(run, device=given.device, n_prompts=given.prompts, n_fits=given.fits)
             made = claims(models)
             for one in made:
@@ -419,7 +429,7 @@ def main() -> None:
             content = {**about, "training": training(run, given.device), "claims": made, "models": models}
             write(f"lab_{given.name}", f"evaluate {given.name}", content, given.out)
         elif given.what == "full":
-            found = full(RUNS / given.run if given.run else None, device=given.device, n_prompts=given.prompts)
+            found = full(there(given.run) if given.run else None, device=given.device, n_prompts=given.prompts)
             write(
                 "lab_full",
                 "full" + (f" --run {given.run}" if given.run else ""),

@@ -49,7 +49,8 @@ def training_target() -> list[str]:
             ratio = ""
             if row["loop"] == "lab" and content["ratio"]:
                 ratio = f"{content['ratio']:.1f}" + ("" if content["ratio_is"] == "exact" else " or more")
-            cells = [_where(content), goal, f"{row['loop']}: {row['how']}", row["words"], f"{row['steps']:,}", ratio]
+            when = f"{row['seconds']:.1f} s" if row["reached"] else f"not in {row['seconds']:.0f} s"
+            cells = [_where(content), goal, f"{row['loop']}: {row['how']}", when, f"{row['steps']:,}", ratio]
             lines.append("| " + " | ".join(cells) + " |")
     return lines
 

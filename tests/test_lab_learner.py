@@ -107,6 +107,21 @@ def test_names_choose_and_edits_change() -> None:
         learner.run_with_cache(x, y, ["blocks.9.attn.z"])
 
 
+@pytest.mark.parametrize("change", [{"tied": True}, {"d_mlp": 0}, {"positions": "none"}, {"layer_norm": False}])
+def test_other_blocks_are_not_gpt2s(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="these blocks are not GPT-2's"):
+        replace(SMALL, **change).build(3, 5).to_gpt2()  # type: ignore[attr-defined]
+
+
+def test_models_and_prompts_that_are_not_there() -> None:
+    stack = SMALL.build(3, 5, 2)
+    for number in (2, -1):
+        with pytest.raises(InputError, match="no such model in the stack"):
+            stack.model(number)
+    with pytest.raises(InputError, match=r"x \(B, n, d\) and y \(B, n\)"):
+        stack.model(0).predict(torch.zeros(5, 3), torch.zeros(5))
+
+
 @pytest.mark.parametrize("d_mlp", [32, 128])
 def test_hugging_faces_gpt2(d_mlp: int) -> None:
     """With GPT-2's weights, the blocks are GPT-2's: the final hidden states agree in float64 to 1e-12."""

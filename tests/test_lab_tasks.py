@@ -40,6 +40,27 @@ from innergrad.lab.tasks import (
 )
 from innergrad.lab.tasks.processes import absolute, absolute_by_products
 
+
+def test_what_a_task_lacks_is_named() -> None:
+    """Tasks of one's own: nothing to evaluate, labels that are not a tensor."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Bare(Task):
+        d: int = 2
+
+        def params(self, stream: Stream, index: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
+            return {}
+
+    @dataclasses.dataclass(frozen=True)
+    class Foreign(Bare):
+        def evaluate(self, params: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            return x[..., 0].numpy()  # type: ignore[return-value]
+
+    for task, words in ((Task(d=2), "has no params"), (Bare(), "has no evaluate"), (Foreign(), "got ndarray")):
+        with pytest.raises(InputError, match=words):
+            task.sample(Stream.of(0, "x"), torch.arange(3), 4)
+
+
 FIGURE_4C = (
     KernelTerm("linear", weight=0.5, coordinates=(1, 1, 0, 0, 0)),
     KernelTerm("exp", weight=0.5, sigma2=2.0, coordinates=(0, 0, 1, 1, 1)),

@@ -24,13 +24,15 @@ from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
 from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import read_log
-from innergrad.lab.kernel_learner import KernelLearnerConfig
+from innergrad.lab.kernel_learner import KernelLearner, KernelLearnerConfig
 from innergrad.lab.optimisers import Optimiser, adamw, clipped, muon, orthogonal
 from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream
+from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import Linear, Networks
 from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train
 
+CONFIGS = Path(__file__).parent.parent / "configs"
 RULE = Optimiser(lr=3e-3, schedule="cosine", warmup=5, clip=1.0, weight_decay=0.1)
 TRAIN = TrainConfig(steps=24, batch=8, optimiser=RULE, log_every=4, checkpoint_every=8)
 LEARNER = GPTConfig(n_layers=2, d_model=16, n_heads=2, d_mlp=16)
@@ -75,8 +77,8 @@ def test_muon_is_torchs() -> None:
     momentum, start = torch.zeros_like(ours), ours.clone()
     for _ in range(5):
         grad = torch.randn(1, 1, 12, 20, generator=generator)
-        rate = torch.full((1, 1), lr)
-        muon(Optimiser(momentum=0.9), {"W_O": ours}, {"W_O": grad}, {"W_O": momentum}, rate, torch.full((1, 1), decay))
+        views = ({"W": ours}, {"W": grad}, {"W": momentum})
+        muon(Optimiser(momentum=0.9), {"W": 1}, *views, torch.full((1, 1), lr), {"W": torch.full_like(ours, decay)})
         theirs.grad = grad[0, 0].clone()
         other.step()
     moved = (ours - start).norm()
@@ -100,8 +102,8 @@ def test_muons_qkv_is_three_matrices() -> None:
     """Queries, keys and values are orthogonalised each for itself."""
     theta = torch.zeros(1, 1, 8, 24)
     grad = torch.randn(1, 1, 8, 24, generator=torch.Generator().manual_seed(0))
-    one, none = torch.ones(1, 1), torch.zeros(1, 1)
-    muon(Optimiser(), {"W_QKV": theta}, {"W_QKV": grad}, {"W_QKV": torch.zeros_like(grad)}, one, none)
+    zeros = torch.zeros_like(grad)
+    muon(Optimiser(), {"W": 3}, {"W": theta}, {"W": grad}, {"W": zeros.clone()}, torch.ones(1, 1), {"W": zeros})
     for part, given in zip(theta.chunk(3, -1), grad.chunk(3, -1), strict=True):
         torch.testing.assert_close(part, -0.2 * math.sqrt(8) * orthogonal(given * 1.95))
 
@@ -198,6 +200,76 @@ def test_it_learns() -> None:
     x, y, _ = Linear(d=2).sample(Stream.of(1, "test"), torch.arange(500), 6)
     errors = (result.learner.predict(x, y) - y).square().mean(0) / 2
     assert errors[5] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("name", ["three_tasks", "003_heads", "001_relu_3", "garg_linear"])
+def test_a_step_is_one_graph(name: str) -> None:
+    """Data and update can be traced without a break, as compiling for a GPU needs it, and are the same."""
+    small = [
+        replace(one, learner=replace(one.learner, n_layers=1), train=replace(one.train, batch=2))  # type: ignore[type-var]
+        for one in read_experiments(CONFIGS / f"{name}.toml")
+    ]
+    plain, traced = Stack(small, "cpu"), Stack(small, "cpu")
+    how: dict[str, Any] = {"backend": "eager", "fullgraph": True, "dynamic": False}
+    traced.fused, traced.change = torch.compile(traced.batch, **how), torch.compile(traced.update, **how)
+    for stack in (plain, traced):
+        stack.run(2, stack.n_points)
+    assert torch.equal(plain.theta, traced.theta)
+    assert plain.taken() == traced.taken()
+
+
+@pytest.mark.parametrize("change", [{"kind": "muon"}, {"weight_decay": 1.0}])
+def test_muon_and_decay_are_for_every_learner(change: dict[str, Any]) -> None:
+    """Which parameters they are for, the learner says: those of the kernel learner are not named like the GPT's."""
+    rule = Optimiser(lr=1e-2)
+    base = replace(BASE, learner=KernelLearnerConfig(heads=("relu",)), train=replace(TRAIN, optimiser=rule))
+    plain, other = (
+        train(replace(base, train=replace(base.train, optimiser=one))) for one in (rule, replace(rule, **change))
+    )
+    assert plain.learner.decayed == {"B", "C"}
+    for name in ("B", "C"):
+        assert not torch.equal(plain.learner.get_parameter(name), other.learner.get_parameter(name)), name
+
+
+def test_a_learner_without_matrices_has_no_muon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KernelLearner, "matrices", {})
+    base = replace(BASE, learner=KernelLearnerConfig())
+    for rule, words in ((Optimiser("muon"), "no matrices for Muon"), (Optimiser(weight_decay=0.1), "decays")):
+        with pytest.raises(InputError, match=words):
+            train(replace(base, train=replace(TRAIN, optimiser=rule)))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Optimiser(kind="sgd"), r"unknown optimiser\.kind; got 'sgd'; allowed: adamw, muon"),
+        (lambda: Optimiser(schedule="linaer"), r"optimiser\.schedule"),
+        (lambda: TrainConfig(precision="fp16"), r"train\.precision"),
+        (lambda: GPTConfig(positions="rope"), r"learner\.positions"),
+        (lambda: GPTConfig(tokens="foo"), r"learner\.tokens"),
+    ],
+)
+def test_a_wrong_word_is_an_error_in_python_too(make: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_the_log_is_right_after_resuming_with_other_lines(tmp_path: Path) -> None:
+    """A checkpoint between two lines, and lines at other steps from there on: means are over the steps in between."""
+    one = replace(BASE, train=replace(TRAIN, steps=24, log_every=10, checkpoint_every=15))
+    losses = [row["loss"][0] for row in train(replace(one, train=replace(one.train, log_every=1))).log]
+
+    def die(step: int, words: str = "") -> None:
+        if step == 20:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        train(one, tmp_path, progress=die)
+    assert checkpoints.load(tmp_path).step == 15
+    log = train(replace(one, train=replace(one.train, log_every=6)), tmp_path, resume=True).log
+    assert [row["step"] for row in log] == [10, 18, 24]
+    for row, (first, last) in zip(log, ((0, 10), (10, 18), (18, 24)), strict=True):
+        assert row["loss"][0] == pytest.approx(sum(losses[first:last]) / (last - first), rel=1e-5)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
@@ -402,15 +474,45 @@ with processes("cpu"):
 """
 
 
+STOPPED = """
+import os, signal, sys
+from innergrad.lab.stack import Stack
+from innergrad.lab.sweeps import read_experiments
+from innergrad.lab.training import train
+run = Stack.run
+def run_and_tell(self, steps, n):
+    run(self, steps, n)
+    if self.rank == 1 and int(self.step) == 8:
+        os.kill(os.getpid(), signal.SIGTERM)
+Stack.run = run_and_tell
+result = train(read_experiments(sys.argv[1]), sys.argv[2])
+assert (result.step, result.finished) == (8, False), result
+"""
+
+
+def torchrun(tmp_path: Path, text: str, *arguments: object) -> None:
+    """Two processes, gloo between them."""
+    script = tmp_path / "ranks.py"
+    script.write_text(text)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, *arguments]
+    done = subprocess.run([*map(str, command)], env=environment(), capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_of_two_processes_ends_both_with_a_checkpoint(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(to_toml(replace(BASE, train=replace(TRAIN, checkpoint_every=1000))))
+    torchrun(tmp_path, STOPPED, config, tmp_path / "run")
+    assert checkpoints.load(tmp_path / "run").step == 8
+
+
 @pytest.mark.slow
 def test_two_processes_see_the_samples_of_one(tmp_path: Path) -> None:
     """Under torchrun with gloo: their batches together are the batch of one process, and so is what they learn."""
-    config, script = tmp_path / "config.toml", tmp_path / "ranks.py"
+    config = tmp_path / "config.toml"
     config.write_text(to_toml(BASE))
-    script.write_text(RANKS)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run([*command, script, config, tmp_path], env=environment(), capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    torchrun(tmp_path, RANKS, config, tmp_path)
     ranks = [load_file(tmp_path / f"rank{rank}.safetensors") for rank in range(2)]
     stack = Stack([BASE], "cpu")
     for step in range(3):

@@ -162,6 +162,15 @@ def _dataclass(cls: Any, table: object, name: str, source: str, default: Any = N
         raise InputError(f"{what}: {error}") from error
 
 
+def check_choices(instance: Any, prefix: str = "") -> None:
+    """An error if a field of a dataclass is none of the values of its Literal; for ``__post_init__``."""
+    for name, hint in get_type_hints(type(instance)).items():
+        value = getattr(instance, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            allowed = ", ".join(map(str, get_args(hint)))
+            raise InputError(f"unknown {prefix}{name}", got=repr(value), allowed=allowed)
+
+
 def _member(cls: Any, table: Mapping[str, Any], name: str, source: str, default: Any) -> tuple[Any, Mapping[str, Any]]:
     """The member of a family that ``kind`` names, and the table without that key."""
     members = {kind: member for kind, member in cls.kinds.items() if issubclass(member, cls)}

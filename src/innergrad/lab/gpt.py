@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.attention import attend, attention_pattern
 from innergrad.lab.learner import Keep, Learner, LearnerConfig, unseen
@@ -64,6 +65,7 @@ class GPTConfig(LearnerConfig, kind="gpt"):
     zero_init: bool = False
 
     def __post_init__(self) -> None:
+        check_choices(self, "learner.")
         for name in ("n_layers", "d_model", "n_heads"):
             integer(f"learner.{name}", getattr(self, name))
         integer("learner.d_mlp", self.d_mlp, low=0)
@@ -89,25 +91,34 @@ class GPT(Learner):
         self.block: Callable[..., tuple[Tensor, Late]] = block  # training may put a compiled one here
         blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
         interleaved = config.tokens == "interleaved"
-        shapes: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
+        before: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
         if config.positions == "learned":
-            shapes["W_pos"] = ((2 * n_points - 1) if interleaved else n_points, D)
-        if config.layer_norm:
-            shapes |= {"ln1_w": (blocks, D), "ln1_b": (blocks, D)}
-        shapes |= {"W_QKV": (blocks, D, 3 * D), "b_QKV": (blocks, 3 * D), "W_O": (blocks, D, D), "b_O": (blocks, D)}
+            before["W_pos"] = ((2 * n_points - 1) if interleaved else n_points, D)
+        inside: dict[str, tuple[int, ...]] = {"ln1_w": (D,), "ln1_b": (D,)} if config.layer_norm else {}
+        inside |= {"W_QKV": (D, 3 * D), "b_QKV": (3 * D,), "W_O": (D, D), "b_O": (D,)}
         if M:
-            if config.layer_norm:
-                shapes |= {"ln2_w": (blocks, D), "ln2_b": (blocks, D)}
-            shapes |= {"W_in": (blocks, D, M), "b_in": (blocks, M), "W_out": (blocks, M, D), "b_out": (blocks, D)}
-        if config.layer_norm:
-            shapes |= {"ln_final_w": (D,), "ln_final_b": (D,)}
-        shapes |= {"W_U": (D, 1), "b_U": (1,)}
-        for name, shape in shapes.items():
+            inside |= {"ln2_w": (D,), "ln2_b": (D,)} if config.layer_norm else {}
+            inside |= {"W_in": (D, M), "b_in": (M,), "W_out": (M, D), "b_out": (D,)}
+        after: dict[str, tuple[int, ...]] = {"ln_final_w": (D,), "ln_final_b": (D,)} if config.layer_norm else {}
+        after |= {"W_U": (D, 1), "b_U": (1,)}
+        for name, shape in {**before, **{name: (blocks, *shape) for name, shape in inside.items()}, **after}.items():
             self.register_parameter(name, nn.Parameter(torch.zeros(stack, *shape)))
-        self.in_blocks = {name for name in shapes if name in GPT2_BLOCK}
+        self.in_blocks = tuple(inside)
 
     def alone(self) -> GPT:
         return GPT(self.config, self.d, self.n_points)
+
+    @property
+    def matrices(self) -> dict[str, int]:
+        """Those of blocks; queries, keys and values are three side by side."""
+        return {
+            name: 3 if name == "W_QKV" else 1 for name in ("W_QKV", "W_O", "W_in", "W_out") if name in self.in_blocks
+        }
+
+    @property
+    def decayed(self) -> set[str]:
+        """Products, not gains, biases or positions."""
+        return {name for name, _ in self.named_parameters() if name.startswith("W_") and name != "W_pos"}
 
     def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
         """GPT-2's initial weights; the embedding keeps the size of its input."""
@@ -176,6 +187,10 @@ class GPT(Learner):
     def to_gpt2(self) -> dict[str, Tensor]:
         """Views of the parameters by their names in a Hugging Face GPT-2."""
         self._single("to_gpt2")
+        config = self.config
+        if config.tied or not config.d_mlp or not config.layer_norm or config.positions != "learned":
+            allowed = "an MLP, LayerNorm, learned positions, blocks that are not tied"
+            raise InputError("these blocks are not GPT-2's", got=repr(config), allowed=allowed)
         own = {name: parameter.detach()[0] for name, parameter in self.named_parameters()}
         found = {home: own[name] for name, home in GPT2.items()}
         for number in range(self.config.n_layers):

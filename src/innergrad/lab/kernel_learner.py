@@ -74,6 +74,10 @@ class KernelLearner(Learner):
         for name in ("A", "B", "C") if config.free_A else ("B", "C"):
             self.register_parameter(name, nn.Parameter(torch.zeros(*shape, d, d)))
 
+    @property
+    def matrices(self) -> dict[str, int]:
+        return {name: 1 for name, _ in self.named_parameters() if name != "r"}
+
     def alone(self) -> KernelLearner:
         return KernelLearner(self.config, self.d)
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from innergrad.lab.learner import Learner
-from innergrad.lab.optimisers import MATRICES
 
 ALIGN = 64  # columns: products of matrices that begin elsewhere take twice as long
 
@@ -22,11 +21,12 @@ class Layout:
     """
 
     def __init__(self, learner: Learner) -> None:
-        named = sorted(learner.named_parameters(), key=lambda item: item[0] in MATRICES)
+        self.matrices = learner.matrices
+        named = sorted(learner.named_parameters(), key=lambda item: item[0] in self.matrices)
         self.shapes = {name: tuple(parameter.shape[1:]) for name, parameter in named}
         sizes = {name: -(-prod(shape) // ALIGN) * ALIGN for name, shape in self.shapes.items()}
         self.width = sum(sizes.values())
-        self.others = slice(0, self.width - sum(size for name, size in sizes.items() if name in MATRICES))
+        self.others = slice(0, self.width - sum(size for name, size in sizes.items() if name in self.matrices))
         used = {name: prod(shape) for name, shape in self.shapes.items()}
         self._splits = [part for name in sizes for part in (used[name], sizes[name] - used[name])]
 

@@ -54,6 +54,16 @@ class Learner(nn.Module):
                 parameter.copy_(torch.stack(drawn))
         return self
 
+    @property
+    def matrices(self) -> dict[str, int]:
+        """Parameters that Muon takes, (S, ..., a, b), and how many matrices are side by side in each."""
+        return {name: 1 for name, parameter in self.named_parameters() if parameter.ndim > 2}
+
+    @property
+    def decayed(self) -> set[str]:
+        """Parameters that weight decay is for."""
+        return set(self.matrices)
+
     def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
         """Initial values of one model's parameter."""
         raise NotImplementedError
@@ -71,6 +81,8 @@ class Learner(nn.Module):
     def predict(self, x: Tensor, y: Tensor) -> Tensor:
         """Every label of every prompt from the pairs before it: (B, n, d), (B, n) -> (B, n). For a stack of one."""
         self._single("predict")
+        if x.ndim != 3 or y.shape != x.shape[:2]:
+            raise InputError("prompts are x (B, n, d) and y (B, n)", got=f"{tuple(x.shape)} and {tuple(y.shape)}")
         n = x.shape[1]
         whole: Tensor = self(x[None], y[None])[0]
         if whole.shape[1] == n:
@@ -113,6 +125,8 @@ class Learner(nn.Module):
 
     def model(self, number: int) -> Learner:
         """One model of the stack, by itself."""
+        if not 0 <= number < self.stack:
+            raise InputError("no such model in the stack", got=number, allowed=f"0 to {self.stack - 1}")
         alone = self.alone()
         with torch.no_grad():
             for name, value in self.state_dict().items():

@@ -2,29 +2,28 @@
 
     AdamW   m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2,
             theta = (1 - lr decay) theta - lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
-    Muon    for matrices (a, b) of blocks: m = mu m + g,   u = g + mu m = U S V^T,
+    Muon    for matrices (a, b): m = mu m + g,   u = g + mu m = U S V^T,
             theta = (1 - lr decay) theta - lr 0.2 sqrt(max(a, b)) U V^T
             with U V^T from five Newton-Schulz steps (Jordan et al., 2024); AdamW for the rest. The factor makes the
             root mean square of an update that of AdamW (Liu et al., 2025), so both share their lr.
 
 Everything is done in place by tensor operations without a look at a value, so that a step can be recorded as a CUDA
-graph; learning rate and decay are columns (S, 1), one a model. Decay is for matrices, not for biases, gains, positions.
+graph; learning rate and decay are columns (S, 1), one a model. Which parameters are matrices for Muon, and which decay,
+the learner says.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
-
-Unpack = Callable[[Tensor], dict[str, Tensor]]
-MATRICES = ("W_QKV", "W_O", "W_in", "W_out")  # Muon's; in block l of model s, (S, L, a, b)
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,7 @@ class Optimiser:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
+        check_choices(self, "optimiser.")
         real("optimiser.lr", self.lr, above=0.0)
         real("optimiser.weight_decay", self.weight_decay, low=0.0)
         real("optimiser.eps", self.eps, above=0.0)
@@ -87,19 +87,23 @@ def adamw(
 
 
 def muon(
-    rule: Optimiser, theta: dict[str, Tensor], grad: dict[str, Tensor], m: dict[str, Tensor], lr: Tensor, decay: Tensor
+    rule: Optimiser,
+    matrices: Mapping[str, int],
+    theta: dict[str, Tensor],
+    grad: dict[str, Tensor],
+    m: dict[str, Tensor],
+    lr: Tensor,
+    decays: dict[str, Tensor],
 ) -> None:
-    """One update in place of the matrices of blocks, given as views by name, each (S, L, a, b)."""
-    rate, shrink = lr[..., None, None], decay[..., None, None]
-    for name in MATRICES:
-        if name not in theta:
-            continue
+    """One update in place of ``matrices``: views by name, (S, ..., a, b), each so many matrices side by side."""
+    for name, number in matrices.items():
         m[name].mul_(rule.momentum).add_(grad[name])
         update = grad[name] + rule.momentum * m[name]
-        parts = update.chunk(3, -1) if name == "W_QKV" else (update,)
+        parts = update.chunk(number, -1)
         size = 0.2 * math.sqrt(max(parts[0].shape[-2:]))
         update = size * torch.cat([orthogonal(part) for part in parts], -1)
-        theta[name].copy_(theta[name] - rate * (shrink * theta[name] + update))
+        rate = lr.view(-1, *[1] * (update.ndim - 1))
+        theta[name].copy_(theta[name] - rate * (decays[name] * theta[name] + update))
 
 
 def orthogonal(matrix: Tensor, rounds: int = 5) -> Tensor:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from innergrad.errors import InputError, real
 from innergrad.lab import optimisers
 from innergrad.lab.gpt import GPT
 from innergrad.lab.layout import Layout
@@ -30,6 +31,11 @@ from innergrad.lab.tasks import Task
 
 if TYPE_CHECKING:
     from innergrad.lab.training import Experiment
+
+
+def _scale(task: Task) -> float:
+    """What the labels of a task are divided by."""
+    return real(f"the scale of task {task.kind}", task.scale, above=0.0, hint="it is the root mean square of a label")
 
 
 class Stack:
@@ -42,7 +48,8 @@ class Stack:
         self.device, self.size = torch.device(device), len(experiments)
         self.learner: Learner = first.learner.build(first.task.d, first.n_points, self.size)
         self.learner.init([one.seed for one in experiments])
-        self.learner.scale.copy_(torch.tensor([task.scale for task in self.tasks]))
+        self._check_optimiser()
+        self.learner.scale.copy_(torch.tensor([_scale(task) for task in self.tasks]))
         self.learner.to(self.device)
         self.streams = [Stream.of(one.seed, "train", self.device) for one in experiments]
         self.world = dist.get_world_size() if dist.is_initialized() else 1
@@ -59,11 +66,12 @@ class Stack:
         self.m, self.v = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.step = torch.zeros((), dtype=torch.int64, device=self.device)
         self.loss_sum, self.norm_sum = (torch.zeros(self.size, device=self.device) for _ in range(2))
+        self.counted = torch.zeros((), dtype=torch.int64, device=self.device)  # steps in these sums
         column = [[one.train.optimiser.lr, one.train.optimiser.weight_decay] for one in experiments]
         self.lr, self.decay = torch.tensor(column, device=self.device).split(1, 1)
         self.decays = torch.zeros_like(self.theta)
         for name, view in self.layout.unpack(self.decays).items():
-            if name.startswith("W_") and name != "W_pos":  # products, not gains, biases or positions
+            if name in self.learner.decayed:
                 view += self.decay.view(-1, *[1] * (view.ndim - 1))
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
@@ -71,6 +79,12 @@ class Stack:
         self.change: Callable[[Sequence[Tensor], Tensor], None] = self.update
         if self.config.compile and self.device.type == "cuda":
             self.compile()
+
+    def _check_optimiser(self) -> None:
+        if self.rule.kind == "muon" and not self.learner.matrices:
+            raise InputError("this learner has no matrices for Muon", hint="take adamw, or say so in its `matrices`")
+        if self.rule.weight_decay and not self.learner.decayed:
+            raise InputError("no parameter of this learner decays", hint="weight_decay = 0, or say so in its `decayed`")
 
     # ------------------------------------------------------------------------------------------------------- one step
 
@@ -123,12 +137,15 @@ class Stack:
         grad, norm = optimisers.clipped(self.layout.pack(grads), rule.clip)
         lr = self.lr * rule.factor(self.step, self.config.steps).to(self.lr.dtype)
         if rule.kind == "muon":
-            parameters, slopes, momenta = (self.layout.unpack(matrix) for matrix in (self.theta, grad, self.m))
-            optimisers.muon(rule, parameters, slopes, momenta, lr, self.decay)
+            parameters, slopes, momenta, decays = (
+                self.layout.unpack(matrix) for matrix in (self.theta, grad, self.m, self.decays)
+            )
+            optimisers.muon(rule, self.layout.matrices, parameters, slopes, momenta, lr, decays)
         theta, grad, m, v, decay = (each[:, self.adam] for each in (self.theta, grad, self.m, self.v, self.decays))
         optimisers.adamw(rule, theta, grad, m, v, self.step, lr, decay)
         self.loss_sum += loss
         self.norm_sum += norm[:, 0]
+        self.counted += 1
         self.step += 1
 
     def any(self, told: Sequence[object]) -> bool:
@@ -179,12 +196,12 @@ class Stack:
     @property
     def state(self) -> dict[str, Tensor]:
         """All that changes in training; a run is resumed from these."""
-        sums = {"loss_sum": self.loss_sum, "norm_sum": self.norm_sum}
+        sums = {"loss_sum": self.loss_sum, "norm_sum": self.norm_sum, "counted": self.counted}
         return {"theta": self.theta, "m": self.m, "v": self.v, "step": self.step, **sums}
 
     def taken(self) -> tuple[list[float], list[float]]:
-        """The losses and gradient norms of the models, summed since the last call."""
-        losses, norms = self.loss_sum.tolist(), self.norm_sum.tolist()
-        self.loss_sum.zero_()
-        self.norm_sum.zero_()
+        """The losses and gradient norms of the models, means over the steps since the last call."""
+        losses, norms = ((value / self.counted).tolist() for value in (self.loss_sum, self.norm_sum))
+        for value in (self.loss_sum, self.norm_sum, self.counted):
+            value.zero_()
         return losses, norms

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from innergrad.config import differences, parse, to_table
+from innergrad.config import check_choices, differences, parse, to_table
 from innergrad.errors import InputError, JobError, integer, seed_number
 from innergrad.lab import checkpoints, kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
 from innergrad.lab.gpt import GPTConfig
@@ -91,6 +91,7 @@ class TrainConfig:
     checkpoint_every: int = 10_000
 
     def __post_init__(self) -> None:
+        check_choices(self, "train.")
         for name in ("steps", "batch", "data_every", "log_every", "checkpoint_every"):
             integer(f"train.{name}", getattr(self, name))
 
@@ -125,7 +126,7 @@ class Result:
 
 
 def train(
-    experiments: Sequence[Experiment],
+    experiments: Experiment | Sequence[Experiment],
     folder: Path | str | None = None,
     *,
     device: torch.device | str = "cpu",
@@ -134,6 +135,7 @@ def train(
     progress: Progress | None = None,
 ) -> Result:
     """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on."""
+    experiments = [experiments] if isinstance(experiments, Experiment) else experiments
     with processes(device), signals() as told:
         return _train(experiments, folder, device, resume, tensorboard, progress, told)
 
@@ -158,7 +160,8 @@ def _train(
     if step == config.steps:
         return Result(stack.learner, tuple(experiments), step, True, tuple(log))
     journal = open_journal(folder, experiments, step if resume else None, tensorboard) if folder and first else None
-    while step < config.steps and not stack.any(told):
+    asked = stack.any(told)
+    while step < config.steps and not asked:
         n = config.curriculum.length(step, stack.n_points)
         everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
         end = min(config.steps, *(next_multiple(step, every) for every in everies))
@@ -173,7 +176,8 @@ def _train(
             if not any(map(math.isfinite, row["loss"])):  # models of a stack do not touch each other: the others go on
                 hint = "lower the learning rate, or look for labels that are not finite"
                 raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
-        if journal and (step % config.checkpoint_every == 0 or step == config.steps or told):
+        asked = stack.any(told)
+        if journal and (step % config.checkpoint_every == 0 or step == config.steps or asked):
             save(stack, experiments, journal.checkpoints, step)
     if journal:
         journal.close()
@@ -190,10 +194,15 @@ def next_multiple(step: int, every: int) -> int:
 def report(stack: Stack, step: int, seconds: float) -> dict[str, Any]:
     """A line of the log. Losses and norms are means over the steps since the last line, one a model."""
     losses, norms = stack.taken()
-    count = (step - 1) % stack.config.log_every + 1
     lr = (stack.lr[:, 0] * stack.rule.factor(torch.tensor(step - 1), stack.config.steps).item()).tolist()
-    means = {"loss": [value / count for value in losses], "grad_norm": [value / count for value in norms]}
-    return {"step": step, **means, "lr": lr, "prompts": step * stack.config.batch, "seconds": round(seconds, 3)}
+    return {
+        "step": step,
+        "loss": losses,
+        "grad_norm": norms,
+        "lr": lr,
+        "prompts": step * stack.config.batch,
+        "seconds": round(seconds, 3),
+    }
 
 
 def check_stack(experiments: Sequence[Experiment]) -> None:

@@ -60,11 +60,11 @@ class Task(Family):
 
     def params(self, stream: Stream, index: Tensor, n: int) -> Params:
         """The parameters of the functions numbered ``index``; ``n``: points of a prompt, for those that need it."""
-        raise NotImplementedError
+        raise InputError(f"task {self.kind} has no params(stream, index, n)", hint="docs/extending.md shows a task")
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         """Labels (B, n) of the points x (B, n, d), without noise."""
-        raise NotImplementedError
+        raise InputError(f"task {self.kind} has no evaluate(params, x)", hint="docs/extending.md shows a task")
 
     @property
     def scale(self) -> float:
@@ -88,10 +88,10 @@ class Task(Family):
         if dims is not None:
             x = x * (torch.arange(self.d, device=x.device) < dims)
         y = self.evaluate(params, x)
-        if y.shape != x.shape[:2]:
-            raise InputError(
-                f"task {self.kind}: evaluate must return (B, n)", got=tuple(y.shape), allowed=str(tuple(x.shape[:2]))
-            )
+        if not isinstance(y, Tensor) or y.shape != x.shape[:2]:
+            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            allowed = f"a tensor {tuple(x.shape[:2])}"
+            raise InputError(f"task {self.kind}: evaluate must return labels (B, n)", got=got, allowed=allowed)
         if self.noise:
             y = y + self.noise * stream.fork("noise").normal(index, n)
         return Prompts(x, y, params)
