@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.attention import attend, attention_pattern
-from innergrad.lab.learner import Keep, Learner, LearnerConfig, unseen
+from innergrad.lab.learner import Keep, Learner, LearnerConfig
 from innergrad.lab.norms import add_norm, bias_gelu
 from innergrad.lab.streams import Stream
 
@@ -88,7 +88,7 @@ class GPT(Learner):
     def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1) -> None:
         super().__init__(stack)
         self.config, self.d, self.n_points = config, integer("d", d), integer("n_points", n_points)
-        self.block: Callable[..., tuple[Tensor, Late]] = block  # training may put a compiled one here
+        self.block: Callable[..., tuple[Tensor, Late]] = fused_block  # training may put a compiled one here
         blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
         interleaved = config.tokens == "interleaved"
         before: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
@@ -138,7 +138,7 @@ class GPT(Learner):
         self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None
     ) -> Tensor:
         w = dict(self.named_parameters()) if weights is None else weights
-        keep, config, n = keep or unseen, self.config, x.shape[2]
+        config, n = self.config, x.shape[2]
         if config.positions == "learned" and n > self.n_points:
             raise InputError(
                 "learned positions end before the prompt does",
@@ -147,12 +147,15 @@ class GPT(Learner):
                 hint="train with learner.max_points that large, or with positions = 'rotary' or 'none'",
             )
         scale = self.scale[:, None, None]
-        residual, late = self.embed(x, y / scale, w), None
+        late: Late = None
+        residual = self.embed(x, y / scale, w)
         layers = {name: w[name].unbind(1) for name in self.in_blocks}
         for number in range(config.n_layers):
             parameters = {name: layers[name][0 if config.tied else number] for name in layers}
-            named = _below(keep, f"blocks.{number}.") if keep is not unseen else unseen
-            residual, late = self.block(config, residual, late, parameters, named)
+            if keep is None:
+                residual, late = self.block(config, residual, late, parameters)
+            else:
+                residual = block(config, residual, parameters, _below(keep, f"blocks.{number}."))
         return self.read_out(residual, late, w, keep).to(scale.dtype) * scale
 
     def embed(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
@@ -169,11 +172,14 @@ class GPT(Learner):
             return xs + torch.cat((labels[:, :, :-1], torch.zeros_like(labels[:, :, :1])), 2)
         return torch.stack((xs, labels + bias), 3).flatten(2, 3)[:, :, :-1]
 
-    def read_out(self, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep) -> Tensor:
+    def read_out(self, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep | None = None) -> Tensor:
         """Predictions (S, B, m) from the tokens of inputs, in units of the scale."""
         where = slice(None, None, 2) if self.config.tokens == "interleaved" else slice(-1, None)
-        delta = None if late is None else (late[0][:, :, where], late[1])
-        x = entered(residual[:, :, where], delta, w, "ln_final", keep, "resid_final")[1]
+        residual = residual[:, :, where]
+        if keep is None:
+            x = entered(residual, None if late is None else (late[0][:, :, where], late[1]), w, "ln_final")[1]
+        else:
+            x = normed(keep("resid_final", residual), w, "ln_final", keep)
         return (product(x, w["W_U"]) + w["b_U"][:, None, None])[..., 0]
 
     def load_gpt2(self, state: Mapping[str, Tensor]) -> GPT:
@@ -216,54 +222,56 @@ GPT2_BLOCK = {
 }
 
 
-def block(config: GPTConfig, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep) -> tuple[Tensor, Late]:
-    """One block: residual (S, B, T, D) and what the block before left to be added to it -> the same; w (S, ...).
+def block(config: GPTConfig, residual: Tensor, w: Mapping[str, Tensor], keep: Keep) -> Tensor:
+    """One block, plainly, everything with its name: residual (S, B, T, D) -> the same; w (S, ...)."""
+    residual = keep("resid_pre", residual)
+    qkv = product(normed(residual, w, "ln1", keep), w["W_QKV"]) + w["b_QKV"][:, None, None]
+    qkv = keep("attn.qkv", turned(qkv, config))
+    pattern = keep("attn.pattern", pattern_of(qkv, config))
+    z = keep("attn.z", attend(qkv, config.n_heads, pattern=pattern))
+    residual = residual + keep("attn_out", product(z, w["W_O"]) + w["b_O"][:, None, None])
+    residual = keep("resid_mid", residual)
+    if config.d_mlp:
+        hidden = keep("mlp.pre", product(normed(residual, w, "ln2", keep), w["W_in"]) + w["b_in"][:, None, None])
+        hidden = keep("mlp.post", F.gelu(hidden, approximate="tanh"))
+        residual = residual + keep("mlp_out", product(hidden, w["W_out"]) + w["b_out"][:, None, None])
+    return keep("resid_post", residual)
 
-    What a sublayer writes is added where the next one reads, with its bias and the LayerNorm there, in one operation.
-    When somebody is looking (``keep``), everything is added at once and has a name.
+
+def normed(residual: Tensor, w: Mapping[str, Tensor], name: str, keep: Keep) -> Tensor:
+    """What a sublayer reads of the residual: its LayerNorm, if there is one."""
+    if f"{name}_w" not in w:
+        return residual
+    return keep(name, add_norm(residual, None, None, w[f"{name}_w"], w[f"{name}_b"])[1])
+
+
+def fused_block(config: GPTConfig, residual: Tensor, late: Late, w: Mapping[str, Tensor]) -> tuple[Tensor, Late]:
+    """The same block in fewer operations: what a sublayer writes is added where the next one reads, with its bias and
+    the LayerNorm there. So it takes, and returns, a residual and what is still to be added to it.
     """
-    looking = keep is not unseen
-    residual, x = entered(residual, late, w, "ln1", keep, "resid_pre")
+    residual, x = entered(residual, late, w, "ln1")
     qkv, pattern = product(x, w["W_QKV"]), None
     bias: Tensor | None = w["b_QKV"]
-    if looking or config.qk_norm or config.positions == "rotary" or config.tokens == "columns":
-        qkv, bias = keep("attn.qkv", turned(qkv + w["b_QKV"][:, None, None], config)), None
-    if looking or config.tokens == "columns":
-        mask = unread(config, qkv.shape[-2], qkv.device)
-        pattern = attention_pattern(qkv, config.n_heads, config.attention, config.normalise, mask)
-        pattern = keep("attn.pattern", pattern)
-    z = keep("attn.z", attend(qkv, config.n_heads, config.attention, config.normalise, pattern=pattern, bias=bias))
+    if config.qk_norm or config.positions == "rotary" or config.tokens == "columns":
+        qkv, bias = turned(qkv + w["b_QKV"][:, None, None], config), None
+    if config.tokens == "columns":
+        pattern = pattern_of(qkv, config)
+    z = attend(qkv, config.n_heads, config.attention, config.normalise, pattern=pattern, bias=bias)
     late = (product(z, w["W_O"]), w["b_O"])
-    if looking:
-        late = (keep("attn_out", late[0] + late[1][:, None, None]), None)
     if config.d_mlp:
-        residual, x = entered(residual, late, w, "ln2", keep, "resid_mid")
-        if looking:
-            hidden = F.gelu(keep("mlp.pre", product(x, w["W_in"]) + w["b_in"][:, None, None]), approximate="tanh")
-        else:
-            hidden = bias_gelu(product(x, w["W_in"]), w["b_in"])
-        late = (product(keep("mlp.post", hidden), w["W_out"]), w["b_out"])
-        if looking:
-            late = (keep("mlp_out", late[0] + late[1][:, None, None]), None)
-    if looking:
-        residual = residual + late[0] if config.d_mlp else keep("resid_mid", residual + late[0])
-        return keep("resid_post", residual), None
+        residual, x = entered(residual, late, w, "ln2")
+        late = (product(bias_gelu(product(x, w["W_in"]), w["b_in"]), w["W_out"]), w["b_out"])
     return residual, late
 
 
-def entered(
-    residual: Tensor, late: Late, w: Mapping[str, Tensor], name: str, keep: Keep, stream: str
-) -> tuple[Tensor, Tensor]:
-    """The residual with what was left to be added, and what a sublayer reads of it: its LayerNorm, if there is one."""
+def entered(residual: Tensor, late: Late, w: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+    """The residual with what was left to be added, and what a sublayer reads of it."""
     delta, bias = (None, None) if late is None else late
-    if f"{name}_w" not in w or keep is not unseen:
-        residual = residual if delta is None else residual + delta
-        residual = keep(stream, residual if bias is None else residual + bias[:, None, None])
-        delta = bias = None
-    if f"{name}_w" not in w:
-        return residual, residual
-    residual, x = add_norm(residual, delta, bias, w[f"{name}_w"], w[f"{name}_b"])
-    return residual, keep(name, x)
+    if f"{name}_w" in w:
+        return add_norm(residual, delta, bias, w[f"{name}_w"], w[f"{name}_b"])
+    residual = residual if delta is None else residual + delta
+    residual = residual if bias is None else residual + bias[:, None, None]
+    return residual, residual
 
 
 def product(x: Tensor, w: Tensor) -> Tensor:
@@ -290,9 +298,13 @@ def turned(qkv: Tensor, config: GPTConfig) -> Tensor:
     return torch.cat((qk, v), -3).flatten(-3)
 
 
-def unread(config: GPTConfig, length: int, device: torch.device) -> Tensor | None:
-    """What no token may read: of stacked columns the last, the query. None: what comes later."""
-    return torch.arange(length, device=device) == length - 1 if config.tokens == "columns" else None
+def pattern_of(qkv: Tensor, config: GPTConfig) -> Tensor:
+    """The weights of attention, (S, B, H, T, T). Of stacked columns no token reads the last, the query; of others none
+    reads a later one.
+    """
+    length = qkv.shape[-2]
+    hidden = torch.arange(length, device=qkv.device) == length - 1 if config.tokens == "columns" else None
+    return attention_pattern(qkv, config.n_heads, config.attention, config.normalise, hidden)
 
 
 def _below(keep: Keep, prefix: str) -> Keep:

@@ -148,8 +148,3 @@ def _edited(name: str, new: object, old: Tensor) -> Tensor:
         got = f"shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
         raise InputError(f"an edit of {name} must return a tensor of its shape", got=got, allowed=str(tuple(old.shape)))
     return new
-
-
-def unseen(name: str, value: Tensor) -> Tensor:
-    """The ``Keep`` of training: nobody looks."""
-    return value
