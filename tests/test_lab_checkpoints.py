@@ -195,11 +195,60 @@ def test_a_runs_folder(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "config.toml").read_text() == "seed = 3\n\n[train]\nlr = 0.1\n"
     made = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert (made["config"], made["seeds"]) == ({"seed": 3, "train": {"lr": 0.1}}, [3])
-    with Journal(tmp_path / "run", {}):  # nothing to resume from: the log begins again
-        assert read_log(tmp_path / "run") == []
     save(journal.checkpoints, 20, {}, {})
     with pytest.raises(InputError, match=r"there is a run in .*--resume"):
         Journal(tmp_path / "run", {})
+
+
+@pytest.mark.parametrize("stack", [False, True])
+@pytest.mark.parametrize(("steps", "every"), [(30, 1000), (1000, 30)])
+def test_a_run_begins_again_only_before_its_first_checkpoint(
+    steps: int, every: int, stack: bool, tmp_path: Path
+) -> None:
+    one = {"seed": 3, "train": {"steps": steps, "checkpoint_every": every}}
+    config = {"experiments": [one, {**one, "seed": 4}]} if stack else one
+
+    def begin(config: dict[str, object], *logged: int) -> None:
+        with Journal(tmp_path, config) as journal:
+            assert read_log(tmp_path) == []
+            for step in logged:
+                journal.write({"step": step})
+
+    begin(config, 10, 20)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"step": 30, "lo')  # killed here, before the checkpoint of step 30
+    begin(config)
+    begin(config, 10, 20)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match=r"files of another run; got config.toml, log.jsonl, manifest.json.*--out"):
+        begin({**config, "name": "other"})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    begin(config, 10, 20, 30)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match="files of another run"):  # there was a checkpoint
+        begin(config)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["config.toml", "log.jsonl", "manifest.json"])
+def test_nobodys_files_are_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"mine \xff")
+    with pytest.raises(InputError, match=f"files of another run; got {name}; .*another --out"):
+        Journal(tmp_path, {})
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine \xff"]
+
+
+@pytest.mark.parametrize("text", [b'{"config', b"[]", b"\xff"])
+def test_a_damaged_manifest_is_named(text: bytes, tmp_path: Path) -> None:
+    with Journal(tmp_path, {}) as journal:
+        journal.write({"step": 10})
+    (tmp_path / "manifest.json").write_bytes(text)
+    with pytest.raises(InputError, match=r"manifest.json is damaged.*move it away") as kept:
+        Journal(tmp_path, {}, step=10)
+    assert (tmp_path / "manifest.json").read_bytes() == text
+    (tmp_path / "manifest.json").unlink()
+    Journal(tmp_path, {}, step=10).close()  # nobody holds the folder, though the error is kept
+    assert read_log(tmp_path) == [{"step": 10}], kept
 
 
 def test_a_resumed_log_has_no_duplicates(tmp_path: Path) -> None:
@@ -273,10 +322,12 @@ def test_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     with progress(3, quiet=True) as report:
         report(3, "loss 1")
     assert capsys.readouterr() == ("", "")
-    with progress(3) as report:
-        report(1, "loss 2")
-        report(3, "loss 1")
-    assert capsys.readouterr() == ("", "training: 3 of 3 loss 1\n")
+    clock = iter([0.0, 29.0, 31.0, 31.0, 60.0, 62.0, 62.0])
+    monkeypatch.setattr("innergrad.lab.journal.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress(9) as report:
+        for step in (1, 2, 3, 4):
+            report(step, f"loss {step}")
+    assert capsys.readouterr() == ("", "training: 2 of 9 loss 2\ntraining: 4 of 9 loss 4\n")
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with progress(3, "learning") as report:

@@ -10,12 +10,14 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -31,7 +33,8 @@ from innergrad.lab.evaluation import evaluate_run, named_baseline, shifted
 from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import read_log
 from innergrad.lab.optimisers import Optimiser
-from innergrad.lab.sweeps import COMMA, grid, groups, read_experiments
+from innergrad.lab.stack import Stack
+from innergrad.lab.sweeps import COMMA, grid, groups, read_experiments, sweep
 from innergrad.lab.tasks import Linear, Networks, Task
 from innergrad.lab.training import Experiment, TrainConfig
 from innergrad.manifest import IMPORTED
@@ -239,6 +242,58 @@ def test_resume_refuses_another_experiment(config: Path, trained: Path) -> None:
     assert "task.tau" in called.err
 
 
+def test_a_run_killed_before_its_first_checkpoint_begins_again(trained: Path, tmp_path: Path) -> None:
+    run, log = tmp_path / "run", (trained / "log.jsonl").read_text().splitlines(keepends=True)
+    shutil.copytree(trained, run, ignore=shutil.ignore_patterns("checkpoints"))
+    (run / "log.jsonl").write_text("".join(log[:2]))
+    good("train", run, "--resume", "--quiet")
+    assert [row["loss"] for row in read_log(run)] == [row["loss"] for row in read_log(trained)]
+    assert torch.equal(load(run).tensors["theta"], load(trained).tensors["theta"])
+
+
+@pytest.mark.parametrize("where", ["trained", "results/lab_three_tasks"])
+def test_the_log_of_a_finished_run_is_never_lost(where: str, trained: Path, tmp_path: Path) -> None:
+    """A run that was copied without its checkpoints, by the command that would begin it again."""
+    run, source = tmp_path / "run", trained if where == "trained" else CONFIGS.parent / where
+    shutil.copytree(source, run, ignore=shutil.ignore_patterns("checkpoints"))
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    for arguments in ((run, "--resume"), (run / "config.toml", "--out", run)):
+        with mock.patch.object(Stack, "run", side_effect=AssertionError("it trains")):
+            called = call("train", *arguments, "--device", "cpu")
+        assert (called.code, called.out) == (2, "")
+        assert "run has files of another run; got config.toml, log.jsonl, manifest.json" in called.err
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+def test_a_damaged_manifest(trained: Path, tmp_path: Path) -> None:
+    """Measuring does not need it; a run that goes on would lose what it says."""
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (run / "manifest.json").write_text("{")
+    assert good("evaluate", run, "--prompts", 20) == good("evaluate", trained, "--prompts", 20).replace(
+        str(trained), str(run)
+    )
+    called = call("train", run, "--resume")
+    assert (called.code, called.out, called.err.count("\n")) == (2, "", 1)
+    assert f"{run / 'manifest.json'} is damaged" in called.err
+    assert "move it away" in called.err
+
+
+def test_lines_tell_how_far_it_is_where_there_is_no_terminal(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(step=16)  # seconds that pass whenever somebody looks
+    monkeypatch.setattr("innergrad.lab.journal.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    for command in ("train", "sweep"):
+        called = call(command, config, "--out", tmp_path / command, "--json")
+        assert called.code == 0, called
+        assert json.loads(called.out)  # and nothing else
+        lines = called.err.splitlines()
+        assert [line.partition(" loss ")[0] for line in lines] == ["small: 20 of 40", "small: 40 of 40"]
+        assert all(float(line.partition(" loss ")[2]) > 0 for line in lines)
+        assert good(command, config, "--out", tmp_path / f"{command}, quiet", "--quiet") == ""
+
+
 # ------------------------------------------------------------------------------------------------------------ evaluate
 
 
@@ -253,6 +308,8 @@ def test_evaluate_is_the_librarys(trained: Path, tmp_path: Path) -> None:
     value = expected["curves"]["model"]["squared error"]["rows"][4]["value"]
     assert f"{value:.3g}" in printed
     assert "task linear; 64 prompts of 5 points, seed 2" in printed
+    assert "k: examples seen before the query" in printed
+    assert "divided by the mean square of a label (scale^2 = 2); ±: half the 95 % interval, over prompts\n" in printed
     assert all(measure in printed for measure in ("squared error", "pooled R^2", "within-prompt R^2"))
 
 
@@ -299,6 +356,9 @@ def test_a_stacked_sweep_trains_shapes_together_and_goes_on(config: Path, traine
     assert "stack-1" in good(*arguments, "--out", tmp_path)
     seed_1 = json.loads(good("evaluate", tmp_path / "stack-0", "--model", 1, "--prompts", 50, "--json"))
     assert seed_1 == json.loads(json.dumps(evaluate_run(tmp_path / "stack-0", model=1, n_prompts=50).to_json()))
+    all_of_it = call("evaluate", tmp_path)
+    assert (all_of_it.code, all_of_it.out) == (2, "")
+    assert f"{tmp_path} is a sweep; allowed: one of its runs: stack-0, stack-1; e.g. {found[0]['run']}" in all_of_it.err
 
 
 def test_a_run_that_fails_does_not_end_the_sweep(config: Path, tmp_path: Path) -> None:
@@ -308,6 +368,42 @@ def test_a_run_that_fails_does_not_end_the_sweep(config: Path, tmp_path: Path) -
     bad, well = json.loads(called.out)["runs"]
     assert (bad["loss"], well["step"], well["error"]) == (None, 40, "")
     assert "not finite" in bad["error"]
+
+
+@pytest.mark.parametrize("where", ["evaluate", "scale"])  # while it trains; before there is a folder
+def test_exceptions_of_a_task_do_not_end_the_sweep(
+    where: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate, scale = Linear.evaluate, Linear.scale
+
+    def broken(self: Linear, *arguments: object) -> object:
+        if self.tau == 2:
+            raise error
+        return evaluate(self, *arguments) if arguments else scale.__get__(self)
+
+    monkeypatch.setattr(Linear, where, broken if where == "evaluate" else property(broken))
+    error: BaseException = KeyError("x")
+    called = call("sweep", config, "--grid", "task.tau=2,1", "--out", tmp_path / "sweep", "--json")
+    assert (called.code, called.err.count("\n")) == (1, 1)
+    assert "1 of 2 models failed; small-tau=2: KeyError: 'x'" in called.err
+    bad, well = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert (bad["step"], bad["loss"], bad["error"]) == (0, None, "KeyError: 'x'")
+    assert (well["step"], well["error"]) == (40, "")
+    for error in (KeyboardInterrupt(), SystemExit()):
+        with pytest.raises(type(error)):
+            sweep(grid(SMALL, ["task.tau=2"]), tmp_path / type(error).__name__)
+
+
+def test_a_sweep_says_which_runs_are_not_its_own(config: Path, tmp_path: Path) -> None:
+    arguments = ("sweep", config, "--grid", "seed=0,1", "--out", tmp_path, "--json")
+    good(*arguments)
+    before = (tmp_path / "sweep.json").read_text()
+    called = call(*arguments, "--set", "task.tau=2")
+    assert called.code == 2
+    assert "is of another run" in called.err
+    assert (tmp_path / "sweep.json").read_text() == before
+    (tmp_path / "file").write_text("")
+    assert "cannot write the run into" in call(*arguments[:-2], tmp_path / "file").err
 
 
 def test_what_stacks() -> None:

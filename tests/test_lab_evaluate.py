@@ -133,6 +133,8 @@ def test_names_of_baselines() -> None:
         ("rigde", "unknown kind; got 'rigde'.*did you mean ridge"),
         ("ridge:lamb=1", "baseline ridge: lamb=1: unknown key lamb.*did you mean lam"),
         ("ridge:lam=-1", "lam must be a positive number"),
+        ("ridge:lam", "baseline ridge: takes key=value; got 'lam'; allowed: e.g. ridge:lam=0.1"),
+        ("ridge:=1", "baseline ridge: takes key=value; got '=1'; allowed: e.g. ridge:lam=0.1"),
     ):
         with pytest.raises(InputError, match=words):
             named_baseline(text, noisy)

@@ -96,6 +96,26 @@ def test_intervals_are_the_measure_of_resampled_prompts(measure) -> None:
     torch.testing.assert_close(curve.high, values.quantile(0.975, dim=0))
 
 
+def test_resamples_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All measures of an evaluation resample the same prompts; what is remembered is what would be drawn."""
+    (p, y), drawn, draw = prompts(), [], Stream.integers
+
+    def counting(self: Stream, index: torch.Tensor, high: int, *shape: int) -> torch.Tensor:
+        drawn.append((len(index), high))
+        return draw(self, index, high, *shape)
+
+    expected = [measure(p, y, stream=Stream.of(0, "bootstrap"), resamples=30) for measure in MEASURES]
+    few = pooled_r2(p[:9], y[:9], stream=Stream.of(0, "bootstrap"), resamples=30)
+    monkeypatch.setattr(Stream, "integers", counting)
+    for measure, curve in zip(MEASURES, expected, strict=True):
+        found = measure(p, y, resamples=30)
+        assert torch.equal(found.low, curve.low)
+        assert torch.equal(found.high, curve.high)
+    assert torch.equal(pooled_r2(p[:9], y[:9], resamples=30).low, few.low)
+    assert not torch.equal(pooled_r2(p, y, stream=Stream.of(1), resamples=30).low, expected[1].low)
+    assert drawn == [(30, B), (30, 9), (30, B)]
+
+
 def test_dead_networks_are_left_out_and_counted() -> None:
     p, y = prompts()
     y[:3] = 0.25

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +90,7 @@ def train(
     if going_on and not quiet:
         _note_changes(folder)
     steps = experiments[0].train.steps
-    with _bar(steps, name, quiet or as_json) as report:
+    with _bar(steps, name, quiet) as report:
         where = _device(device)
         result = run(experiments, folder, device=where, resume=going_on, tensorboard=tensorboard, progress=report)
     if not result.finished:
@@ -145,7 +145,8 @@ def evaluate(
 
     _import(imports)
     if not quiet:
-        _note_changes(run)
+        with suppress(InputError):  # a damaged manifest is of no use here, and not needed
+            _note_changes(run)
     if out is not None:
         from innergrad.storage import make_folder
 
@@ -208,7 +209,7 @@ def sweep(
         folder,
         stack=stack,
         device=_device(device),
-        progress=lambda steps, name: _bar(steps, name, quiet or as_json),
+        progress=lambda steps, name: _bar(steps, name, quiet),
     )
     if as_json:
         print(json.dumps({"folder": str(folder), "runs": [vars(row) for row in rows]}))
@@ -241,10 +242,10 @@ def _import(names: list[str] | None) -> str:
 
 def _note_changes(folder: Path) -> None:
     """Says so if what was imported is not what it was when the run began."""
-    from innergrad.lab.journal import MANIFEST
+    from innergrad.lab.journal import read_manifest
     from innergrad.manifest import IMPORTED
 
-    began = json.loads((folder / MANIFEST).read_text()).get("imports", {}) if (folder / MANIFEST).exists() else {}
+    began = read_manifest(folder).get("imports", {})
     for name, digest in IMPORTED.items():
         if began.get(name, digest) != digest:
             print(f"note: {name} has changed since this run began", file=sys.stderr)
@@ -265,12 +266,10 @@ def _device(name: str | None) -> torch.device:
     return device
 
 
-@contextmanager
-def _bar(steps: int, name: str, silent: bool) -> Iterator[Progress]:
+def _bar(steps: int, name: str, silent: bool) -> AbstractContextManager[Progress]:
     from innergrad.lab.journal import progress
 
-    with progress(steps, name, quiet=silent or not sys.stderr.isatty()) as report:
-        yield report
+    return progress(steps, name, quiet=silent)
 
 
 @contextmanager
@@ -292,6 +291,10 @@ def _print_evaluation(found: Evaluation) -> None:
     print(found.measured)
     print(
         f"task {found.task['kind']}{shift}; {found.n_prompts:,} prompts of {found.n_points} points, seed {found.seed}"
+    )
+    print(
+        "k: examples seen before the query; squared errors are divided by the mean square of a label (scale^2 = "
+        f"{found.scale**2:.4g}); ±: half the 95 % interval, over prompts"
     )
     for measure in MEASURES:
         print()

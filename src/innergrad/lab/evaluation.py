@@ -23,6 +23,7 @@ from innergrad.config import change, parse, to_table
 from innergrad.errors import InputError, integer, seed_number
 from innergrad.lab import checkpoints, kernel_learner, metrics  # noqa: F401 (a kind of learner that checkpoints may name)
 from innergrad.lab.baselines import Mean, Predictor
+from innergrad.lab.journal import SWEEP
 from innergrad.lab.metrics import Curve
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Task
@@ -153,6 +154,7 @@ def evaluate_run(
     default the mean, and the best known for the task.
     ``n_points``: those of training by default.
     """
+    _refuse_sweep(Path(run))
     learner, experiment = load_learner(run, model, device)
     task, step = shifted(experiment, shifts), checkpoints.load(run).step
     if isinstance(baselines, str):
@@ -222,7 +224,20 @@ def named_baseline(text: str | Predictor, task: Task) -> Predictor:
     kind, *settings = text.strip().split(":")
     if kind == "best":
         return task.best()
+    for setting in settings:
+        key, equals, _ = setting.partition("=")
+        if not key.strip() or not equals:
+            raise InputError(f"baseline {kind}: takes key=value", got=repr(setting), allowed="e.g. ridge:lam=0.1")
     return change(parse(Predictor, {"kind": kind}, source="baselines"), settings, what=f"baseline {kind}:")
+
+
+def _refuse_sweep(folder: Path) -> None:
+    """An error that names the runs, if this is the folder of a sweep."""
+    if checkpoints.newest(folder) is None and (folder / SWEEP).is_file():
+        names = sorted(path.name for path in folder.iterdir() if checkpoints.newest(path) is not None)
+        more = f" and {len(names) - 5} more" if names[5:] else ""
+        allowed = f"one of its runs: {', '.join(names[:5])}{more}" if names else "a run; none of it has a checkpoint"
+        raise InputError(f"{folder} is a sweep", allowed=allowed, hint=f"e.g. {folder / names[0]}" if names else "")
 
 
 def _in_batches(predict: Predict, x: Tensor, y: Tensor, batch: int) -> Tensor:

@@ -8,10 +8,14 @@
 
 A run that is resumed at step s goes on in the same log: lines after s, and one that was cut off, are removed first. The
 log of a run that was killed and resumed therefore has the same steps as that of one that never was.
+
+Nobody's files are replaced: a new run begins in a folder without the first three, or begins again in that of a run of
+the same configuration that ended before its first checkpoint.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -22,19 +26,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from innergrad.config import to_toml
+from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
 from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
 CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.jsonl", "checkpoints", ".lock"
+SWEEP = "sweep.json"  # beside the folders of the runs of a sweep
 Row = dict[str, Any]
 
 
 class Journal:
     """Writes a run's folder. ``step`` is None for a new run, else the step of the checkpoint it goes on from.
 
-    config: a dataclass or a table. A folder with a checkpoint is another run's; one with a log only is begun again.
+    config: a dataclass or a table. A folder with a checkpoint, or with files of another run, is an error.
     Use as a context manager, or call ``close``.
     """
 
@@ -43,25 +48,26 @@ class Journal:
         log = self.folder / LOG
         if step is None and newest(self.folder) is not None:
             raise InputError(f"there is a run in {folder}", hint="resume it (--resume), or choose another --out")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError, PermissionError) as error:
-            raise InputError(f"cannot write the run into {folder}", got=error.strerror) from error
+        there = [name for name in (CONFIG, LOG, MANIFEST) if (self.folder / name).exists()]
+        if step is None and there and not _begun(self.folder, config):
+            hint = "they are not replaced: choose another --out, or move them away"
+            raise InputError(f"{folder} has files of another run", got=", ".join(there), hint=hint)
+        make_folder(self.folder)
+        made = self._manifest(config, step)
         self._lock = _lock(self.folder)
         self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
         if step is None:
             write_whole(self.folder / CONFIG, to_toml(config))
-        write_whole(self.folder / MANIFEST, json.dumps(self._manifest(config, step), indent=1) + "\n")
+        write_whole(self.folder / MANIFEST, json.dumps(made, indent=1) + "\n")
         rows = read_log(self.folder) if step is not None and log.exists() else []
         write_whole(log, "".join(_line(row) for row in rows if row["step"] <= (step or 0)))
         self._log = log.open("a", encoding="utf-8")
 
     def _manifest(self, config: Any, step: int | None) -> dict[str, Any]:
         """Of a new run, or that of the old one with a line about where and when it went on."""
-        made, path = manifest(config), self.folder / MANIFEST
-        if step is None or not path.exists():
+        made, old = manifest(config), {} if step is None else read_manifest(self.folder)
+        if not old:
             return made
-        old: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         again = {name: made[name] for name in ("started", "versions", "git", "imports", "hardware", "command")}
         return {**old, "resumed": [*old.get("resumed", []), {"step": step, **again}]}
 
@@ -90,6 +96,25 @@ class Journal:
         self.close()
 
 
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise InputError(f"cannot write the run into {folder}", got=error.strerror) from error
+
+
+def _begun(folder: Path, config: Any) -> bool:
+    """Whether the files there are of a run of this very configuration that ended before its first checkpoint."""
+    path = folder / CONFIG
+    if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != to_toml(config):
+        return False
+    table = to_table(config) if dataclasses.is_dataclass(config) else config
+    settings = table.get("experiments", [table])[0].get("train", {})
+    first = min(settings.get("checkpoint_every", 0), settings.get("steps", 0))
+    rows = read_log(folder) if (folder / LOG).exists() else []
+    return not rows or bool(rows[-1]["step"] < first)
+
+
 def _lock(folder: Path) -> IO[str]:
     """A file that this process holds as long as it lives, so that no second one trains in the folder."""
     file = (folder / LOCK).open("w")
@@ -112,6 +137,20 @@ def read_log(folder: str | Path) -> list[Row]:
         raise InputError(f"there is no log in {folder}", allowed=f"the folder of a run, with {LOG}")
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # what follows the last \n is unfinished
     return [_parsed(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The manifest of a run; empty if there is none."""
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # neither JSON nor, perhaps, text
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is damaged", got="no JSON object", hint="move it away: the run goes on without it")
+    return found
 
 
 def _parsed(path: Path, number: int, line: str) -> Row:
@@ -172,7 +211,7 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(steps: int, what: str = "training", *, start: int = 0, quiet: bool = False) -> Iterator[Progress]:
-    """A bar on a terminal, lines on stderr elsewhere (one in ten seconds at most), nothing if ``quiet``."""
+    """A bar on a terminal, lines on stderr elsewhere (one in 30 seconds at most), nothing if ``quiet``."""
     if quiet:
         yield lambda step, words="": None
         return
@@ -192,12 +231,12 @@ def progress(steps: int, what: str = "training", *, start: int = 0, quiet: bool 
     yield _lines(steps, what)
 
 
-def _lines(steps: int, what: str, every: float = 10.0) -> Progress:
+def _lines(steps: int, what: str, every: float = 30.0) -> Progress:
     last = time.monotonic()
 
     def line(step: int, words: str = "") -> None:
         nonlocal last
-        if time.monotonic() - last >= every or step == steps:
+        if time.monotonic() - last >= every:
             last = time.monotonic()
             print(f"{what}: {step} of {steps} {words}".rstrip(), file=sys.stderr, flush=True)
 

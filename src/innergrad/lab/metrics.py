@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -149,13 +150,23 @@ def _curve(statistic: Statistic, y: Tensor, undefined: str, stream: Stream | Non
     """The statistic of all prompts, and where it lies for LEVEL of ``resamples`` resampled sets of prompts."""
     prompts, device = len(y), y.device
     value = statistic(torch.ones(1, prompts, dtype=torch.float64, device=device))[0]
-    index = torch.arange(integer("resamples", resamples), device=device)
-    drawn = (stream or Stream.of(0, "bootstrap")).integers(index, prompts, prompts)
-    counts = torch.zeros(resamples, prompts, dtype=torch.float64, device=device)
-    counts.scatter_add_(1, drawn, torch.ones_like(counts))
+    integer("resamples", resamples)
+    counts = _counts(stream, prompts, resamples, device) if stream else _usual_counts(prompts, resamples, device)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64, device=device)
     low, high = statistic(counts).nanquantile(tails, dim=0)
     return Curve(torch.arange(len(value)), value.cpu(), low.cpu(), high.cpu(), undefined)
+
+
+def _counts(stream: Stream, prompts: int, resamples: int, device: torch.device) -> Tensor:
+    """(resamples, prompts) float64: how often each prompt was drawn into each resampled set."""
+    drawn = stream.integers(torch.arange(resamples, device=device), prompts, prompts)
+    counts = torch.zeros(resamples, prompts, dtype=torch.float64, device=device)
+    return counts.scatter_add_(1, drawn, torch.ones_like(counts))
+
+
+@lru_cache(maxsize=1)  # the same for every measure and predictor of an evaluation, and drawing them takes longest
+def _usual_counts(prompts: int, resamples: int, device: torch.device) -> Tensor:
+    return _counts(Stream.of(0, "bootstrap"), prompts, resamples, device)
 
 
 def _count(which: Tensor, of: str, reason: str) -> str:

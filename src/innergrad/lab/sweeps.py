@@ -22,7 +22,7 @@ from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.evaluation import COMMA
-from innergrad.lab.journal import CONFIG, Progress, read_log, write_whole
+from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, make_folder, read_log, write_whole
 from innergrad.lab.training import Experiment, check_stack, train
 
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
@@ -131,20 +131,21 @@ def sweep(
 ) -> list[Row]:
     """Trains what ``grid`` made, each run in a folder below ``folder``, and writes sweep.json there after every run.
 
-    A run that fails (its loss is not finite, say) is a row with an ``error``, and the others go on.
+    A run that fails (its loss is not finite, or the code of a task raises an exception) is a row with an ``error``, and
+    the others go on.
     """
     folder, experiments = Path(folder), [experiment for experiment, _ in made]
+    make_folder(folder)
     rows: dict[int, Row] = {}
     for count, group in enumerate(groups(experiments) if stack else [[number] for number in range(len(made))]):
         run = folder / (f"stack-{count}" if stack else experiments[group[0]].name)
-        step, stopped, error = _one([experiments[number] for number in group], run, device, progress)
-        losses = last_losses(run, len(group))
+        step, losses, stopped, error = _one([experiments[number] for number in group], run, device, progress)
         for place, number in enumerate(group):
             one = experiments[number]
             lost = error or ("" if losses[place] is not None else "the loss is not finite; lower the learning rate")
             rows[number] = Row(one.name, one.seed, made[number][1], str(run), place, step, losses[place], lost)
         done = [vars(rows[number]) for number in sorted(rows)]
-        write_whole(folder / "sweep.json", json.dumps(done, indent=1) + "\n")
+        write_whole(folder / SWEEP, json.dumps(done, indent=1) + "\n")
         if stopped:
             break
     return [rows[number] for number in sorted(rows)]
@@ -152,15 +153,20 @@ def sweep(
 
 def _one(
     experiments: list[Experiment], run: Path, device: torch.device | str, progress: Bar | None
-) -> tuple[int, bool, str]:
-    """Trains one stack, or goes on with it: the step it ended at, whether it was told to stop, and its error."""
+) -> tuple[int, list[float | None], bool, str]:
+    """Trains one stack, or goes on with it: the step and losses at its end, whether it was told to stop, its error."""
     with progress(experiments[0].train.steps, run.name) if progress else nullcontext() as report:
         try:
             result = train(experiments, run, device=device, resume=newest(run) is not None, progress=report)
-        except JobError as error:
-            log = read_log(run)
-            return log[-1]["step"] if log else 0, False, str(error)
-    return result.step, not result.finished, ""
+        except InputError:
+            raise
+        except Exception as error:  # a task is anybody's code
+            words = str(error) if isinstance(error, JobError) else f"{type(error).__name__}: {error}"
+            log = read_log(run) if (run / LOG).exists() else []
+            step: int = log[-1]["step"] if log else 0
+            losses: list[float | None] = log[-1]["loss"] if log else [None] * len(experiments)
+            return step, losses, False, words
+    return result.step, last_losses(run, len(experiments)), not result.finished, ""
 
 
 def last_losses(run: str | Path, stack: int) -> list[float | None]:
