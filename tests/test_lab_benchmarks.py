@@ -219,6 +219,20 @@ def test_the_stored_run_is_the_shipped_configuration_and_holds_its_claims() -> N
         assert log[-1]["loss"][number] == pytest.approx(sum(errors) / len(errors), rel=0.02)
 
 
+def test_what_the_pages_say_of_the_stored_run() -> None:
+    """README and docs/lab.md: how near the learners come to the best, and that those of networks are below ridge."""
+    linear, *networks = (
+        {name: [row["value"] for row in rows["squared error"]] for name, rows in about["curves"].items()}
+        | {"best": [row["value"] for row in about["curves"][about["reference"]]["squared error"]]}
+        for about in read("lab_three_tasks")["models"].values()
+    )
+    assert all(mine <= 1.02 * best for mine, best in zip(linear["model"][:19], linear["best"][:19], strict=True))
+    for curves in networks:
+        assert all(mine <= 1.021 * best for mine, best in zip(curves["model"], curves["best"], strict=True))
+        ridge = curves["ridge, leave-one-out lambda with intercept"]
+        assert all(mine < other for mine, other in zip(curves["model"][1:], ridge[1:], strict=True))
+
+
 def test_the_stored_evaluation_is_whole() -> None:
     """6,400 prompts at 76 lengths, and no epoch that could be chosen is better than the posterior."""
     stored = read("lab_full")
@@ -304,12 +318,10 @@ def test_stored_speeds_on_a_gpu() -> None:
         assert row["mfu"] == pytest.approx(row["steps_a_second"] / peak, abs=2e-4)
 
 
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_stored_curves_are_one_training(device: str) -> None:
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "results").glob("training_curve_*.json")))
+def test_stored_curves_are_one_training(name: str) -> None:
     """The loss falls, and the two loops differ by less than two seeds do, at every window of every seed."""
-    if not (ROOT / "results" / f"training_curve_{device}.json").exists():
-        pytest.skip("not measured")
-    stored = read(f"training_curve_{device}")
+    stored = read(name)
     plain, fast = (torch.tensor(stored[name]) for name in ("plain", "fast"))
     assert plain.shape == fast.shape
     assert len(plain) >= 2

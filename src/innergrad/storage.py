@@ -36,6 +36,7 @@ from innergrad.algorithms import SHIPPED
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import check_options, prepared
 from innergrad.errors import InputError
+from innergrad.files import make_folder
 from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.functions.features import fingerprint
 from innergrad.functions.piecewise import PiecewiseLinear
@@ -106,13 +107,6 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
         for part in parts.values():
             part.unlink(missing_ok=True)
     return path
-
-
-def make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InputError(f"cannot write into {path}", got=str(error), allowed="a folder, existing or new") from error
 
 
 def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransformer:

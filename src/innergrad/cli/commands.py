@@ -19,7 +19,8 @@ from innergrad.cli.settings import compile_settings
 from innergrad.cli.show import print_cost, print_explanation, print_report, print_run, warning_lines, working
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.explain import Explanation, draw, explain
-from innergrad.storage import load, make_folder
+from innergrad.files import make_folder
+from innergrad.storage import load
 from innergrad.transformer import CompiledTransformer, Run, rounding
 
 

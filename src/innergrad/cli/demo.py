@@ -16,9 +16,9 @@ from innergrad.algorithms import GradientDescent
 from innergrad.cli.show import print_cost, print_report
 from innergrad.compiler import compile
 from innergrad.errors import InputError
+from innergrad.files import make_folder
 from innergrad.networks import Network
 from innergrad.report import Report
-from innergrad.storage import make_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from innergrad.errors import InputError, JobError
+from innergrad.files import make_folder
 
 if TYPE_CHECKING:
     import torch
@@ -148,8 +149,6 @@ def evaluate(
         with suppress(InputError):  # a damaged manifest is of no use here, and not needed
             _note_changes(run)
     if out is not None:
-        from innergrad.storage import make_folder
-
         make_folder(out.parent)  # now, and not after an hour
         if out.is_dir():
             raise InputError("--out is a file", got=f"the folder {out}", hint="name a file in it")

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.export.note import note
-from innergrad.storage import make_folder
+from innergrad.files import make_folder
 from innergrad.targets.gpt import LN_EPS, FeedForward, GptAttention
 from innergrad.targets.gpt_prepare import PAD
 from innergrad.targets.sparse import require_memory

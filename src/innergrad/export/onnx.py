@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from innergrad.errors import InputError
 from innergrad.export.note import note
-from innergrad.storage import make_folder
+from innergrad.files import make_folder
 from innergrad.targets.sparse import SparseStack, Stack
 from innergrad.transformer import CompiledTransformer
 

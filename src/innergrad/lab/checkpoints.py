@@ -23,6 +23,7 @@ from safetensors.torch import save as serialised
 from torch import Tensor
 
 from innergrad.errors import InputError, integer
+from innergrad.files import make_folder
 
 FORMAT, VERSION = "innergrad-lab-checkpoint", "1"
 PATTERN, PART = "step-*.safetensors", ".part"
@@ -49,10 +50,7 @@ class Checkpoint:
 def save(folder: str | Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], keep: int = 2) -> Path:
     """Write a checkpoint and remove all but the last ``keep``; whatever happens meanwhile, one whole file remains."""
     folder, step, keep = Path(folder), integer("step", step, low=0), integer("keep", keep)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InputError(f"cannot write checkpoints into {folder}", got=error.strerror) from error
+    make_folder(folder, "checkpoints")
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     header = {"format": FORMAT, "version": VERSION, "step": str(step), "meta": json.dumps(dict(meta))}
     header["digest"] = _digest(copies, header)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from innergrad.config import change, parse, to_table
 from innergrad.errors import InputError, integer, seed_number
-from innergrad.lab import checkpoints, kernel_learner, metrics  # noqa: F401 (a kind of learner that checkpoints may name)
+from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.journal import SWEEP
 from innergrad.lab.metrics import Curve

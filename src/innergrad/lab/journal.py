@@ -28,6 +28,7 @@ from typing import IO, Any, Protocol
 
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
+from innergrad.files import make_folder
 from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
@@ -52,7 +53,7 @@ class Journal:
         if step is None and there and not _begun(self.folder, config):
             hint = "they are not replaced: choose another --out, or move them away"
             raise InputError(f"{folder} has files of another run", got=", ".join(there), hint=hint)
-        make_folder(self.folder)
+        make_folder(self.folder, "the run")
         made = self._manifest(config, step)
         self._lock = _lock(self.folder)
         self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
@@ -94,13 +95,6 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InputError(f"cannot write the run into {folder}", got=error.strerror) from error
 
 
 def _begun(folder: Path, config: Any) -> bool:

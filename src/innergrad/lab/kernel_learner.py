@@ -26,6 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.learner import Keep, Learner, LearnerConfig
 from innergrad.lab.streams import Stream
@@ -50,12 +51,11 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
     init_r: float = -0.01
 
     def __post_init__(self) -> None:
+        check_choices(self, "learner.")
         integer("learner.n_layers", self.n_layers)
         unknown = [head for head in self.heads if head not in ACTIVATIONS]
         if unknown or not self.heads:
             raise InputError("learner.heads are activations", got=repr(self.heads), allowed=", ".join(ACTIVATIONS))
-        if self.normalise not in ("none", "count"):
-            raise InputError("unknown learner.normalise", got=repr(self.normalise), allowed="none, count")
         real("learner.init_std", self.init_std, above=0.0)
         real("learner.init_r", self.init_r)
 

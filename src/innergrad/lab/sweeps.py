@@ -20,9 +20,10 @@ import torch
 
 from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
+from innergrad.files import make_folder
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.evaluation import COMMA
-from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, make_folder, read_log, write_whole
+from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, read_log, write_whole
 from innergrad.lab.training import Experiment, check_stack, train
 
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
@@ -135,7 +136,7 @@ def sweep(
     the others go on.
     """
     folder, experiments = Path(folder), [experiment for experiment, _ in made]
-    make_folder(folder)
+    make_folder(folder, "the run")
     rows: dict[int, Row] = {}
     for count, group in enumerate(groups(experiments) if stack else [[number] for number in range(len(made))]):
         run = folder / (f"stack-{count}" if stack else experiments[group[0]].name)

@@ -25,7 +25,7 @@ from torch import distributed as dist
 
 from innergrad.config import check_choices, differences, parse, to_table
 from innergrad.errors import InputError, JobError, integer, seed_number
-from innergrad.lab import checkpoints, kernel_learner  # noqa: F401 (a kind of learner that configurations may name)
+from innergrad.lab import checkpoints
 from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.journal import Journal, Progress, read_log
 from innergrad.lab.layout import Layout

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from innergrad.config import Family
+from innergrad.config import Family, check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.streams import Stream
 
@@ -75,8 +75,7 @@ class GaussianMixture(Inputs, kind="gaussian-mixture"):
             raise InputError("w1 is a probability", got=self.w1, allowed="0 to 1")
         real("mean", self.mean)
         real("std", self.std, above=0.0)
-        if self.per not in ("example", "prompt"):
-            raise InputError("unknown `per` of a mixture", got=repr(self.per), allowed="example, prompt")
+        check_choices(self, "inputs.")
 
     def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
         draws = stream.fork("component").uniform(index, n if self.per == "example" else 1)

@@ -12,7 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError, integer, real
+from innergrad.config import check_choices
+from innergrad.errors import integer, real
 from innergrad.lab.tasks.inputs import Gaussian, Inputs
 
 
@@ -26,8 +27,7 @@ class KernelTerm:
     coordinates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.h not in ("linear", "relu", "exp"):
-            raise InputError("unknown kernel", got=repr(self.h), allowed="linear, relu, exp")
+        check_choices(self, "kernel ")
         real("the weight of a kernel", self.weight, above=0.0)
         real("sigma2", self.sigma2, above=0.0)
         for value in self.coordinates:

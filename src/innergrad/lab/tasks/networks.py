@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks.base import Params, Task, measured_scale
@@ -39,7 +40,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: x,
 }
 KEPT = {"relu": 0.5, "linear": 1.0}  # E r(z)^2 / E z^2 for symmetric z, where it does not depend on z
-SCALINGS = ("he", "garg", "unit")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ class Networks(Task, kind="network"):
         integer("width", self.width)
         if self.activation not in ACTIVATIONS:
             raise InputError("unknown activation", got=repr(self.activation), allowed=", ".join(ACTIVATIONS))
-        if self.scaling not in SCALINGS:
-            raise InputError("unknown scaling of weights", got=repr(self.scaling), allowed=", ".join(SCALINGS))
+        check_choices(self)
         real("weight_mean", self.weight_mean)
         real("weight_std", self.weight_std, above=0.0)
         if not isinstance(self.bias, bool):

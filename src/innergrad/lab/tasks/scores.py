@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks.base import Params, Task, measured_scale
@@ -51,8 +52,7 @@ class DiffusionScores(Task, kind="diffusion"):
             raise InputError("points of a diffusion have the features x / 2, e^-t and 1", got=self.d, allowed="d = 3")
         if self.min_std > self.max_std or self.min_time > self.max_time:
             raise InputError("a range must not be empty", got=f"std and time from {self.min_std}, {self.min_time}")
-        if self.weighting not in ("sigma", "constant"):
-            raise InputError("unknown weighting", got=repr(self.weighting), allowed="sigma, constant")
+        check_choices(self)
 
     @staticmethod
     def features(x: Tensor, t: Tensor) -> Tensor:
