@@ -202,7 +202,7 @@ def curve(device: str, small: bool, seeds: int, steps: int, every: int) -> dict[
 
     The first part of a curriculum on dimensions: without one, so few steps leave the loss where it began.
     """
-    rule, curriculum = Optimiser(lr=3e-4, betas=(0.9, 0.999)), Curriculum(first_dims=2 if small else 5, every=350)
+    rule, curriculum = Optimiser(lr=3e-4, betas=(0.9, 0.999)), Curriculum(first_dims=2, every=350)
     base = experiment(small)
     config = replace(base.train, steps=steps, optimiser=rule, curriculum=curriculum)
     experiments = [replace(base, seed=seed, train=config) for seed in range(seeds)]
@@ -352,7 +352,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a folder to write the result to as well")
     parser.add_argument("--stacks", default="1,8", help="sizes of stacks")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each timing")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--goal", type=float, help="loss / d to reach (0.35; small: 0.45)")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a loop is stopped")
