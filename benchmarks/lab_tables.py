@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import mean, stdev
 from typing import Any
 
 from _results import RESULTS, read
@@ -56,21 +57,32 @@ def training_target() -> list[str]:
 
 
 def training_curve() -> list[str]:
-    """Mean losses of windows of steps, of one seed, and the largest differences of all."""
+    """Mean losses of windows of steps, over seeds; how far the loops are apart, and how far seeds are."""
     lines = [
-        "| device | loop | " + " | ".join(f"{part:.0%} of the steps" for part in PARTS) + " |",
+        "| device | | " + " | ".join(f"{part:.0%} of the steps" for part in PARTS) + " |",
         "|---" * (len(PARTS) + 2) + "|",
     ]
     for content in _stored("curve"):
-        plain, fast = content["plain"], content["fast"]
-        places = [round(part * len(plain[0])) - 1 for part in PARTS]
-        for name, rows in (("reference, fp32", plain), ("lab", fast)):
-            lines.append(f"| {_where(content)} | {name} | " + " | ".join(f"{rows[0][i]:.4f}" for i in places) + " |")
-        ours = [max(abs(a[i] - b[i]) for a, b in zip(plain, fast, strict=True)) for i in places]
-        seeds = [max(each[i] for each in plain) - min(each[i] for each in plain) for i in places]
-        for name, values in (("largest difference of the two", ours), ("range of the reference's seeds", seeds)):
-            lines.append(f"| {_where(content)} | {name} | " + " | ".join(f"{value:.1e}" for value in values) + " |")
+        rows = compare_curves(content["plain"], content["fast"])
+        places = [round(part * len(content["plain"][0])) - 1 for part in PARTS]
+        for name, values in rows.items():
+            style = ".4f" if name.startswith("mean") else ".1e"
+            lines.append(f"| {_where(content)} | {name} | " + " | ".join(f"{values[i]:{style}}" for i in places) + " |")
     return lines
+
+
+def compare_curves(plain: list[list[float]], fast: list[list[float]]) -> dict[str, list[float]]:
+    """Two loops from the same weights on the same data, a row a seed: what the table of curves says of every window."""
+    of_plain, of_fast = (list(zip(*rows, strict=True)) for rows in (plain, fast))
+    means = [(mean(a), mean(b)) for a, b in zip(of_plain, of_fast, strict=True)]
+    pairs = [max(abs(p - f) for p, f in zip(a, b, strict=True)) for a, b in zip(of_plain, of_fast, strict=True)]
+    return {
+        "mean, reference in fp32": [a for a, _ in means],
+        "mean, lab": [b for _, b in means],
+        "difference of the means": [abs(a - b) for a, b in means],
+        "standard deviation of the reference's seeds": [stdev(each) for each in of_plain],
+        "largest difference of one seed": pairs,
+    }
 
 
 def lab_errors() -> list[str]:
