@@ -11,7 +11,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.lab.gpt import GPT, GPTConfig
-from innergrad.lab.learner import Learner
+from innergrad.lab.learner import Learner, LearnerConfig
 
 SMALL = GPTConfig(n_layers=3, d_model=32, n_heads=4, d_mlp=48, init_std=0.3)
 D, N, B = 5, 9, 6
@@ -203,3 +203,26 @@ def test_bad_shapes(changes: dict[str, Any], message: str) -> None:
 def test_one_model_at_a_time() -> None:
     with pytest.raises(InputError, match="predict is for one model; got a stack of 2"):
         built(2).predict(*prompts())
+
+
+def test_prompts_of_another_shape() -> None:
+    x, y = prompts()
+    model = built(1)
+    wrong = ((x[..., 1:], y), (x, y[:, 1:]), (x[0], y[0]), (x.tolist(), y))
+    for pair in wrong:
+        for call in (model.predict, model.run_with_cache):
+            with pytest.raises(InputError, match=r"prompts are .*x \(B, n, d\) and y \(B, n\)"):
+                call(*pair)  # type: ignore[arg-type]
+
+
+def test_what_a_learner_lacks_is_named() -> None:
+    bare = Learner(d=2)
+    bare.register_parameter("w", torch.nn.Parameter(torch.zeros(1, 2)))
+    for call, words in (
+        (lambda: LearnerConfig().build(2, 5), "LearnerConfig has no build"),
+        (lambda: bare.init([0]), "Learner has no draw"),
+        (lambda: bare.predict(torch.zeros(3, 4, 2), torch.zeros(3, 4)), "Learner has no forward"),
+        (lambda: bare.model(0), "Learner has no alone"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()

@@ -41,6 +41,11 @@ class NotPositive(UserWarning):
     """The kernel has negative eigenvalues: the recursion it defines does not converge."""
 
 
+def lacks(instance: object, method: str) -> InputError:
+    """The error of a class of the user's own that has left out what its family asks for."""
+    return InputError(f"{type(instance).__name__} has no {method}", hint="docs/extending.md shows an example")
+
+
 def integer(name: str, value: object, low: int = 1, high: float = math.inf) -> int:
     """A Python integer from ``low`` to ``high``; numpy's integers are integers, True is not."""
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):

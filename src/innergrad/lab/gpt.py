@@ -86,8 +86,8 @@ class GPT(Learner):
     """A stack of GPT-2s that read vectors; see the module."""
 
     def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1) -> None:
-        super().__init__(stack)
-        self.config, self.d, self.n_points = config, integer("d", d), integer("n_points", n_points)
+        super().__init__(d, stack)
+        self.config, self.n_points = config, integer("n_points", n_points)
         self.block: Callable[..., tuple[Tensor, Late]] = fused_block  # training may put a compiled one here
         blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
         interleaved = config.tokens == "interleaved"

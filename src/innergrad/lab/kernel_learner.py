@@ -67,8 +67,8 @@ class KernelLearner(Learner):
     """A stack of attention-only models; see the module. Prompts may have any number of points."""
 
     def __init__(self, config: KernelLearnerConfig, d: int, stack: int = 1) -> None:
-        super().__init__(stack)
-        self.config, self.d = config, integer("d", d)
+        super().__init__(d, stack)
+        self.config = config
         shape = (stack, config.n_layers, len(config.heads))
         self.r = nn.Parameter(torch.zeros(shape))
         for name in ("A", "B", "C") if config.free_A else ("B", "C"):

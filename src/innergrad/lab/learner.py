@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from innergrad.config import Family
-from innergrad.errors import InputError, integer
+from innergrad.errors import InputError, integer, lacks
 from innergrad.lab.streams import Stream
 
 Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and gives back what takes its place
@@ -32,7 +32,7 @@ class LearnerConfig(Family):
 
     def build(self, d: int, n_points: int, stack: int = 1) -> Learner:
         """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers."""
-        raise NotImplementedError
+        raise lacks(self, "build(d, n_points, stack)")
 
 
 class Learner(nn.Module):
@@ -40,9 +40,9 @@ class Learner(nn.Module):
 
     scale: Tensor  # (S,): the root mean square of a label; the network works on y / scale
 
-    def __init__(self, stack: int) -> None:
+    def __init__(self, d: int, stack: int = 1) -> None:
         super().__init__()
-        self.stack = integer("stack", stack)
+        self.d, self.stack = integer("d", d), integer("stack", stack)
         self.register_buffer("scale", torch.ones(stack))
 
     def init(self, seeds: Sequence[int]) -> Learner:
@@ -66,7 +66,7 @@ class Learner(nn.Module):
 
     def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
         """Initial values of one model's parameter."""
-        raise NotImplementedError
+        raise lacks(self, "draw(name, stream, shape)")
 
     def forward(
         self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None
@@ -75,14 +75,13 @@ class Learner(nn.Module):
 
         x (S, B, n, d), y (S, B, n); no prediction reads the label it predicts, nor later ones.
         """
-        raise NotImplementedError
+        raise lacks(self, "forward(x, y, weights, keep)")
 
     @torch.no_grad()
     def predict(self, x: Tensor, y: Tensor) -> Tensor:
         """Every label of every prompt from the pairs before it: (B, n, d), (B, n) -> (B, n). For a stack of one."""
         self._single("predict")
-        if x.ndim != 3 or y.shape != x.shape[:2]:
-            raise InputError("prompts are x (B, n, d) and y (B, n)", got=f"{tuple(x.shape)} and {tuple(y.shape)}")
+        self._check(x, y)
         n = x.shape[1]
         whole: Tensor = self(x[None], y[None])[0]
         if whole.shape[1] == n:
@@ -104,6 +103,7 @@ class Learner(nn.Module):
         its shape. For a stack of one.
         """
         self._single("run_with_cache")
+        self._check(x, y)
         cache: dict[str, Tensor] = {}
         seen: set[str] = set()
         names = (names,) if isinstance(names, str) else names
@@ -135,11 +135,19 @@ class Learner(nn.Module):
 
     def alone(self) -> Learner:
         """An untrained learner of the same shape, a stack of one."""
-        raise NotImplementedError
+        raise lacks(self, "alone()")
 
     def _single(self, what: str) -> None:
         if self.stack != 1:
             raise InputError(f"{what} is for one model", got=f"a stack of {self.stack}", hint="take learner.model(i)")
+
+    def _check(self, x: Tensor, y: Tensor) -> None:
+        for value in (x, y):
+            if not isinstance(value, Tensor):
+                raise InputError("prompts are tensors, x (B, n, d) and y (B, n)", got=type(value).__name__)
+        if x.ndim != 3 or x.shape[2] != self.d or y.shape != x.shape[:2]:
+            got = f"{tuple(x.shape)} and {tuple(y.shape)}"
+            raise InputError("prompts are x (B, n, d) and y (B, n)", got=got, allowed=f"d = {self.d}")
 
 
 def _edited(name: str, new: object, old: Tensor) -> Tensor:

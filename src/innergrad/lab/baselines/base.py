@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from innergrad.config import Family
+from innergrad.errors import lacks
 
 
 @dataclass(frozen=True)
@@ -22,4 +23,4 @@ class Predictor(Family):
         return self.kind
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise lacks(self, "__call__(x, y)")

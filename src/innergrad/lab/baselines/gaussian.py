@@ -14,17 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.baselines.base import Predictor
 
 Kernel = Callable[[Tensor, Tensor], Tensor]  # (B, n, d), (B, m, d) -> (B, n, m)
 
 JITTER = 1e-10
-SCALINGS = ("garg", "he", "unit")
 
 KERNELS: dict[str, Kernel] = {
     "linear": lambda x, z: x @ z.mT,
@@ -105,7 +106,7 @@ class NNGP(Predictor, kind="nngp"):
 
     layers: int = 2
     width: int = 100
-    scaling: str = "garg"
+    scaling: Literal["garg", "he", "unit"] = "garg"
     noise: float = 0.0
     weight_std: float = 1.0
 
@@ -114,8 +115,7 @@ class NNGP(Predictor, kind="nngp"):
         integer("width", self.width)
         real("noise", self.noise, low=0.0)
         real("weight_std", self.weight_std, above=0.0)
-        if self.scaling not in SCALINGS:
-            raise InputError("unknown scaling", got=repr(self.scaling), allowed=", ".join(SCALINGS))
+        check_choices(self)
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from innergrad.errors import integer, real
+from innergrad.errors import integer, lacks, real
 from innergrad.lab.baselines.base import Predictor
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ class _Fitted(Predictor):
 
     def regressor(self) -> Any:
         """A new regressor."""
-        raise NotImplementedError
+        raise lacks(self, "regressor()")
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         n = x.shape[1]

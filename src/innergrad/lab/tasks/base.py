@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from innergrad.config import Family
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, integer, lacks, real
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks.inputs import Gaussian, Inputs
 
@@ -60,11 +60,11 @@ class Task(Family):
 
     def params(self, stream: Stream, index: Tensor, n: int) -> Params:
         """The parameters of the functions numbered ``index``; ``n``: points of a prompt, for those that need it."""
-        raise InputError(f"task {self.kind} has no params(stream, index, n)", hint="docs/extending.md shows a task")
+        raise lacks(self, "params(stream, index, n)")
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         """Labels (B, n) of the points x (B, n, d), without noise."""
-        raise InputError(f"task {self.kind} has no evaluate(params, x)", hint="docs/extending.md shows a task")
+        raise lacks(self, "evaluate(params, x)")
 
     @property
     def scale(self) -> float:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from innergrad.config import Family, check_choices
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, integer, lacks, real
 from innergrad.lab.streams import Stream
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -21,11 +21,11 @@ class Inputs(Family):
 
     def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
         """(B, n, d): the points of the prompts numbered ``index``."""
-        raise NotImplementedError
+        raise lacks(self, "sample(stream, index, n, d)")
 
     def moments(self, d: int) -> tuple[float, float]:
         """(a, b) with E x x^T = a I + b 1 1^T for one point."""
-        raise NotImplementedError
+        raise lacks(self, "moments(d)")
 
     def second_moment(self, d: int) -> float:
         """E |x|^2 of one point, for the scale of labels."""
