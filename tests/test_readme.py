@@ -27,7 +27,13 @@ def test_the_readme_promises_ten_lines_of_python() -> None:
     assert len(lines) <= 10
 
 
-def test_commands_run(tmp_path: Path) -> None:
+def of_the_lab(line: str) -> bool:
+    return line.split()[1] in ("train", "evaluate", "sweep")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lab", "count"), [(True, 8), (False, 19)], ids=["lab", "compiler"])
+def test_commands_run(lab: bool, count: int, tmp_path: Path) -> None:
     """The command-line blocks, in order, in a folder with the configurations alone; what is trained is cut short."""
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     header = ",".join([f"x{i}" for i in range(10)] + ["y"])
@@ -37,10 +43,11 @@ def test_commands_run(tmp_path: Path) -> None:
     ]
     (tmp_path / "examples.csv").write_text("\n".join([header, *rows]) + "\n")
     commands = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("innergrad ")]
-    assert len(commands) == 27
-    for line in commands:
+    chosen = [line for line in commands if of_the_lab(line) == lab]
+    assert len(chosen) == count
+    for line in chosen:
         arguments = line.split("#")[0].split()[1:]
-        short = ["--set", "train.steps=4"] if arguments[0] in ("train", "sweep") else []
+        short = ["--set", "train.steps=4"] if lab and arguments[0] != "evaluate" else []
         command = [sys.executable, "-m", "innergrad", *arguments, *short]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
