@@ -393,6 +393,7 @@ PAGES = (
     "docs/optimisers.md",
     "docs/executor.md",
     "docs/lab.md",
+    "docs/settings.md",
 )
 
 

@@ -130,7 +130,7 @@ def test_every_kind_is_known_by_its_name() -> None:
     [
         (lambda: KNN(weights="near"), "uniform, inverse, squared-distance"),
         (lambda: KNN(k=0), "positive integer"),
-        (lambda: Ridge(0.0), "LeastSquares"),
+        (lambda: Ridge(0.0), "least-squares"),
         (lambda: TunedRidge(select="best"), "leave-one-out, oracle"),
         (lambda: Lasso(-1.0), "positive number"),
         (lambda: NNGP(scaling="xavier"), "garg, he, unit"),

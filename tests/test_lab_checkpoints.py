@@ -220,7 +220,9 @@ def test_a_run_begins_again_only_before_its_first_checkpoint(
     begin(config)
     begin(config, 10, 20)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(InputError, match=r"files of another run; got config.toml, log.jsonl, manifest.json.*--out"):
+    with pytest.raises(
+        InputError, match=r"files of another run; got config.toml, log.jsonl, manifest.json.*another folder"
+    ):
         begin({**config, "name": "other"})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     begin(config, 10, 20, 30)
@@ -233,7 +235,7 @@ def test_a_run_begins_again_only_before_its_first_checkpoint(
 @pytest.mark.parametrize("name", ["config.toml", "log.jsonl", "manifest.json"])
 def test_nobodys_files_are_replaced(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"mine \xff")
-    with pytest.raises(InputError, match=f"files of another run; got {name}; .*another --out"):
+    with pytest.raises(InputError, match=f"files of another run; got {name}; .*another folder"):
         Journal(tmp_path, {})
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine \xff"]
 

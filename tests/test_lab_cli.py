@@ -309,7 +309,8 @@ def test_evaluate_is_the_librarys(trained: Path, tmp_path: Path) -> None:
     assert f"{value:.3g}" in printed
     assert "task linear; 64 prompts of 5 points, seed 2" in printed
     assert "k: examples seen before the query" in printed
-    assert "divided by the mean square of a label (scale^2 = 2); ±: half the 95 % interval, over prompts\n" in printed
+    assert "divided by the mean square of a label (scale^2); ±: half the 95 % interval, over prompts\n" in printed
+    assert "seed 2; scale^2 = 2\n" in printed
     assert all(measure in printed for measure in ("squared error", "pooled R^2", "within-prompt R^2"))
 
 
@@ -327,6 +328,39 @@ def test_evaluate_with_shifts_and_baselines(trained: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- sweep
+
+
+def test_all_models_of_a_stack(config: Path, tmp_path: Path) -> None:
+    """Each as if alone; the baselines of a task once."""
+    two = [SMALL, replace(SMALL, seed=1), replace(SMALL, task=Networks(d=SMALL.task.d, width=3))]
+    config.write_text(to_toml({"experiments": [to_table(one) for one in two]}))
+    good("train", config, "--set", "train.steps=2", "--out", tmp_path / "run")
+    arguments = ("evaluate", tmp_path / "run", "--prompts", 20, "--baselines", "mean", "--device", "cpu")
+    found = json.loads(good(*arguments, "--model", "all", "--json", "--out", tmp_path / "all.json"))
+    assert json.loads((tmp_path / "all.json").read_text()) == found
+    assert [(one["model"], one["step"], set(one["curves"])) for one in found] == [
+        (0, 2, {"model", "mean"}),
+        (1, 2, {"model"}),
+        (2, 2, {"model", "mean"}),
+    ]
+    for number in range(3):
+        alone = json.loads(good(*arguments, "--model", number, "--json"))
+        assert alone["curves"]["model"] == found[number]["curves"]["model"]
+    table = good(*arguments, "--model", "all").split("squared error", 2)[2].splitlines()[1:6]
+    assert [line.split("  ")[0].strip() for line in table] == ["model 0", "mean", "model 1", "model 2", "mean"]
+    good(*arguments, "--model", "all", "--json", "--out", tmp_path / "all.json")  # an earlier result
+    assert "--model is the number of a model; got '-1'" in call(*arguments, "--model=-1").err
+
+
+def test_results_replace_results_only(trained: Path, tmp_path: Path) -> None:
+    before = newest(trained)
+    assert before is not None
+    content = before.read_bytes()
+    for path in (before, trained / "config.toml", trained / "log.jsonl"):
+        called = call("evaluate", trained, "--prompts", 4, "--out", path)
+        assert (called.code, "is no result of evaluate" in called.err) == (2, True)
+    assert before.read_bytes() == content
+    assert "cannot write the result into /proc" in call("evaluate", trained, "--out", "/proc/none/a.json").err
 
 
 def test_a_sweep_is_its_runs(config: Path, trained: Path, tmp_path: Path) -> None:
@@ -404,6 +438,35 @@ def test_a_sweep_says_which_runs_are_not_its_own(config: Path, tmp_path: Path) -
     assert (tmp_path / "sweep.json").read_text() == before
     (tmp_path / "file").write_text("")
     assert "cannot write the run into" in call(*arguments[:-2], tmp_path / "file").err
+
+
+def test_another_grid_in_the_same_folder_adds_its_rows(config: Path, trained: Path, tmp_path: Path) -> None:
+    arguments = ("sweep", config, "--set", "train.steps=2", "--out", tmp_path / "sweep", "--json")
+    for more in (("--grid", "seed=0,1"), ("--grid", "seed=1,2"), ("--grid", "seed=0,1", "--stack")):
+        runs = json.loads(good(*arguments, *more))["runs"]
+        assert len(runs) == 2
+    rows = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [(Path(row["run"]).name, row["seed"]) for row in rows] == [
+        ("small-seed=0", 0),
+        ("small-seed=1", 1),
+        ("small-seed=2", 2),
+        ("stack-0", 0),
+        ("stack-0", 1),
+    ]
+    (tmp_path / "sweep" / "sweep.json").write_text('{"a": 1}')
+    called = call(*arguments, "--grid", "seed=3")
+    assert (called.code, "is not the file of a sweep" in called.err) == (2, True)
+    assert "is the folder of a run" in call("sweep", config, "--grid", "seed=3", "--out", trained).err
+    assert "ask for two things" in call(*arguments, "--grid", "seed=3", "--seed", 4).err
+
+
+def test_nothing_is_trained_if_one_folder_is_anothers(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "small-seed=1").mkdir()
+    (tmp_path / "small-seed=1" / "config.toml").write_text("a = 1")
+    called = call("sweep", config, "--grid", "seed=0,1,2", "--out", tmp_path)
+    assert called.code == 2
+    assert "has files of another run; got config.toml" in called.err
+    assert not (tmp_path / "small-seed=0").exists()
 
 
 def test_what_stacks() -> None:
@@ -531,6 +594,58 @@ def test_the_page_about_tasks_of_ones_own_is_true(waves: Path, monkeypatch: pyte
     assert read_experiments("out/products")[0].task.kind == "product"
 
 
+WRONG = """
+from dataclasses import dataclass
+import torch
+from innergrad import lab
+
+@dataclass(frozen=True)
+class Wrong(lab.Task, kind="waves"):
+    how: str = "right"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.how == "refused":
+            raise ValueError("how is wrong")
+
+    def params(self, stream, index, n):
+        return {"a": torch.randn(len(index), 1) if self.how == "global" else stream.normal(index, 1)}
+
+    def evaluate(self, params, x):
+        return x if self.how == "shape" else params["a"] * x[..., 0] * (1000 if self.how == "large" else 1)
+
+@dataclass(frozen=True)
+class Answer(lab.Predictor, kind="half"):
+    short: bool = False
+
+    def __call__(self, x, y):
+        return y[:, 1:] if self.short else y
+"""
+
+
+def test_slips_in_code_of_ones_own_are_found(waves: Path, config: Path, tmp_path: Path) -> None:
+    waves.write_text(WRONG)
+    ask: tuple[object, ...] = ("--set", "task.kind=waves", "--set", "train.steps=4", "--import", waves)
+    for how, words in (
+        ("refused", "task: how is wrong"),
+        ("global", "Wrong: params (a) are other numbers when the same prompts are drawn again"),
+        ("shape", "task waves: evaluate must return labels (B, n)"),
+    ):
+        called = call("train", config, *ask, "--set", f"task.how={how}", "--out", tmp_path / "run")
+        assert (called.code, called.err.count("\n")) == (2, 1)
+        assert words in called.err
+        assert not (tmp_path / "run").exists()
+    called = call("train", config, *ask, "--set", "task.how=large", "--out", tmp_path / "run")
+    assert called.code == 0
+    assert "note: Wrong: learners see y / scale" in called.err
+    measure = ("evaluate", tmp_path / "run", "--import", waves, "--prompts", 20, "--baselines")
+    assert "Answer looks ahead: the prediction of y_0 changes" in call(*measure, "half").err
+    assert "Answer must return predictions (B, n); got a tensor (4, 5)" in call(*measure, "half:short=true").err
+    called = call("sweep", config, *ask, "--grid", "task.how=right,shape,large", "--out", tmp_path / "sweep", "--json")
+    assert called.code == 1
+    assert [bool(row["error"]) for row in json.loads(called.out)["runs"]] == [False, True, False]
+
+
 def test_several_processes_know_what_was_imported(waves: Path, config: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "innergrad"]
     command += ["train", str(config), "--set", "task.kind=waves", "--set", "train.steps=4", "--import", str(waves)]
@@ -591,8 +706,8 @@ def test_imports_that_fail(name: str, text: str | None, words: str, waves: Path,
         (("evaluate", "{run}", "--set", "train.steps=3"), "only the task"),
         (("evaluate", "{run}", "--baselines", "rigde"), "did you mean ridge?"),
         (("evaluate", "{run}", "--model", "1"), "no such model in the stack"),
-        (("evaluate", "{run}", "--out", "{run}"), "--out is a file"),
-        (("evaluate", "{run}", "--out", "{config}/a/result.json"), "cannot write into"),
+        (("evaluate", "{run}", "--out", "{run}"), "written to a file; got the folder"),
+        (("evaluate", "{run}", "--out", "{config}/a/result.json"), "cannot write the result into"),
         (("sweep", "{config}", "--grid", "seed"), "an axis of a grid is key=value,value"),
         (("sweep", "{config}", "--grid", "seed=0,0"), "a combination twice"),
         (("sweep", "{config}", "--grid", "seed=0", "--grid", "seed=1,2"), "stand together: --grid seed=0,1,2"),

@@ -87,7 +87,7 @@ def test_a_shift_changes_the_task_and_is_named(run: Path) -> None:
     assert found.shifts == tuple(shifts)
     assert (found.task["inputs"]["w1"], found.task["weight_mean"], found.task["width"]) == (0.5, 0.5, 100)
     assert found.scale == NETWORKS.scale  # the unit is the trained task's
-    assert any("shifted task's scale" in note for note in found.notes)
+    assert any("the shifted task's is" in note for note in found.notes)
     assert evaluate_run(run, n_prompts=100, shifts=["task.inputs.w1=0.5"], baselines=[]).notes == ()
     for shift, words in (
         ("task.d=4", "points of one size; got d = 4; allowed: 3"),

@@ -209,10 +209,17 @@ def test_prompts_of_another_shape() -> None:
     x, y = prompts()
     model = built(1)
     wrong = ((x[..., 1:], y), (x, y[:, 1:]), (x[0], y[0]), (x.tolist(), y))
-    for pair in wrong:
-        for call in (model.predict, model.run_with_cache):
+    for call in (model.predict, model.run_with_cache):
+        for pair in wrong:
             with pytest.raises(InputError, match=r"prompts are .*x \(B, n, d\) and y \(B, n\)"):
                 call(*pair)  # type: ignore[arg-type]
+        for empty in ((x[:0], y[:0]), (x[:, :0], y[:, :0])):
+            with pytest.raises(InputError, match="there are no prompts"):
+                call(*empty)
+    with pytest.raises(InputError, match=r"the edit of blocks\.0\.attn_out is no function; got float"):
+        model.run_with_cache(x, y, edits={"blocks.0.attn_out": 1.0})  # type: ignore[dict-item]
+    assert "d=" in str(model)
+    assert f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters each" in str(model)
 
 
 def test_what_a_learner_lacks_is_named() -> None:

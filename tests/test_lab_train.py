@@ -431,14 +431,22 @@ def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
 
 def test_another_configuration_does_not_resume(tmp_path: Path) -> None:
     train([BASE], tmp_path)
-    with pytest.raises(InputError, match=r"is of another run; got experiment 0: train\.batch"):
+    with pytest.raises(InputError, match=r"is of another run; got experiment 0: train\.batch 16, not 8"):
         train([replace(BASE, train=replace(TRAIN, batch=16))], tmp_path, resume=True)
     with pytest.raises(InputError, match="1 experiments there, 2 here"):
         train([BASE, replace(BASE, seed=1)], tmp_path, resume=True)
     with pytest.raises(InputError, match="resuming needs the folder"):
         train([BASE], resume=True)
     with pytest.raises(InputError, match="no such model in the stack; got 1; allowed: 0 to 0"):
-        load_learner(tmp_path, 1)
+        load_learner(tmp_path, model=1)
+
+
+def test_devices_that_are_not_there(tmp_path: Path) -> None:
+    train([BASE], tmp_path)
+    for device, words in (("cuda:99", "there is no such GPU; got 'cuda:99'"), ("abacus", "unknown device")):
+        for use in (lambda: train([BASE], device=device), lambda: load_learner(tmp_path, device=device)):  # noqa: B023
+            with pytest.raises(InputError, match=f"{words}.*allowed: cpu"):
+                use()
 
 
 @pytest.mark.parametrize(

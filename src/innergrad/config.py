@@ -67,7 +67,8 @@ def read(path: str | Path) -> Table:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file", allowed="TOML in UTF-8") from error
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        raise InputError(f"cannot read the configuration {path}", got=error.strerror) from error
+        hint = "name a TOML file, e.g. one of configs/"
+        raise InputError(f"cannot read the configuration {path}", got=error.strerror, hint=hint) from error
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -158,7 +159,7 @@ def _dataclass(cls: Any, table: object, name: str, source: str, default: Any = N
             raise InputError(f"{source}the key {_join(name, key)} is missing")
     try:
         return cls(**{**old, **new})
-    except InputError as error:
+    except ValueError as error:  # an InputError, or that of a class of the user's own
         raise InputError(f"{what}: {error}") from error
 
 

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from innergrad.errors import InputError, JobError
-from innergrad.files import make_folder
 
 if TYPE_CHECKING:
-    import torch
-
     from innergrad.lab.evaluation import Evaluation
     from innergrad.lab.journal import Progress
 
@@ -76,6 +73,8 @@ def train(
 ) -> None:
     """Pretrain a learner on a family of functions; keeps the configuration, a log and checkpoints in a folder."""
     from innergrad.lab.checkpoints import newest
+    from innergrad.lab.checks import check_task, foreign
+    from innergrad.lab.devices import pick_device
     from innergrad.lab.sweeps import last_losses, read_experiments
     from innergrad.lab.training import train as run
 
@@ -90,9 +89,12 @@ def train(
     going_on = resume and newest(folder) is not None
     if going_on and not quiet:
         _note_changes(folder)
+    if not quiet:
+        for note in dict.fromkeys(note for one in experiments if foreign(one.task) for note in check_task(one.task)):
+            print(f"note: {note}", file=sys.stderr)
     steps = experiments[0].train.steps
     with _bar(steps, name, quiet) as report:
-        where = _device(device)
+        where = pick_device(device)
         result = run(experiments, folder, device=where, resume=going_on, tensorboard=tensorboard, progress=report)
     if not result.finished:
         raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume{flags} goes on")
@@ -127,7 +129,7 @@ def evaluate(
         typer.Option("--set", help="A shift of the task, e.g. --set task.inputs.mean=2; any number of times."),
     ] = None,
     imports: Imports = None,
-    model: Annotated[int, typer.Option("--model", help="Number of the model in a run that is a stack.")] = 0,
+    model: Annotated[str, typer.Option("--model", help="Number of the model in a run that is a stack, or all.")] = "0",
     batch: Annotated[int, typer.Option("--batch", help="Prompts the learner gets at a time.")] = 256,
     device: Device = None,
     out: Annotated[
@@ -142,38 +144,41 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
-    from innergrad.lab.evaluation import COMMA, evaluate_run
+    from innergrad.lab.devices import pick_device
+    from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run
+    from innergrad.lab.journal import write_whole
 
     _import(imports)
     if not quiet:
         with suppress(InputError):  # a damaged manifest is of no use here, and not needed
             _note_changes(run)
     if out is not None:
-        make_folder(out.parent)  # now, and not after an hour
-        if out.is_dir():
-            raise InputError("--out is a file", got=f"the folder {out}", hint="name a file in it")
+        check_out(out)  # now, and not after an hour
+    everyone = model == "all"
+    if not (everyone or model.isdecimal()):
+        raise InputError("--model is the number of a model", got=repr(model), allowed="0, 1, ... or all")
     names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
     with _status(quiet or as_json) as progress:
-        found = evaluate_run(
-            run,
-            model=model,
-            shifts=sets or (),
-            baselines=names,
-            n_prompts=prompts,
-            n_points=points,
-            seed=seed,
-            batch=batch,
-            device=_device(device),
-            progress=progress,
-        )
+        settings: dict[str, Any] = {
+            "shifts": sets or (),
+            "baselines": names,
+            "n_prompts": prompts,
+            "n_points": points,
+            "seed": seed,
+            "batch": batch,
+            "device": pick_device(device),
+            "progress": progress,
+        }
+        found = evaluate_all(run, **settings) if everyone else [evaluate_run(run, model=int(model), **settings)]
+    result: Any = [one.to_json() for one in found] if everyone else found[0].to_json()
     if out is not None:
-        found.save(out)
+        write_whole(out, json.dumps(result, indent=1) + "\n")
         if not (quiet or as_json):
             print(f"curves written to {out}", file=sys.stderr)
     if as_json:
-        print(json.dumps(found.to_json()))
+        print(json.dumps(result))
     elif not quiet:
-        _print_evaluation(found)
+        _print_evaluations(found)
 
 
 def sweep(
@@ -196,18 +201,21 @@ def sweep(
 ) -> None:
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
     from innergrad.lab import sweeps
+    from innergrad.lab.devices import pick_device
 
     flags = _import(imports)
     experiments = sweeps.read_experiments(config, sets or (), seed)
     if len(experiments) != 1:
         raise InputError("a sweep starts from one experiment", got=f"{len(experiments)} in {config}")
+    if seed is not None and any(axis.split("=")[0].strip() == "seed" for axis in grid or ()):
+        raise InputError("--seed and --grid seed= ask for two things", hint="leave one of them out")
     made = sweeps.grid(experiments[0], grid or ())
     folder = out or Path("out") / f"{experiments[0].name}-sweep"
     rows = sweeps.sweep(
         made,
         folder,
         stack=stack,
-        device=_device(device),
+        device=pick_device(device),
         progress=lambda steps, name: _bar(steps, name, quiet),
     )
     if as_json:
@@ -250,21 +258,6 @@ def _note_changes(folder: Path) -> None:
             print(f"note: {name} has changed since this run began", file=sys.stderr)
 
 
-def _device(name: str | None) -> torch.device:
-    import torch
-
-    there = torch.cuda.is_available()
-    try:
-        device = torch.device(name or ("cuda" if there else "cpu"))
-    except RuntimeError as error:
-        raise InputError("unknown device", got=repr(name), allowed="cpu, cuda, cuda:1 ...") from error
-    if device.type not in ("cpu", "cuda"):
-        raise InputError("unknown device", got=repr(name), allowed="cpu, cuda, cuda:1 ...")
-    if device.type == "cuda" and (not there or (device.index or 0) >= torch.cuda.device_count()):
-        raise InputError("there is no such GPU", got=repr(name), allowed=f"{torch.cuda.device_count()} here")
-    return device
-
-
 def _bar(steps: int, name: str, silent: bool) -> AbstractContextManager[Progress]:
     from innergrad.lab.journal import progress
 
@@ -283,23 +276,27 @@ def _status(silent: bool) -> Iterator[Any]:
         yield lambda what: status.update(f"measuring {what} ...")
 
 
-def _print_evaluation(found: Evaluation) -> None:
-    from innergrad.lab.evaluation import MEASURES
+def _print_evaluations(found: list[Evaluation]) -> None:
+    """One model with its baselines; or all of a stack, their baselines below the first that has the task."""
+    from innergrad.lab.evaluation import MEASURES, MODEL
 
-    shift = f", shifted: {' '.join(found.shifts)}" if found.shifts else ""
-    print(found.measured)
+    for one in found:
+        shift = f", shifted: {' '.join(one.shifts)}" if one.shifts else ""
+        size = f"{one.n_prompts:,} prompts of {one.n_points} points, seed {one.seed}; scale^2 = {one.scale**2:.4g}"
+        print(one.measured)
+        print(f"task {one.task['kind']}{shift}; {size}")
     print(
-        f"task {found.task['kind']}{shift}; {found.n_prompts:,} prompts of {found.n_points} points, seed {found.seed}"
-    )
-    print(
-        "k: examples seen before the query; squared errors are divided by the mean square of a label (scale^2 = "
-        f"{found.scale**2:.4g}); ±: half the 95 % interval, over prompts"
+        "k: examples seen before the query; squared errors are divided by the mean square of a label (scale^2); "
+        "±: half the 95 % interval, over prompts"
     )
     for measure in MEASURES:
         print()
-        _print_table(found.table(measure))
-    sentences = {curve.undefined for curves in found.curves.values() for curve in curves.values() if curve.undefined}
-    for note in (*found.notes, *sorted(sentences)):
+        rows = found[0].table(measure)[:1]
+        for one in found:
+            for name, *cells in one.table(measure)[1:]:
+                rows.append([f"{MODEL} {one.model}" if found[1:] and name == MODEL else name, *cells])
+        _print_table(rows)
+    for note in dict.fromkeys(note for one in found for note in one.remarks()):
         print(f"note: {note}")
 
 

@@ -11,7 +11,8 @@ In short:
 
 from innergrad.lab import baselines, metrics, tasks
 from innergrad.lab.baselines import Predictor
-from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_run
+from innergrad.lab.checks import check_predictor, check_task
+from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_all, evaluate_run
 from innergrad.lab.gpt import GPTConfig
 from innergrad.lab.kernel_learner import KernelLearnerConfig
 from innergrad.lab.learner import Learner, LearnerConfig
@@ -41,7 +42,10 @@ __all__ = [
     "Task",
     "TrainConfig",
     "baselines",
+    "check_predictor",
+    "check_task",
     "evaluate",
+    "evaluate_all",
     "evaluate_run",
     "grid",
     "load_learner",

@@ -76,7 +76,9 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
         return _read(path, device)
     found = _steps(path) or _steps(path / "checkpoints")
     if not found:
-        raise InputError(f"there is no checkpoint in {path}", allowed=f"a folder with files {PATTERN}")
+        raise InputError(
+            f"there is no checkpoint in {path}", allowed=f"the folder of a run, or one with files {PATTERN}"
+        )
     try:
         return _read(found[-1], device)
     except Damaged as error:

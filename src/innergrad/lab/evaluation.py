@@ -21,8 +21,11 @@ from torch import Tensor
 
 from innergrad.config import change, parse, to_table
 from innergrad.errors import InputError, integer, seed_number
+from innergrad.files import make_folder
 from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
+from innergrad.lab.checks import check_predictor, check_task, foreign
+from innergrad.lab.devices import pick_device
 from innergrad.lab.journal import SWEEP
 from innergrad.lab.metrics import Curve
 from innergrad.lab.streams import Stream
@@ -39,7 +42,7 @@ MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
 class Evaluation:
     """``curves[predictor][measure]``; the predictor ``model`` is the learner. ``notes``: what a reader has to know.
 
-    ``measured``: which model of which run, after how many steps.
+    ``measured``: which model of which run, after how many steps; ``run``, ``model`` and ``step`` say so one by one.
     """
 
     task: dict[str, Any]
@@ -51,19 +54,25 @@ class Evaluation:
     curves: dict[str, dict[str, Curve]]
     notes: tuple[str, ...] = ()
     measured: str = ""
+    run: str = ""
+    model: int = 0
+    step: int = 0
+
+    def remarks(self) -> list[str]:
+        """The notes, and where curves are not defined."""
+        found = {curve.undefined for curves in self.curves.values() for curve in curves.values() if curve.undefined}
+        return [*self.notes, *sorted(found)]
 
     def to_json(self) -> dict[str, Any]:
         curves = {
             name: {measure: {"rows": curve.rows(), "undefined": curve.undefined} for measure, curve in found.items()}
             for name, found in self.curves.items()
         }
-        return {**vars(self), "shifts": list(self.shifts), "notes": list(self.notes), "curves": curves}
+        return {**vars(self), "shifts": list(self.shifts), "notes": self.remarks(), "curves": curves}
 
     def save(self, path: str | Path) -> Path:
         path = Path(path)
-        if path.is_dir():
-            raise InputError("the result is written to a file", got=f"the folder {path}", hint="name a file in it")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        check_out(path)
         path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
         return path
 
@@ -75,6 +84,21 @@ class Evaluation:
             cells = [found[measure].at(k) for k in ks]
             rows.append([name, *(f"{v:.3g} ±{(high - low) / 2:.1g}" if v == v else "-" for v, low, high in cells)])
         return rows
+
+
+def check_out(path: Path) -> None:
+    """Makes the folder that a result goes into. An error if the file is there and is not an earlier result."""
+    make_folder(path.parent, "the result")
+    if path.is_dir():
+        raise InputError("the result is written to a file", got=f"the folder {path}", hint="name a file in it")
+    if path.exists():
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            found = None
+        results = found if isinstance(found, list) else [found]
+        if not all(isinstance(one, dict) and "curves" in one for one in results):
+            raise InputError(f"{path} is there, and is no result of evaluate", hint="it is not replaced: name another")
 
 
 def lengths(n_points: int) -> list[int]:
@@ -115,8 +139,17 @@ def evaluate(
     curves = {}
     for name, predictor in predictors.items():
         progress(name)
-        curves[name] = measured(predictor(x, y), y, scale)
+        curves[name] = measured(_predictions(name, predictor, x, y), y, scale)
     return Evaluation(to_table(task), (), scale, n_prompts, n_points, seed, curves)
+
+
+def _predictions(name: str, predictor: Predict, x: Tensor, y: Tensor) -> Tensor:
+    """What the predictor says, if it is what a predictor says; it may be anybody's code."""
+    found: object = predictor(x, y)
+    if not isinstance(found, Tensor) or found.shape != y.shape:
+        got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(f"{name} must return predictions (B, n)", got=got, allowed=f"a tensor {tuple(y.shape)}")
+    return found
 
 
 def prompts(
@@ -155,11 +188,16 @@ def evaluate_run(
     ``n_points``: those of training by default.
     """
     _refuse_sweep(Path(run))
+    device = pick_device(device)
     learner, experiment = load_learner(run, model, device)
     task, step = shifted(experiment, shifts), checkpoints.load(run).step
     if isinstance(baselines, str):
         baselines = COMMA.split(baselines)
     chosen, notes = default_baselines(task) if baselines is None else ([named_baseline(b, task) for b in baselines], [])
+    if foreign(task):
+        notes.extend(check_task(task))
+    for baseline in filter(foreign, chosen):
+        check_predictor(baseline, task.d)
     if step < experiment.train.steps:
         notes.append(f"training is not finished: {step:,} of {experiment.train.steps:,} steps")
     points = experiment.n_points if n_points is None else n_points
@@ -183,9 +221,20 @@ def evaluate_run(
     if points > trained:
         notes.append(f"training saw prompts of at most {trained} points: lengths from k = {trained} on are longer")
     if shifts and task.scale != experiment.task.scale:
-        notes.append(f"errors are divided by the trained task's scale^2; the shifted task's scale is {task.scale:.6g}")
+        notes.append(f"errors are divided by the trained task's scale^2; the shifted task's is {task.scale**2:.4g}")
     name = f"{experiment.name}, seed {experiment.seed}, model {model} of {run} after {step:,} steps"
-    return replace(found, shifts=tuple(shifts), notes=tuple(notes), measured=name)
+    about: dict[str, Any] = {"measured": name, "run": str(run), "model": model, "step": step}
+    return replace(found, shifts=tuple(shifts), notes=tuple(notes), **about)
+
+
+def evaluate_all(run: str | Path, **settings: Any) -> list[Evaluation]:
+    """``evaluate_run`` of every model of a stack; baselines are measured once for every task, with its first model."""
+    _refuse_sweep(Path(run))
+    tables = [table["task"] for table in checkpoints.load(run).meta.get("experiments", [])]
+    return [
+        evaluate_run(run, model=model, **{**settings, **({"baselines": []} if task in tables[:model] else {})})
+        for model, task in enumerate(tables)
+    ]
 
 
 def shifted(experiment: Experiment, shifts: Sequence[str]) -> Task:

@@ -47,12 +47,8 @@ class Journal:
     def __init__(self, folder: str | Path, config: Any, *, step: int | None = None, tensorboard: bool = False) -> None:
         self.folder = Path(folder)
         log = self.folder / LOG
-        if step is None and newest(self.folder) is not None:
-            raise InputError(f"there is a run in {folder}", hint="resume it (--resume), or choose another --out")
-        there = [name for name in (CONFIG, LOG, MANIFEST) if (self.folder / name).exists()]
-        if step is None and there and not _begun(self.folder, config):
-            hint = "they are not replaced: choose another --out, or move them away"
-            raise InputError(f"{folder} has files of another run", got=", ".join(there), hint=hint)
+        if step is None:
+            check_new(self.folder, config)
         make_folder(self.folder, "the run")
         made = self._manifest(config, step)
         self._lock = _lock(self.folder)
@@ -97,6 +93,16 @@ class Journal:
         self.close()
 
 
+def check_new(folder: Path, config: Any) -> None:
+    """An error if a run of this configuration cannot begin in the folder, for there are files of another."""
+    if newest(folder) is not None:
+        raise InputError(f"there is a run in {folder}", hint="resume it (--resume), or choose another folder")
+    there = [name for name in (CONFIG, LOG, MANIFEST) if (folder / name).exists()]
+    if there and not _begun(folder, config):
+        hint = "they are not replaced: choose another folder, or move them away"
+        raise InputError(f"{folder} has files of another run", got=", ".join(there), hint=hint)
+
+
 def _begun(folder: Path, config: Any) -> bool:
     """Whether the files there are of a run of this very configuration that ended before its first checkpoint."""
     path = folder / CONFIG
@@ -120,7 +126,9 @@ def _lock(folder: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise InputError(f"another process trains in {folder}", hint="wait for it, or choose another --out") from error
+        raise InputError(
+            f"another process trains in {folder}", hint="wait for it, or choose another folder (--out)"
+        ) from error
     return file
 
 

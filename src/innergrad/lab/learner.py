@@ -107,6 +107,10 @@ class Learner(nn.Module):
         cache: dict[str, Tensor] = {}
         seen: set[str] = set()
         names = (names,) if isinstance(names, str) else names
+        for name, edit in (edits or {}).items():
+            if not callable(edit):
+                got, allowed = type(edit).__name__, "a function of the activation"
+                raise InputError(f"the edit of {name} is no function", got=got, allowed=allowed)
 
         def keep(name: str, value: Tensor) -> Tensor:
             seen.add(name)
@@ -137,6 +141,11 @@ class Learner(nn.Module):
         """An untrained learner of the same shape, a stack of one."""
         raise lacks(self, "alone()")
 
+    def extra_repr(self) -> str:
+        """What print(learner) says."""
+        numbers = sum(parameter[0].numel() for parameter in self.parameters())
+        return f"d={self.d}, stack={self.stack}, {numbers:,} parameters each"
+
     def _single(self, what: str) -> None:
         if self.stack != 1:
             raise InputError(f"{what} is for one model", got=f"a stack of {self.stack}", hint="take learner.model(i)")
@@ -148,6 +157,10 @@ class Learner(nn.Module):
         if x.ndim != 3 or x.shape[2] != self.d or y.shape != x.shape[:2]:
             got = f"{tuple(x.shape)} and {tuple(y.shape)}"
             raise InputError("prompts are x (B, n, d) and y (B, n)", got=got, allowed=f"d = {self.d}")
+        if not y.numel():
+            raise InputError(
+                "there are no prompts", got=f"y {tuple(y.shape)}", allowed="one prompt of one point, or more"
+            )
 
 
 def _edited(name: str, new: object, old: Tensor) -> Tensor:

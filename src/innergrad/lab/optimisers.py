@@ -48,7 +48,7 @@ class Optimiser:
         real("optimiser.eps", self.eps, above=0.0)
         integer("optimiser.warmup", self.warmup, low=0)
         if self.clip is not None:
-            real("optimiser.clip", self.clip, above=0.0)
+            real("optimiser.clip", self.clip, above=0.0, hint="none: gradients are not clipped")
         for name, value in (("betas", self.betas[0]), ("betas", self.betas[1]), ("momentum", self.momentum)):
             if not 0.0 <= value < 1.0:
                 raise InputError(f"optimiser.{name} must be at least 0 and less than 1", got=value)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,9 +23,10 @@ from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
 from innergrad.files import make_folder
 from innergrad.lab.checkpoints import newest
+from innergrad.lab.devices import pick_device
 from innergrad.lab.evaluation import COMMA
 from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, read_log, write_whole
-from innergrad.lab.training import Experiment, check_stack, train
+from innergrad.lab.training import Experiment, check_folder, check_stack, train
 
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
 
@@ -133,23 +135,47 @@ def sweep(
     """Trains what ``grid`` made, each run in a folder below ``folder``, and writes sweep.json there after every run.
 
     A run that fails (its loss is not finite, or the code of a task raises an exception) is a row with an ``error``, and
-    the others go on.
+    the others go on. Nothing is trained if one of the folders is another run's. Rows of other grids that were trained
+    in ``folder`` stay in sweep.json.
     """
     folder, experiments = Path(folder), [experiment for experiment, _ in made]
+    device = pick_device(device)
+    if (folder / CONFIG).exists() or newest(folder) is not None:
+        raise InputError(f"{folder} is the folder of a run", hint="choose another for the sweep")
     make_folder(folder, "the run")
     rows: dict[int, Row] = {}
-    for count, group in enumerate(groups(experiments) if stack else [[number] for number in range(len(made))]):
-        run = folder / (f"stack-{count}" if stack else experiments[group[0]].name)
+    others = read_sweep(folder)
+    together = groups(experiments) if stack else [[number] for number in range(len(made))]
+    runs = [
+        folder / (f"stack-{count}" if stack else experiments[group[0]].name) for count, group in enumerate(together)
+    ]
+    for run, group in zip(runs, together, strict=True):
+        check_folder(run, [experiments[number] for number in group])
+    for run, group in zip(runs, together, strict=True):
         step, losses, stopped, error = _one([experiments[number] for number in group], run, device, progress)
         for place, number in enumerate(group):
             one = experiments[number]
             lost = error or ("" if losses[place] is not None else "the loss is not finite; lower the learning rate")
             rows[number] = Row(one.name, one.seed, made[number][1], str(run), place, step, losses[place], lost)
         done = [vars(rows[number]) for number in sorted(rows)]
+        mine = {(row["run"], row["model"]) for row in done}
+        done = [row for row in others if (row["run"], row["model"]) not in mine] + done
         write_whole(folder / SWEEP, json.dumps(done, indent=1) + "\n")
         if stopped:
             break
     return [rows[number] for number in sorted(rows)]
+
+
+def read_sweep(folder: str | Path) -> list[dict[str, Any]]:
+    """The rows in a sweep's folder, one a model; none if nothing was trained there."""
+    path = Path(folder) / SWEEP
+    if not path.exists():
+        return []
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return [vars(Row(**rows[number])) for number in range(len(rows))]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path} is not the file of a sweep", hint="move it away, or choose another folder") from error
 
 
 def _one(
@@ -159,10 +185,8 @@ def _one(
     with progress(experiments[0].train.steps, run.name) if progress else nullcontext() as report:
         try:
             result = train(experiments, run, device=device, resume=newest(run) is not None, progress=report)
-        except InputError:
-            raise
         except Exception as error:  # a task is anybody's code
-            words = str(error) if isinstance(error, JobError) else f"{type(error).__name__}: {error}"
+            words = str(error) if isinstance(error, JobError | InputError) else f"{type(error).__name__}: {error}"
             log = read_log(run) if (run / LOG).exists() else []
             step: int = log[-1]["step"] if log else 0
             losses: list[float | None] = log[-1]["loss"] if log else [None] * len(experiments)

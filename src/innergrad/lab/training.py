@@ -26,8 +26,10 @@ from torch import distributed as dist
 from innergrad.config import check_choices, differences, parse, to_table
 from innergrad.errors import InputError, JobError, integer, seed_number
 from innergrad.lab import checkpoints
+from innergrad.lab.checks import check_task, foreign
+from innergrad.lab.devices import pick_device
 from innergrad.lab.gpt import GPTConfig
-from innergrad.lab.journal import Journal, Progress, read_log
+from innergrad.lab.journal import Journal, Progress, check_new, read_log
 from innergrad.lab.layout import Layout
 from innergrad.lab.learner import Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
@@ -136,6 +138,9 @@ def train(
 ) -> Result:
     """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on."""
     experiments = [experiments] if isinstance(experiments, Experiment) else experiments
+    device = pick_device(device)
+    for task in filter(foreign, dict.fromkeys(one.task for one in experiments)):
+        check_task(task)
     with processes(device), signals() as told:
         return _train(experiments, folder, device, resume, tensorboard, progress, told)
 
@@ -159,7 +164,9 @@ def _train(
     log = [row for row in read_log(folder) if row["step"] <= step] if resume and folder else []
     if step == config.steps:
         return Result(stack.learner, tuple(experiments), step, True, tuple(log))
-    journal = open_journal(folder, experiments, step if resume else None, tensorboard) if folder and first else None
+    journal = None
+    if folder and first:
+        journal = Journal(folder, configuration(experiments), step=step if resume else None, tensorboard=tensorboard)
     asked = stack.any(told)
     while step < config.steps and not asked:
         n = config.curriculum.length(step, stack.n_points)
@@ -237,10 +244,26 @@ def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str 
     if folder is None:
         raise InputError("resuming needs the folder of the run")
     found = checkpoints.load(folder)
+    check_same(found, experiments)
+    found.require({name: tuple(value.shape) for name, value in stack.state.items()})
+    for name, value in found.tensors.items():
+        stack.state[name].copy_(value)
+
+
+def check_folder(folder: Path, experiments: Sequence[Experiment]) -> None:
+    """An error unless a run of these experiments can begin in the folder, or go on there."""
+    if checkpoints.newest(folder) is None:
+        check_new(folder, configuration(experiments))
+    else:
+        check_same(checkpoints.load(folder), experiments)
+
+
+def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment]) -> None:
+    """An error unless the checkpoint is of these experiments."""
     apart = [
-        f"experiment {number}: {name}"
+        f"experiment {number}: {name} {words}"
         for number, (then, now) in enumerate(zip(found.meta.get("experiments", []), experiments, strict=False))
-        for name in differences(then, to_table(now))
+        for name, words in differences(to_table(now), then).items()
         if name not in ("name", "train.log_every", "train.checkpoint_every")
     ]
     if len(found.meta.get("experiments", [])) != len(experiments):
@@ -248,33 +271,30 @@ def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str 
     if apart:
         hint = "resume with the configuration in the run's folder, or begin another run"
         raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)
-    found.require({name: tuple(value.shape) for name, value in stack.state.items()})
-    for name, value in found.tensors.items():
-        stack.state[name].copy_(value)
 
 
-def load_learner(path: Path | str, number: int = 0, device: torch.device | str = "cpu") -> tuple[Learner, Experiment]:
+def load_learner(path: Path | str, model: int = 0, device: torch.device | str = "cpu") -> tuple[Learner, Experiment]:
     """A trained model and its experiment, task included, from a checkpoint or from the folder of a run."""
+    device = pick_device(device)
     found = checkpoints.load(path)
     tables = found.meta.get("experiments", [])
-    if not 0 <= number < len(tables):
-        raise InputError("no such model in the stack", got=number, allowed=f"0 to {len(tables) - 1}")
-    experiment = parse(Experiment, tables[number], source=found.path.name)
+    if not 0 <= model < len(tables):
+        raise InputError("no such model in the stack", got=model, allowed=f"0 to {len(tables) - 1}")
+    experiment = parse(Experiment, tables[model], source=found.path.name)
     learner = experiment.learner.build(experiment.task.d, experiment.n_points)
     layout, named = Layout(learner), dict(learner.named_parameters())
     if found.meta.get("layout") != layout.table:
         raise InputError(f"{found.path.name} has other parameters than its configuration says")
     with torch.no_grad():
-        for name, value in layout.unpack(found.tensors["theta"][number : number + 1]).items():
+        for name, value in layout.unpack(found.tensors["theta"][model : model + 1]).items():
             named[name].copy_(value)
         learner.scale.fill_(experiment.task.scale)
     return learner.to(device).eval(), experiment
 
 
-def open_journal(folder: Path | str, experiments: Sequence[Experiment], step: int | None, tensorboard: bool) -> Journal:
-    """The run's folder; one experiment is its own configuration, several are a list."""
-    config: Any = experiments[0] if len(experiments) == 1 else {"experiments": [to_table(one) for one in experiments]}
-    return Journal(folder, config, step=step, tensorboard=tensorboard)
+def configuration(experiments: Sequence[Experiment]) -> Any:
+    """What config.toml says: one experiment is its own configuration, several are a list."""
+    return experiments[0] if len(experiments) == 1 else {"experiments": [to_table(one) for one in experiments]}
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class Ridge(Predictor, kind="ridge"):
     intercept: bool = True
 
     def __post_init__(self) -> None:
-        real("lam", self.lam, above=0.0, hint="lam = 0 is least squares: LeastSquares()")
+        real("lam", self.lam, above=0.0, hint="lam = 0 is another baseline: least-squares")
 
     @classmethod
     def bayes(cls, sigma: float, tau: float = 1.0) -> Predictor:

@@ -1,0 +1,210 @@
+"""Checks for tasks and baselines of one's own: do they keep the promises that training and evaluation rely on?
+
+    check_task(Products(d=3))              a prompt depends on its number alone, evaluate is pure, labels are finite
+    check_predictor(Nearest(), d=3)        the prediction of y_k sees x_k and the first k pairs, and nothing else
+
+A broken promise is an InputError that names the class. Checks try a few prompts on the CPU: they find slips, and prove
+nothing. ``train`` and ``evaluate_run`` make them for every class that is not innergrad's own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError, integer, real
+from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks.base import Params, Prompts, Task
+
+PROMPTS = 8  # of a task: drawn twice, and one of them alone
+ALONE = 5
+SCALE_PROMPTS = 64
+FAR = 10.0  # a scale that is wrong by this factor is worth a note
+ROWS = 4  # prompts of a predictor
+TOLERANCE = 1e-4  # rounding of float32 in products of other sizes
+
+
+def foreign(instance: object) -> bool:
+    """Whether the class is a user's."""
+    return not type(instance).__module__.startswith("innergrad.")
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+def check_task(task: Task, n: int = 8) -> tuple[str, ...]:
+    """Raise an InputError if a task breaks a promise on prompts of n points. Returns notes on what looks suspicious."""
+    if not isinstance(task, Task):
+        raise InputError("check_task takes a task", got=repr(task), hint="an instance, such as Linear(d=5)")
+    integer("n", n)
+    stream, index = Stream.of(0, "check task"), torch.arange(PROMPTS)
+    _sample(task, stream, index, n)
+    _check_pure(task, stream, index, n)
+    _check_repeats(task, stream, index, n)
+    _check_batches(task, stream, index, n)
+    return _scale_notes(task, stream, n)
+
+
+def _check_pure(task: Task, stream: Stream, index: Tensor, n: int) -> None:
+    """``evaluate`` twice on points that it has not seen yet, with a look at what it leaves behind."""
+    params, x = _drawn(task, stream, index, n)
+    kept, kept_x = {name: value.clone() for name, value in params.items()}, x.clone()
+    labels = task.evaluate(params, x).clone()
+    if params.keys() != kept.keys() or any(not _same(params[name], kept[name]) for name in kept):
+        raise InputError(f"{_name(task)}: evaluate changes params in place", hint="work on a copy")
+    if not _same(x, kept_x):
+        raise InputError(f"{_name(task)}: evaluate changes x in place", hint="work on a copy")
+    if not _same(labels, task.evaluate(params, x)):
+        hint = "what is random belongs into params"
+        raise InputError(f"{_name(task)}: evaluate gives other labels when it is called again", hint=hint)
+
+
+def _check_repeats(task: Task, stream: Stream, index: Tensor, n: int) -> None:
+    """The same prompts twice: the same numbers, from the stream."""
+    hint = "take random numbers from the stream, by index"
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+        torch.default_generator.manual_seed(271828)  # a state that no task ends in by itself
+        state = torch.get_rng_state()
+        first, again = (_sample(task, stream, index, n) for _ in range(2))
+        untouched = torch.equal(state, torch.get_rng_state())
+    for what, a, b in _parts(task, first, again):
+        if not _same(a, b):
+            found = f"{what} are other numbers when the same prompts are drawn again"
+            raise InputError(f"{_name(task)}: {found}", hint=hint)
+    if not untouched:
+        raise InputError(f"{_name(task)}: drawing prompts changes torch's global random numbers", hint=hint)
+
+
+def _check_batches(task: Task, stream: Stream, index: Tensor, n: int) -> None:
+    """A prompt in a batch and alone."""
+    batch, alone = _sample(task, stream, index, n), _sample(task, stream, index[ALONE : ALONE + 1], n)
+    for what, a, b in _parts(task, batch, alone):
+        size = float(b.double().abs().max()) if b.numel() else 0.0
+        if not _same(a[ALONE : ALONE + 1], b, TOLERANCE * size):
+            raise InputError(
+                f"{_name(task)}: {what} of a prompt depend on the batch it is drawn in",
+                got=f"others for prompt {ALONE} alone than among {len(index)}",
+                hint="use the entries of index, not their places, and sum over no batch",
+            )
+
+
+def _scale_notes(task: Task, stream: Stream, n: int) -> tuple[str, ...]:
+    """A sentence if labels without noise are not at all of the size that the task says."""
+    scale = real(f"{_name(task)}: scale", task.scale, above=0.0)
+    y = task.evaluate(*_drawn(task, stream, torch.arange(SCALE_PROMPTS), n))
+    _check_finite(task, "labels", y)
+    size = float(y.double().square().mean().sqrt())
+    if scale / FAR <= size <= scale * FAR:
+        return ()
+    found = f"the root mean square of labels is {size:.3g}, scale is {scale:.3g}"
+    return (f"{_name(task)}: learners see y / scale: {found}",)
+
+
+def _sample(task: Task, stream: Stream, index: Tensor, n: int) -> Prompts:
+    """Prompts of the right shapes, with finite numbers."""
+    _drawn(task, stream, index, n)  # says what is wrong with x before evaluate stumbles over it
+    prompts = task.sample(stream, index, n)
+    _check_finite(task, "labels", prompts.y)
+    return prompts
+
+
+def _drawn(task: Task, stream: Stream, index: Tensor, n: int) -> tuple[Params, Tensor]:
+    """Parameters and points, drawn as ``sample`` does."""
+    params = task.params(stream.fork("params"), index, n)
+    values = list(params.values()) if isinstance(params, dict) else [params]
+    if not isinstance(params, dict) or not all(isinstance(v, Tensor) and v.shape[:1] == index.shape for v in values):
+        got = ", ".join(map(_shape, values))
+        raise InputError(f"{_name(task)}: params must return a dictionary of tensors (B, ...)", got=got)
+    x, shape = task.points(stream.fork("inputs"), index, n, params), (len(index), n, task.d)
+    if not isinstance(x, Tensor) or x.shape != shape:
+        raise InputError(f"{_name(task)}: points must be (B, n, d)", got=_shape(x), allowed=f"a tensor {shape}")
+    _check_finite(task, "points", x)
+    return params, x
+
+
+def _check_finite(task: Task, what: str, values: Tensor) -> None:
+    wrong = values[~values.isfinite()]
+    if len(wrong):
+        got = f"{float(wrong[0])} among {values.numel()} numbers"
+        raise InputError(f"{_name(task)}: {what} must be finite", got=got)
+
+
+def _parts(task: Task, a: Prompts, b: Prompts) -> list[tuple[str, Tensor, Tensor]]:
+    """What to compare of two draws, causes before their effects."""
+    if a.params.keys() != b.params.keys():
+        got = f"{sorted(a.params)} and {sorted(b.params)}"
+        raise InputError(f"{_name(task)}: params have other names in another draw", got=got)
+    named = [(f"params ({name})", a.params[name], b.params[name]) for name in a.params]
+    return [*named, ("points", a.x, b.x), ("labels", a.y, b.y)]
+
+
+# ---------------------------------------------------------------------------------------------------------- predictors
+
+
+def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
+    """Raise an InputError if a predictor breaks a promise on random prompts of n points of d numbers.
+
+    Oracles, which choose by the labels to be predicted, do look ahead: they are refused, too.
+    """
+    if not isinstance(predictor, Predictor):
+        raise InputError("check_predictor takes a predictor", got=repr(predictor), hint="an instance, such as Mean()")
+    integer("d", d)
+    integer("n", n, low=2)
+    stream, index = Stream.of(0, "check predictor"), torch.arange(ROWS)
+    x, y = stream.fork("x").normal(index, n, d), stream.fork("y").normal(index, n)
+    found = _predicted(predictor, x, y)
+    if not _agree(found, _predicted(predictor, x, y)):
+        raise InputError(
+            f"{_name(predictor)}: predictions change when it is called again",
+            hint="random numbers come from a Stream with a fixed seed",
+        )
+    # All prompts change at once: a predictor may choose by what it has seen in all of them.
+    other_x, other_y = 3.0 * stream.fork("other x").normal(index, n, d), 3.0 * stream.fork("other y").normal(index, n)
+    for k in range(n):
+        later_x = torch.cat([x[:, : k + 1], other_x[:, k + 1 :]], 1)
+        later_y = torch.cat([y[:, :k], other_y[:, k:]], 1)
+        if not _agree(found[:, k], _predicted(predictor, later_x, later_y)[:, k]):
+            labels = not _agree(found[:, k], _predicted(predictor, x, later_y)[:, k])
+            seen = f"y_{k} or later labels" if labels else f"points after x_{k}"
+            raise InputError(
+                f"{_name(predictor)} looks ahead: the prediction of y_{k} changes with {seen}",
+                allowed=f"x_{k} and the first {k} pairs",
+            )
+
+
+def _predicted(predictor: Predictor, x: Tensor, y: Tensor) -> Tensor:
+    """(B, n): predictions, from copies that must stay as they are."""
+    own_x, own_y = x.clone(), y.clone()
+    found = predictor(own_x, own_y)
+    if not isinstance(found, Tensor) or found.shape != y.shape:
+        allowed = f"a tensor {tuple(y.shape)}"
+        raise InputError(f"{_name(predictor)} must return predictions (B, n)", got=_shape(found), allowed=allowed)
+    for what, own, given in (("x", own_x, x), ("y", own_y, y)):
+        if not _same(own, given):
+            raise InputError(f"{_name(predictor)} changes {what} in place", hint="work on a copy")
+    return found.detach().clone()
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    """Whether predictions are equal up to rounding."""
+    return _same(a, b, TOLERANCE * (1.0 + a.abs().double()))
+
+
+# --------------------------------------------------------------------------------------------------------------- both
+
+
+def _same(a: Tensor, b: Tensor, tolerance: Tensor | float = 0.0) -> bool:
+    """Whether two tensors have one shape and the same numbers, up to a tolerance; NaN equals NaN."""
+    if a.shape != b.shape:
+        return False
+    equal = (a == b) | (a.isnan() & b.isnan()) | ((a.double() - b.double()).abs() <= tolerance)
+    return bool(equal.all())
+
+
+def _name(instance: object) -> str:
+    return type(instance).__name__
+
+
+def _shape(value: object) -> str:
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

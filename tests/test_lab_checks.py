@@ -1,0 +1,327 @@
+"""Checks of tasks and predictors of one's own: what is shipped passes, and each kind of slip is found."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
+from innergrad.lab.baselines import (
+    KNN,
+    NNGP,
+    Boosting,
+    CompiledNetwork,
+    KernelBayes,
+    Lasso,
+    LeastSquares,
+    Mean,
+    Predictor,
+    Ridge,
+    TrainedNetwork,
+    Tree,
+    TunedRidge,
+    Zero,
+)
+from innergrad.lab.checks import check_predictor, check_task
+from innergrad.lab.streams import Stream
+from innergrad.lab.tasks import (
+    DecisionTrees,
+    Gaussian,
+    GaussianProcesses,
+    KernelTerm,
+    Linear,
+    Mixture,
+    Networks,
+    Params,
+    Pool,
+    SmoothFunctions,
+    Task,
+)
+
+SHIPPED = {kind: cls for kind, cls in Task.kinds.items() if cls.__module__.startswith("innergrad.lab.tasks")}
+COMBINED: dict[str, Task] = {  # the kinds without defaults
+    "pool": Pool(Networks(d=6, width=16), size=20),
+    "mixture": Mixture((Linear(d=4, noise=0.1), Networks(d=4, width=16, noise=0.1))),
+}
+OTHERS: dict[str, Task] = {
+    "noisy linear": Linear(d=5, noise=0.3, inputs=Gaussian(mean=1.0)),
+    "deep tanh network": Networks(d=6, layers=4, width=16, activation="tanh", bias=True),
+    "relu process": GaussianProcesses(terms=(KernelTerm("relu"),)),
+    "deep tree": DecisionTrees(d=3, depth=6),
+    "smooth": SmoothFunctions(d=4, waves=64),
+}
+PREDICTORS: list[Predictor] = [
+    Zero(),
+    Mean(),
+    KNN(),
+    KNN(weights="inverse"),
+    LeastSquares(),
+    LeastSquares(intercept=True),
+    Ridge(0.5),
+    TunedRidge(),
+    TunedRidge(intercept=False),
+    Lasso(0.05),
+    NNGP(),
+    NNGP(layers=3, scaling="he", noise=0.1),
+    KernelBayes("exp"),
+    KernelBayes("relu"),
+    KernelBayes("linear", noise=0.1),
+    Tree(depth=2),
+    Tree(ks=(0, 3)),
+    Boosting(trees=3, ks=(0, 2, 5)),
+    TrainedNetwork(width=8, epochs=3),
+    TrainedNetwork(width=8, epochs=3, batch=2, ks=(1, 4)),
+    CompiledNetwork(hidden=(4,), steps=3),
+]
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+
+
+@pytest.mark.parametrize("kind", sorted(SHIPPED))
+def test_every_shipped_task_passes(kind: str) -> None:
+    assert check_task(COMBINED[kind] if kind in COMBINED else SHIPPED[kind]()) == ()
+
+
+@pytest.mark.parametrize("task", OTHERS.values(), ids=OTHERS.keys())
+def test_other_settings_pass(task: Task) -> None:
+    assert check_task(task, n=5) == ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Right(Task):
+    """y = w . x, from which the wrong tasks differ in one place."""
+
+    d: int = 3
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {"w": stream.normal(index, self.d)}
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.einsum("bnd,bd->bn", x, params["w"])
+
+
+class GlobalParams(Right):
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {"w": torch.randn(len(index), self.d)}
+
+
+class SeededParams(Right):
+    """The same numbers every time, and for every user of torch's generator."""
+
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        torch.manual_seed(0)
+        return {"w": torch.randn(self.d).expand(len(index), -1)}
+
+
+class GlobalPoints(Right):
+    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        return torch.rand(len(index), n, self.d)
+
+
+class GlobalEvaluate(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x) + torch.randn(x.shape[:2])
+
+
+class ByPlace(Right):
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {"w": stream.normal(torch.arange(len(index)), self.d)}
+
+
+class Normalised(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        y = super().evaluate(params, x)
+        return y / y.square().mean().sqrt()
+
+
+class EditsX(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x.clamp_(-1.0, 1.0))
+
+
+class EditsParams(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        params["w"] += 1.0
+        return super().evaluate(params, x)
+
+
+class AddsParams(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        params["seen"] = x
+        return super().evaluate(params, x)
+
+
+class InfiniteLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return 1.0 / super().evaluate(params, x).relu()
+
+
+class InfinitePoints(Right):
+    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        return super().points(stream, index, n, params).sqrt()
+
+
+class TurnedPoints(Right):
+    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        return super().points(stream, index, n, params).mT
+
+
+class OneParameterForAll(Right):
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return {"w": stream.normal(index[:1], self.d)[0]}
+
+
+class NoDictionary(Right):
+    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+        return stream.normal(index, self.d)  # type: ignore[return-value]
+
+
+class WrongLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x)[..., None]
+
+
+class NoScale(Right):
+    @property
+    def scale(self) -> float:
+        return 0.0
+
+
+WRONG_TASKS = [
+    (GlobalParams, r"params \(w\) are other numbers when the same prompts are drawn again"),
+    (SeededParams, "global random numbers"),
+    (GlobalPoints, "points are other numbers"),
+    (GlobalEvaluate, "evaluate gives other labels when it is called again"),
+    (ByPlace, r"params \(w\) of a prompt depend on the batch"),
+    (Normalised, "labels of a prompt depend on the batch it is drawn in"),
+    (EditsX, "evaluate changes x in place"),
+    (EditsParams, "evaluate changes params in place"),
+    (AddsParams, "evaluate changes params in place"),
+    (InfiniteLabels, "labels must be finite; got inf"),
+    (InfinitePoints, "points must be finite; got nan"),
+    (TurnedPoints, r"points must be \(B, n, d\); got a tensor \(8, 3, 8\)"),
+    (OneParameterForAll, r"dictionary of tensors \(B, ...\); got a tensor \(3,\)"),
+    (NoDictionary, "dictionary of tensors"),
+    (NoScale, "scale must be a positive number"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG_TASKS, ids=[wrong.__name__ for wrong, _ in WRONG_TASKS])
+def test_wrong_tasks_are_named(wrong: type[Task], words: str) -> None:
+    assert check_task(Right()) == ()
+    with pytest.raises(InputError, match=f"{wrong.__name__}: .*{words}"):
+        check_task(wrong())
+
+
+def test_labels_of_another_shape_are_an_error() -> None:
+    with pytest.raises(InputError, match="evaluate must return labels"):
+        check_task(WrongLabels())
+
+
+@pytest.mark.parametrize("std", [100.0, 0.001])
+def test_a_scale_that_is_far_off_is_noted(std: float) -> None:
+    (note,) = check_task(Right(inputs=Gaussian(std=std)))
+    assert note.startswith("Right: learners see y / scale: the root mean square of labels is")
+    assert note.endswith("scale is 1")
+    assert check_task(Right(inputs=Gaussian(std=2.0))) == ()
+
+
+def test_classes_are_not_tasks() -> None:
+    with pytest.raises(InputError, match="takes a task"):
+        check_task(Right)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="takes a predictor"):
+        check_predictor(Mean, 3)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------------- predictors
+
+
+@pytest.mark.parametrize("predictor", PREDICTORS, ids=lambda p: p.name.replace(" ", "_"))
+def test_every_shipped_predictor_passes(predictor: Predictor) -> None:
+    check_predictor(predictor, d=3)
+
+
+def test_no_shipped_predictor_is_left_out() -> None:
+    shipped = {cls for cls in Predictor.kinds.values() if cls.__module__.startswith("innergrad.lab.baselines")}
+    assert {type(predictor) for predictor in PREDICTORS} == shipped
+
+
+class MeanOfAll(Predictor):
+    """A mean over all prompts and the labels seen in them: it tunes on all of them together, as it may."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return Mean()(x, y).mean(0, keepdim=True).expand_as(y)
+
+
+class Copies(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return y
+
+
+class LaterPoints(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return Ridge(intercept=False)(x - x.mean(1, keepdim=True), y)
+
+
+class LastLabel(Predictor):
+    """Right until the last point."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([Mean()(x, y)[:, :-1], y[:, -1:]], 1)
+
+
+class ReturnsNothing(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return None  # type: ignore[return-value]
+
+
+class Columns(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.zeros_like(y)[..., None]
+
+
+class Random(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.randn_like(y)
+
+
+class EditsLabels(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        y -= 1.0
+        return torch.zeros_like(y)
+
+
+class EditsPoints(Predictor):
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        x /= 2.0
+        return torch.zeros_like(y)
+
+
+WRONG_PREDICTORS = [
+    (Copies(), "looks ahead: the prediction of y_0 changes with y_0 or later labels"),
+    (LaterPoints(), "looks ahead: the prediction of y_1 changes with points after x_1"),
+    (LastLabel(), "looks ahead: the prediction of y_5 changes with y_5"),
+    (TunedRidge(select="oracle"), "looks ahead"),  # as oracles do
+    (TrainedNetwork(width=8, epochs=9, lr=0.05, epoch="per-prompt"), "looks ahead"),
+    (ReturnsNothing(), "must return predictions .* got NoneType; allowed: a tensor \\(4, 6\\)"),
+    (Columns(), "got a tensor \\(4, 6, 1\\)"),
+    (Random(), "change when it is called again"),
+    (EditsLabels(), "changes y in place"),
+    (EditsPoints(), "changes x in place"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"), WRONG_PREDICTORS, ids=[type(wrong).__name__ for wrong, _ in WRONG_PREDICTORS]
+)
+def test_wrong_predictors_are_named(wrong: Predictor, words: str) -> None:
+    with pytest.raises(InputError, match=f"{type(wrong).__name__}.* {words}"):
+        check_predictor(wrong, d=3)
+
+
+def test_choices_may_depend_on_all_prompts() -> None:
+    check_predictor(MeanOfAll(), d=3)
