@@ -453,7 +453,7 @@ def test_another_grid_in_the_same_folder_adds_its_rows(config: Path, trained: Pa
         ("stack-0", 0),
         ("stack-0", 1),
     ]
-    (tmp_path / "sweep" / "sweep.json").write_text('{"a": 1}')
+    (tmp_path / "sweep" / "sweep.json").write_text("{}")
     called = call(*arguments, "--grid", "seed=3")
     assert (called.code, "is not the file of a sweep" in called.err) == (2, True)
     assert "is the folder of a run" in call("sweep", config, "--grid", "seed=3", "--out", trained).err

@@ -173,9 +173,12 @@ def read_sweep(folder: str | Path) -> list[dict[str, Any]]:
         return []
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-        return [vars(Row(**rows[number])) for number in range(len(rows))]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path} is not the file of a sweep", hint="move it away, or choose another folder") from error
+        found = [vars(Row(**row)) for row in rows] if isinstance(rows, list) else None
+    except (OSError, ValueError, TypeError):
+        found = None
+    if found is None:
+        raise InputError(f"{path} is not the file of a sweep", hint="move it away, or choose another folder")
+    return found
 
 
 def _one(
