@@ -10,7 +10,8 @@ from typing import Any
 RESULTS = Path(__file__).parent.parent / "results"
 
 
-def store(name: str, command: str, data: dict[str, Any]) -> Path:
+def store(name: str, command: str, data: dict[str, Any], out: Path | None = None) -> Path:
+    """results/<name>.json, and the same file in the folder ``out``."""
     import numpy
     import torch
 
@@ -22,12 +23,33 @@ def store(name: str, command: str, data: dict[str, Any]) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(_compact({"manifest": manifest, **data}) + "\n")
     print(f"wrote {path.relative_to(RESULTS.parent)}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / path.name).write_text(path.read_text())
     return path
 
 
 def read(name: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
     return content
+
+
+def device_name(device: str) -> str:
+    """The GPU's name, or the CPU's."""
+    import torch
+
+    from innergrad.manifest import manifest
+
+    name: str = torch.cuda.get_device_name(device) if device.startswith("cuda") else manifest({})["hardware"]["cpu"]
+    return name
+
+
+def wait(device: str) -> None:
+    """Until the device has done what it was given."""
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
 
 
 def _compact(data: dict[str, Any]) -> str:

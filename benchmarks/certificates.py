@@ -19,7 +19,6 @@ import json
 import math
 import multiprocessing
 import random
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -590,10 +589,7 @@ def main() -> None:
         command += " --quick" if given.quick else ""
     else:
         data = {"tightness": tightness, "attack": attacks}[given.part](given.workers)
-    path = store(f"certificates_{given.part}", command, data)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, given.out)
+    store(f"certificates_{given.part}", command, data, given.out)
 
 
 if __name__ == "__main__":

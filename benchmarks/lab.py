@@ -26,7 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from _results import RESULTS, read, store
+import lab_figure
+from _results import RESULTS, device_name, read, store, wait
 from innergrad.config import to_table
 from innergrad.errors import InputError, JobError
 from innergrad.lab.baselines import Mean, Predictor, TrainedNetwork, TunedRidge
@@ -37,7 +38,6 @@ from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import GaussianMixture, Networks, Task
 from innergrad.lab.training import Experiment, load_learner
 from innergrad.lab.training import train as run_training
-from innergrad.manifest import manifest
 
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "out" / "runs"
@@ -51,23 +51,6 @@ STOP_BEFORE = 30.0  # seconds: for the step under way, the checkpoint and the co
 TASK_001 = Networks(d=20, layers=3, width=200, scaling="he", inputs=GaussianMixture(w1=1.0, mean=2.0))
 
 Stored = dict[str, Any]
-
-
-def device_name(device: str) -> str:
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else manifest({})["hardware"]["cpu"]
-
-
-def wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def write(name: str, command: str, content: Stored, out: Path | None) -> None:
-    """results/<name>.json, and the same file in ``out``."""
-    path = store(name, f"python benchmarks/lab.py {command}", content)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / path.name).write_text(path.read_text())
 
 
 # --------------------------------------------------------------------------------------------------------------- train
@@ -328,69 +311,6 @@ def model_of(run: Path, task: Task, device: str) -> tuple[Any, Experiment]:
     raise InputError(f"no model of {run.name} was trained on this task", allowed=str(task))
 
 
-# ---------------------------------------------------------------------------------------------------------------- draw
-
-COLOURS = {MODEL: "#0b6e4f", "reference": "#111111", "ridge": "#c8553d", "trained": "#3b6fb6", "mean": "#9a9a9a"}
-
-
-def draw(stored: Stored, path: Path) -> None:
-    """Error against the number of examples, one panel a task, with the bootstrap interval of the model."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    models = stored["models"]
-    figure, axes = plt.subplots(
-        1, len(models), figsize=(4.3 * len(models), 3.9), constrained_layout=True, squeeze=False
-    )
-    for axis, (title, about) in zip(axes[0], models.items(), strict=True):
-        reference = about["reference"]
-        for name, rows in sorted(about["curves"].items(), key=lambda item: item[0] == MODEL):
-            part = [row for row in rows["squared error"] if row["value"] and (name != "mean" or row["k"])]
-            ks, values = [row["k"] for row in part], [row["value"] for row in part]
-            role = name if name in (MODEL, "mean") else "reference" if name == reference else "ridge"
-            style = {"reference": "--", MODEL: "-", "mean": ":"}.get(role, "-")
-            label = {MODEL: "transformer, in context", "ridge": "ridge, tuned", "mean": "mean of the labels"}.get(
-                role, name
-            )
-            axis.plot(ks, values, style, color=COLOURS[role], linewidth=2.2 if role == MODEL else 1.3, label=label)
-            if role == MODEL:
-                low, high = [row["low"] for row in part], [row["high"] for row in part]
-                axis.fill_between(ks, low, high, color=COLOURS[role], alpha=0.2, linewidth=0)
-        if "fitted" in about:
-            name, rows = best_network(about["fitted"]["curves"])
-            axis.plot(
-                [row["k"] for row in rows],
-                [row["value"] for row in rows],
-                "o",
-                color=COLOURS["trained"],
-                markersize=5,
-                label=name,
-            )
-        lowest = min(row["value"] for row in about["curves"][MODEL]["squared error"])
-        axis.set(yscale="log", xlabel="examples in the prompt", ylim=(lowest / 2, 1.6), xlim=(0, None))
-        axis.set_title(title[0].upper() + title[1:], loc="left", fontsize=11)
-        axis.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-        if lowest > 0.05:
-            axis.yaxis.set_minor_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.tick_params(axis="y", which="minor", labelsize=7)
-        axis.legend(fontsize=8, frameon=False)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
-    axes[0, 0].set_ylabel("squared error / mean square of a label")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    print(f"wrote {path.name}")
-
-
-def best_network(fitted: dict[str, Any]) -> tuple[str, list[Stored]]:
-    """The rate and epoch of trained networks with the least error, summed over the lengths."""
-    errors = {name: rows["squared error"] for name, rows in fitted.items() if name.endswith("pooled epoch")}
-    name = min(errors, key=lambda one: sum(row["value"] for row in errors[one]))
-    return "network trained on the prompt", errors[name]
-
-
 # ---------------------------------------------------------------------------------------------------------------- main
 
 
@@ -427,17 +347,13 @@ def main() -> None:
                 print(one)
             about = {"device": device_name(given.device), "seconds": round(time.perf_counter() - began, 1)}
             content = {**about, "training": training(run, given.device), "claims": made, "models": models}
-            write(f"lab_{given.name}", f"evaluate {given.name}", content, given.out)
+            store(f"lab_{given.name}", f"python benchmarks/lab.py evaluate {given.name}", content, given.out)
         elif given.what == "full":
             found = full(there(given.run) if given.run else None, device=given.device, n_prompts=given.prompts)
-            write(
-                "lab_full",
-                "full" + (f" --run {given.run}" if given.run else ""),
-                {"device": device_name(given.device), **found},
-                given.out,
-            )
+            line = "python benchmarks/lab.py full" + (f" --run {given.run}" if given.run else "")
+            store("lab_full", line, {"device": device_name(given.device), **found}, given.out)
         else:
-            draw(read(f"lab_{given.name}"), ROOT / "docs" / "lab.png")
+            lab_figure.draw(read(f"lab_{given.name}"), ROOT / "docs" / "lab.png")
     except (InputError, JobError) as error:
         sys.exit(f"benchmarks/lab.py: {error}")
     print(f"{time.perf_counter() - began:.0f} s")

@@ -16,6 +16,7 @@ import executor_tables
 import lab_tables
 import optimisers
 import products
+import settings_tables
 import variants
 from _results import read
 
@@ -382,6 +383,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **optimisers.TABLES,
     **executor_tables.TABLES,
     **lab_tables.TABLES,
+    **settings_tables.TABLES,
 }
 PAGES = (
     "README.md",

@@ -27,14 +27,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from _results import store
+from _results import device_name, store, wait
 from innergrad.lab.gpt import GPT, GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Linear, Task
 from innergrad.lab.training import Curriculum, Experiment, TrainConfig
-from innergrad.manifest import manifest
 
 PEAK = {"NVIDIA H200": 989e12}  # bf16, dense, by the datasheet
 ROUNDS = 3  # timings of a rate
@@ -99,11 +98,6 @@ def reference(one: Experiment, device: str, lr: float = 1e-4) -> Iterator[float]
 
 
 # --------------------------------------------------------------------------------------------------------------- speed
-
-
-def wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def timings(advance: Callable[[], object], device: str, seconds: float, steps: int) -> dict[str, float]:
@@ -174,11 +168,6 @@ def speed(device: str, small: bool, stacks: list[int], seconds: float) -> dict[s
         "seconds_a_timing": seconds,
         "stacks": rows,
     }
-
-
-def device_name(device: str) -> str:
-    name: str = torch.cuda.get_device_name() if device == "cuda" else manifest({})["hardware"]["cpu"]
-    return name
 
 
 def settings(one: Experiment) -> dict[str, Any]:
@@ -378,10 +367,7 @@ def main() -> None:
     else:
         found = curve(device, small, given.seeds, given.steps, every=max(given.steps // 20, 1))
     about = {"device": device_name(device), "settings": settings(experiment(small))}
-    path = store(f"training_{given.what}_{device}", command, {**about, **found})
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / path.name).write_text(path.read_text())
+    store(f"training_{given.what}_{device}", command, {**about, **found}, given.out)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from innergrad.lab.training import Curriculum, Experiment, TrainConfig, check_st
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import lab as bench
+import lab_figure
 import lab_tables
 import training
 from _results import read
@@ -263,7 +264,7 @@ def test_the_whole_evaluation_has_every_length_and_adds_up(runs: Path) -> None:
 
 
 def test_the_figure_is_drawn(models: dict[str, Any], tmp_path: Path) -> None:
-    bench.draw({"models": models}, tmp_path / "lab.png")
+    lab_figure.draw({"models": models}, tmp_path / "lab.png")
     assert (tmp_path / "lab.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -334,6 +335,24 @@ def test_stored_curves_are_one_training(name: str) -> None:
     seeds = rows["standard deviation of the reference's seeds"]
     assert (rows["difference of the means"] < seeds).all()
     assert (rows["largest difference of one seed"] < seeds)[:3].all()
+
+
+def test_what_the_page_says_of_the_loops() -> None:
+    """docs/lab.md: how near the means are, when seeds part, where they end; how fast the reference was in two runs."""
+    stored = read("training_curve_cuda")
+    rows = {name: torch.tensor(row) for name, row in lab_tables.compare_curves(stored["plain"], stored["fast"]).items()}
+    seeds = rows["standard deviation of the reference's seeds"]
+    assert (rows["difference of the means"] / seeds).max() == pytest.approx(0.65, abs=0.005)
+    near = rows["largest difference of one seed"] < seeds
+    assert near.long().cumprod(0).sum() * stored["every"] == 300
+    ends = sorted(abs(fast[-1] / plain[-1] - 1) for plain, fast in zip(stored["plain"], stored["fast"], strict=True))
+    assert ends[-1] == pytest.approx(0.12, abs=0.005)
+    assert ends[-2] < 0.03
+    speed, race = read("training_speed_cuda")["reference"][0], read("training_target_cuda")["rows"][0]
+    assert [round(row["steps_a_second"]) for row in (speed, race)] == [43, 30]
+    cpu = read("training_curve_cpu")
+    same = lab_tables.compare_curves(cpu["plain"], cpu["fast"])["largest difference of one seed"]
+    assert max(same) < 1e-6
 
 
 @pytest.mark.parametrize("name", CURVES)

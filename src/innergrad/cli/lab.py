@@ -74,8 +74,7 @@ def train(
     """Pretrain a learner on a family of functions; keeps the configuration, a log and checkpoints in a folder."""
     from innergrad.lab.checkpoints import newest
     from innergrad.lab.checks import check_task, foreign
-    from innergrad.lab.devices import pick_device
-    from innergrad.lab.sweeps import last_losses, read_experiments
+    from innergrad.lab.sweeps import last_line, read_experiments
     from innergrad.lab.training import train as run
 
     flags = _import(imports)
@@ -94,13 +93,12 @@ def train(
             print(f"note: {note}", file=sys.stderr)
     steps = experiments[0].train.steps
     with _bar(steps, name, quiet) as report:
-        where = pick_device(device)
-        result = run(experiments, folder, device=where, resume=going_on, tensorboard=tensorboard, progress=report)
+        result = run(experiments, folder, device=device, resume=going_on, tensorboard=tensorboard, progress=report)
     if not result.finished:
         raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume{flags} goes on")
     if not first:
         return
-    losses = last_losses(folder, len(experiments))
+    _, losses = last_line(folder, len(experiments))
     if as_json:
         seconds = result.log[-1]["seconds"] if result.log else 0.0
         print(json.dumps({"run": str(folder), "step": result.step, "loss": losses, "seconds": seconds}))
@@ -144,9 +142,7 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
-    from innergrad.lab.devices import pick_device
-    from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run
-    from innergrad.lab.journal import write_whole
+    from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run, write_result
 
     _import(imports)
     if not quiet:
@@ -166,13 +162,13 @@ def evaluate(
             "n_points": points,
             "seed": seed,
             "batch": batch,
-            "device": pick_device(device),
+            "device": device,
             "progress": progress,
         }
         found = evaluate_all(run, **settings) if everyone else [evaluate_run(run, model=int(model), **settings)]
     result: Any = [one.to_json() for one in found] if everyone else found[0].to_json()
     if out is not None:
-        write_whole(out, json.dumps(result, indent=1) + "\n")
+        write_result(out, result)
         if not (quiet or as_json):
             print(f"curves written to {out}", file=sys.stderr)
     if as_json:
@@ -201,7 +197,6 @@ def sweep(
 ) -> None:
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
     from innergrad.lab import sweeps
-    from innergrad.lab.devices import pick_device
 
     flags = _import(imports)
     experiments = sweeps.read_experiments(config, sets or (), seed)
@@ -215,7 +210,7 @@ def sweep(
         made,
         folder,
         stack=stack,
-        device=pick_device(device),
+        device=device,
         progress=lambda steps, name: _bar(steps, name, quiet),
     )
     if as_json:

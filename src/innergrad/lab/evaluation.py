@@ -26,7 +26,7 @@ from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.checks import check_predictor, check_task, foreign
 from innergrad.lab.devices import pick_device
-from innergrad.lab.journal import SWEEP
+from innergrad.lab.journal import SWEEP, write_whole
 from innergrad.lab.metrics import Curve
 from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Task
@@ -71,10 +71,7 @@ class Evaluation:
         return {**vars(self), "shifts": list(self.shifts), "notes": self.remarks(), "curves": curves}
 
     def save(self, path: str | Path) -> Path:
-        path = Path(path)
-        check_out(path)
-        path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
-        return path
+        return write_result(Path(path), self.to_json())
 
     def table(self, measure: str = MEASURES[0], ks: Sequence[int] = ()) -> list[list[str]]:
         """Rows of text, the first the header: a predictor's values at some lengths, each with half its interval."""
@@ -99,6 +96,13 @@ def check_out(path: Path) -> None:
         results = found if isinstance(found, list) else [found]
         if not all(isinstance(one, dict) and "curves" in one for one in results):
             raise InputError(f"{path} is there, and is no result of evaluate", hint="it is not replaced: name another")
+
+
+def write_result(path: Path, content: Any) -> Path:
+    """JSON of an evaluation, or of a list of them."""
+    check_out(path)
+    write_whole(path, json.dumps(content, indent=1) + "\n")
+    return path
 
 
 def lengths(n_points: int) -> list[int]:
@@ -178,14 +182,14 @@ def evaluate_run(
     n_points: int | None = None,
     seed: int = 0,
     batch: int = 256,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = "cpu",
     progress: Callable[[str], None] = lambda what: None,
 ) -> Evaluation:
     """Measures a trained model, from the folder of a run or a checkpoint, on its own task changed by ``shifts``.
 
     ``baselines``: predictors, or their names as ``named_baseline`` takes them, in a list or with commas between; by
     default the mean, and the best known for the task.
-    ``n_points``: those of training by default.
+    ``n_points``: those of training by default. ``device=None``: the GPU if there is one.
     """
     _refuse_sweep(Path(run))
     device = pick_device(device)

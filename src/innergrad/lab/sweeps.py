@@ -129,7 +129,7 @@ def sweep(
     folder: str | Path,
     *,
     stack: bool = False,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = "cpu",
     progress: Bar | None = None,
 ) -> list[Row]:
     """Trains what ``grid`` made, each run in a folder below ``folder``, and writes sweep.json there after every run.
@@ -190,14 +190,11 @@ def _one(
             result = train(experiments, run, device=device, resume=newest(run) is not None, progress=report)
         except Exception as error:  # a task is anybody's code
             words = str(error) if isinstance(error, JobError | InputError) else f"{type(error).__name__}: {error}"
-            log = read_log(run) if (run / LOG).exists() else []
-            step: int = log[-1]["step"] if log else 0
-            losses: list[float | None] = log[-1]["loss"] if log else [None] * len(experiments)
-            return step, losses, False, words
-    return result.step, last_losses(run, len(experiments)), not result.finished, ""
+            return *last_line(run, len(experiments)), False, words
+    return *last_line(run, len(experiments)), not result.finished, ""
 
 
-def last_losses(run: str | Path, stack: int) -> list[float | None]:
-    """The losses in the last line of a run's log, one a model."""
-    log = read_log(run)
-    return log[-1]["loss"] if log else [None] * stack
+def last_line(run: Path, stack: int) -> tuple[int, list[float | None]]:
+    """The step and the losses, one a model, in the last line of a run's log; 0 and None before there is one."""
+    log = read_log(run) if (run / LOG).exists() else []
+    return (log[-1]["step"], log[-1]["loss"]) if log else (0, [None] * stack)

@@ -131,12 +131,15 @@ def train(
     experiments: Experiment | Sequence[Experiment],
     folder: Path | str | None = None,
     *,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = "cpu",
     resume: bool = False,
     tensorboard: bool = False,
     progress: Progress | None = None,
 ) -> Result:
-    """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on."""
+    """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on.
+
+    ``device=None``: the GPU if there is one.
+    """
     experiments = [experiments] if isinstance(experiments, Experiment) else experiments
     device = pick_device(device)
     for task in filter(foreign, dict.fromkeys(one.task for one in experiments)):
@@ -260,20 +263,23 @@ def check_folder(folder: Path, experiments: Sequence[Experiment]) -> None:
 
 def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment]) -> None:
     """An error unless the checkpoint is of these experiments."""
+    tables = found.meta.get("experiments", [])
     apart = [
         f"experiment {number}: {name} {words}"
-        for number, (then, now) in enumerate(zip(found.meta.get("experiments", []), experiments, strict=False))
+        for number, (then, now) in enumerate(zip(tables, experiments, strict=False))
         for name, words in differences(to_table(now), then).items()
         if name not in ("name", "train.log_every", "train.checkpoint_every")
     ]
-    if len(found.meta.get("experiments", [])) != len(experiments):
-        apart = [f"{len(found.meta.get('experiments', []))} experiments there, {len(experiments)} here"]
+    if len(tables) != len(experiments):
+        apart = [f"{len(tables)} experiments there, {len(experiments)} here"]
     if apart:
         hint = "resume with the configuration in the run's folder, or begin another run"
         raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)
 
 
-def load_learner(path: Path | str, model: int = 0, device: torch.device | str = "cpu") -> tuple[Learner, Experiment]:
+def load_learner(
+    path: Path | str, model: int = 0, device: torch.device | str | None = "cpu"
+) -> tuple[Learner, Experiment]:
     """A trained model and its experiment, task included, from a checkpoint or from the folder of a run."""
     device = pick_device(device)
     found = checkpoints.load(path)
