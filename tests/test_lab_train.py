@@ -30,7 +30,7 @@ from innergrad.lab.stack import Stack
 from innergrad.lab.streams import Stream
 from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import Linear, Networks
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train
+from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, processes, train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RULE = Optimiser(lr=3e-3, schedule="cosine", warmup=5, clip=1.0, weight_decay=0.1)
@@ -439,6 +439,23 @@ def test_another_configuration_does_not_resume(tmp_path: Path) -> None:
         train([BASE], resume=True)
     with pytest.raises(InputError, match="no such model in the stack; got 1; allowed: 0 to 0"):
         load_learner(tmp_path, model=1)
+
+
+@pytest.mark.parametrize(("device", "backend", "gpus"), [("cpu", "gloo", []), ("cuda", "nccl", [1])])
+def test_processes_join_by_their_devices(
+    device: str, backend: str, gpus: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which library they speak through, and that each takes the GPU of its rank; two GPUs would be needed for more."""
+    joined: list[str] = []
+    taken: list[int] = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.distributed, "is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr(torch.distributed, "init_process_group", joined.append)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: joined.append("left"))
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    with processes(device):
+        assert (joined, taken) == ([backend], gpus)
+    assert joined == [backend, "left"]
 
 
 def test_devices_that_are_not_there(tmp_path: Path) -> None:
