@@ -187,10 +187,10 @@ CASES = {
 
 
 class Compiled:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, tf: ig.CompiledTransformer | None = None) -> None:
         self.case = CASES[name]
         self.algorithm = self.case.algorithm
-        self.tf = self.compile()
+        self.tf = tf or self.compile()
         self.n_weights = self.tf.program.n_weights
 
     def compile(self) -> ig.CompiledTransformer:

@@ -1,0 +1,52 @@
+"""What was saved once still loads, and shipped programs keep their layers: see ``golden/make.py``."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import innergrad as ig
+from golden.make import FACTS, archive, layers, learned
+from innergrad.targets import TARGETS
+from logistic_regression import LogisticRegression
+from test_conformance import CASES, Compiled
+
+GOLDEN: dict[str, dict[str, Any]] = json.loads(FACTS.read_text())
+
+
+def test_every_case_has_a_fixture() -> None:
+    assert set(CASES) <= set(GOLDEN)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_an_old_folder_loads_and_its_program_is_the_same(name: str, tmp_path: Path) -> None:
+    expected = GOLDEN[name]
+    with zipfile.ZipFile(archive(name)) as folder:
+        folder.extractall(tmp_path)
+    tf = ig.load(tmp_path, extensions=[LogisticRegression])
+    assert [lane.name for lane in tf.program.stream.lanes] == expected["lanes"]
+    assert layers(tf.program) == expected["layers"]
+    case = Compiled(name, tf)
+    found = learned(tf, {key: value[0] for key, value in case.prompts(1).items()})
+    ramps = any(f.ramps for f in tf.approximants.values())
+    for key, numbers in expected["learned"].items():
+        now, then = (torch.tensor(part, dtype=torch.float64) for part in (found[key], numbers))
+        scale = max(1.0, float(then.abs().max())) if then.numel() else 1.0
+        assert not then.numel() or float((now - then).abs().max()) <= (1e-9 if ramps else 1e-12) * scale
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDEN if name in CASES])
+def test_a_program_that_is_compiled_now_has_the_layers_and_the_cost_it_had(name: str) -> None:
+    """Where approximants are proven, to the last weight; fits depend on the machine's linear algebra in last digits."""
+    expected, tf = GOLDEN[name], Compiled(name).tf
+    assert layers(tf.program) == expected["layers"]
+    cost = tf.cost()
+    assert [row.heads for row in cost.rows] == expected["heads"]
+    for key, value in cost.totals().items():
+        tolerance = 1e-12 if TARGETS[tf.options.target].proven else 1e-6
+        assert value == pytest.approx(expected["cost"][key], rel=tolerance), key
