@@ -16,7 +16,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.bounds import Domainwide, apriori, draw_convergence, gradient_mapping, theorems
 from innergrad.interpret import plain
-from innergrad.interpret.plain import Labelled, contract
+from innergrad.interpret.tensors import Labelled, contract
 from innergrad.interpret.worst import Worst, plus, tight, times
 from innergrad.program import Attend, Layer, Loop, Program, Score
 
@@ -152,7 +152,7 @@ def test_every_lane_after_every_layer_is_within_its_bounds(seed: int) -> None:
         exact = plain.apply_layer(program, layer, exact, program.functions())
         worst.layer(layer)
         for lane, known in worst.lanes.items():
-            unit = omega.clamp(min=1e-300) ** known.degree
+            unit = omega.clamp(min=1e-300) ** len(known.weights)
             for bound, values in (
                 (known.size, (state[lane], exact[lane])),
                 (known.error, (state[lane] - exact[lane],)),

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer
 from innergrad.interpret import plain
-from innergrad.interpret.plain import ScalarFunction
+from innergrad.interpret.tensors import ScalarFunction
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State

@@ -14,9 +14,8 @@ Queries are read at the token that is written (i), keys and values at the token 
 belongs to its lowering and never to the program. What a program does say, with the ``kind`` of each layer, is which
 sublayer of a transformer the instructions go into; a target that cannot do that says why.
 
-Reading a program means deciding what ``scope``, ``reduce`` and ``where`` ask for. The decisions are properties of
-:class:`Attend`, made once; interpreters ask for them, and keep their arithmetic to themselves. A new choice is a new
-literal here: the type checker then finds every decision that lacks it.
+What ``scope``, ``reduce`` and ``where`` ask for is decided once, in :mod:`innergrad.interpret.walk`; interpretations
+bring their arithmetic. A new choice is a new literal here: the type checker then finds every decision that lacks it.
 
 To average over the examples, write ``scope="all", reduce="mean"`` and let the lane ``omega`` be a factor of what is
 averaged: it is zero on the queries and weighted so that the mean over all tokens is the weighted mean over the demos.
@@ -28,7 +27,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, assert_never, get_args
+from typing import Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
@@ -173,62 +172,9 @@ class Attend:
         return (int(match[1]), int(match[2] or 0)) if match else None
 
     @property
-    def scope_kind(self) -> Scope | Literal["at", "lane"]:
-        """The scope by its name; ``at`` if it is one token, ``lane`` if it is a mask."""
-        if self.scope in SCOPES:
-            return SCOPES[SCOPES.index(self.scope)]
-        return "lane" if self.at is None else "at"
-
-    @property
-    def token(self) -> Literal["I", "S"]:
-        """Where keys and values are read: at the token I that is written, or at the tokens S of the scope."""
-        return "I" if self.scope_kind == "self" else "S"
-
-    @property
     def family(self) -> str:
         """The labels of the destination."""
         return "".join(self.dst.labels)
-
-    @property
-    def written(self) -> str | None:
-        """The lane that is 1 on the tokens that are written, and 0 on others; None if all are."""
-        match self.where:
-            case "all":
-                return None
-            case "demos":
-                return "t"
-            case "query":
-                return "query"
-            case unknown:
-                assert_never(unknown)
-
-    @property
-    def softmax(self) -> bool:
-        """Whether the score, with the mask of the scope, is turned into weights that sum to one."""
-        match self.reduce:
-            case "sum" | "mean":
-                return False
-            case "softmax":
-                return True
-            case unknown:
-                assert_never(unknown)
-
-    def power(self, summed: bool) -> Literal[-1, 0, 1]:
-        """The power of the number of tokens in the scope that what was found is multiplied by.
-
-        summed: over tokens S; if no factor has an axis S, all tokens of the scope add the same, which was found once.
-        """
-        if self.token == "I":
-            return 0
-        match self.reduce:
-            case "sum":
-                return 0 if summed else 1
-            case "mean":
-                return -1 if summed else 0
-            case "softmax":
-                return 0
-            case unknown:
-                assert_never(unknown)
 
     def views(self) -> Iterator[View]:
         yield self.dst

@@ -19,9 +19,9 @@ from innergrad.errors import DomainError, InputError, JobError
 from innergrad.executor import OVERFLOWED, FusedExecutor, recorded
 from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.interpret import exact, plain
+from innergrad.interpret import plain
 from innergrad.interpret.cost import Cost
-from innergrad.interpret.plain import ScalarFunction
+from innergrad.interpret.tensors import ScalarFunction
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.prompt import ArrayLike, Noted, Prompt, in_prompts, make_prompt, refuse
@@ -623,7 +623,7 @@ def reference(
 def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, State]:
     """The exact interpreter: weights (batch, steps + 1, D_w), and the state after the read-out."""
     weights, state = [prompt.w0], prompt.state(program)
-    for _, after, step_ends in exact.run(program, state):
+    for _, after, step_ends in plain.run(program, state, program.functions()):
         state = after
         if step_ends:
             weights.append(prompt.weights(program, state))

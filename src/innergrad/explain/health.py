@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from innergrad.explain.explanation import Health, StepError
 from innergrad.interpret import plain
-from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask, total
+from innergrad.interpret.tensors import Labelled, attention, contract, labelled_view, tokens_in, total
+from innergrad.interpret.walk import Algebra, Seen, Token, added, seen
 from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State
@@ -175,35 +176,18 @@ def rounding_row(
 
 
 class Cancellation:
-    """The most bits that an inner product or a sum over tokens loses: log2 of max sum |terms| / max |sum|.
-
-    A ratio does not depend on the scale of an instruction; tokens are looked at whether they are written or not.
-    """
+    """The most bits that an inner product or a sum over tokens loses: log2 of max sum |terms| / max |sum|."""
 
     def __init__(self) -> None:
         self.bits, self.where = 0.0, ""
 
     def layer(self, program: Program, layer: Layer, before: State) -> None:
-        tokens = max(value.shape[1] for value in before.values())
         for i in layer.instructions:
-            where = f"layer {layer.name}, {i.dst.lane}"
-            factors = [_both(program, i.value, before, i.token)]
-            for score in i.scores:
-                pairs = [(_both(program, q, before, "I"), _both(program, k, before, i.token)) for q, k in score.pairs]
-                z, size = (total([contract([q[n], k[n]], "BIS" + i.family) for q, k in pairs]) for n in (0, 1))
-                self._see(z.tensor, size.tensor, where)
-                f = Labelled(score.f(z.tensor), z.labels)
-                factors.append((f, Labelled(f.tensor.abs(), f.labels)))
-            mask = scope_mask(program, i, before, tokens)
-            if mask is not None:
-                factors.append((mask, mask))
-            if not i.softmax:
-                added, size = (contract([factor[n] for factor in factors], "BI" + i.family) for n in (0, 1))
-                self._see(added.tensor, size.tensor, where)
+            added(program, i, Terms(program, before, self, f"layer {layer.name}, {i.dst.lane}"))
 
-    def _see(self, total: Tensor, size: Tensor, where: str) -> None:
-        terms, left = (float(part.abs().max()) if part.numel() else 0.0 for part in (size, total))
-        bits = 0.0 if terms == 0.0 else math.inf if left == 0.0 else math.log2(terms / left)
+    def see(self, sum: Tensor, terms: Tensor, where: str) -> None:
+        sizes, left = (float(part.abs().max()) if part.numel() else 0.0 for part in (terms, sum))
+        bits = 0.0 if sizes == 0.0 else math.inf if left == 0.0 else math.log2(sizes / left)
         if bits > self.bits:
             self.bits, self.where = bits, where
 
@@ -216,10 +200,55 @@ class Cancellation:
         return Health("cancellation in products", self.bits, digits / 2, green, text)
 
 
-def _both(program: Program, expression: Expr, state: State, token: str) -> tuple[Labelled, Labelled]:
-    """A linear combination of lanes, and the same of absolute values."""
-    terms = [labelled_view(program, view, state[view.lane], token) for view in expression]
-    return total(terms), total([Labelled(term.tensor.abs(), term.labels) for term in terms])
+Pair = tuple[Labelled, Labelled]
+
+
+@dataclass
+class Terms(Algebra[Pair]):
+    """A number, and the sum of the absolute values of its terms. Means by softmax are let pass."""
+
+    program: Program
+    state: State
+    lost: Cancellation
+    where: str
+    softmaxed: bool = False
+
+    def read(self, expression: Expr, token: Token) -> Pair:
+        terms = [labelled_view(self.program, view, self.state[view.lane], token) for view in expression]
+        return total(terms), total([term.map(torch.abs) for term in terms])
+
+    def product(self, factors: list[Pair], keep: str) -> Pair:
+        value, size = (contract([factor[n] for factor in factors], keep) for n in (0, 1))
+        if "S" not in keep and not self.softmaxed:
+            self.lost.see(value.tensor, size.tensor, self.where)
+        return value, size
+
+    def sum(self, terms: list[Pair]) -> Pair:
+        value, size = (total([term[n] for term in terms]) for n in (0, 1))
+        self.lost.see(value.tensor, size.tensor, self.where)
+        return value, size
+
+    def apply(self, score: Score, argument: Pair, value: Pair | None) -> Pair:
+        f = argument[0].map(score.f)
+        return f, f.map(torch.abs)
+
+    def softmax(self, scores: Pair, mask: Pair | None) -> Pair:
+        self.softmaxed = True
+        weights = attention(scores[0], None if mask is None else mask[0], tokens_in(self.state))
+        return weights, weights
+
+    def mask(self, seen: Seen) -> Pair:
+        mask = Labelled(seen.mask(self.state, tokens_in(self.state)), seen.labels)
+        return mask, mask
+
+    def count(self, value: Pair, mask: Pair | None, power: Literal[-1, 1]) -> Pair:
+        return value  # a ratio does not depend on it, nor on the scale
+
+    def scale(self, value: Pair, factor: float) -> Pair:
+        return value
+
+    def varies(self, value: Pair) -> bool:
+        return "S" in value[0].labels
 
 
 # ----------------------------------------------------------------------------------------------------- softmax leakage
@@ -284,7 +313,9 @@ def _allowed(program: Program, layer: Layer, module: GptAttention, state: State,
 
 
 def _scope(program: Program, i: Attend, state: State, tokens: int) -> Tensor:
-    mask = scope_mask(program, i, state, tokens)
-    if all(program.stream[view.lane].shared for view in i.value) or (mask is None and i.token == "S"):
+    read = seen(program, i)
+    if all(program.stream[view.lane].shared for view in i.value) or (read is not None and not read.labels):
         return torch.ones(1, tokens, tokens, dtype=torch.bool)
-    return torch.eye(tokens, dtype=torch.bool).unsqueeze(0) if mask is None else mask.aligned("BIS") > 0
+    if read is None:
+        return torch.eye(tokens, dtype=torch.bool).unsqueeze(0)
+    return Labelled(read.mask(state, tokens), read.labels).aligned("BIS") > 0

@@ -13,7 +13,7 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.explain import health
 from innergrad.explain.explanation import Explanation, LayerError, StepError
-from innergrad.interpret import exact, plain
+from innergrad.interpret import plain
 from innergrad.program import Layer
 from innergrad.prompt import ArrayLike, Prompt
 from innergrad.stream import State
@@ -113,7 +113,7 @@ def _watch(tf: CompiledTransformer, prompt: Prompt, given: Prompt, executor: Exe
     functions = program.functions()
     before = _double(prompt.state(program))
     ideal = before  # the algorithm, restarted from the transformer's state at every step
-    path = exact.run(program, given.state(program))
+    path = plain.run(program, given.state(program), program.functions())
     for layer, state, step_ends in tf.execute(prompt, executor):
         after, (_, truth, _) = _double(state), next(path)
         ideal = plain.apply_layer(program, layer, ideal, functions)

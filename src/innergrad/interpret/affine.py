@@ -27,30 +27,24 @@ bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.scalar import IDENTITY
-from innergrad.interpret.form_rules import apply, product, softmax
-from innergrad.interpret.forms import BEFORE, Form, Key, mapped, measure, plus, sum_of, times
-from innergrad.interpret.lane_errors import Change, LaneErrors, squeezing
-from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask
+from innergrad.interpret.form_rules import apply, divided, product, scaled, softmax, summed
+from innergrad.interpret.forms import BEFORE, Form, Key, measure, plus
+from innergrad.interpret.lane_errors import Change, LaneErrors
+from innergrad.interpret.tensors import Labelled, contract, labelled_view, tokens_in
+from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
-
-
-class Seen(NamedTuple):
-    """The tokens S that matter to a mean, and which axes are tokens to vectors of errors: not S, if tokens S are
-    neurons, whose errors together are one vector.
-    """
-
-    tokens: Tensor
-    axes: str
 
 
 class Affine(LaneErrors):
@@ -69,23 +63,23 @@ class Affine(LaneErrors):
 
     def layer(self, layer: Layer, before: State, after: State) -> None:
         """All instructions read the stream before the layer, then all add; float64 tensors."""
-        in_place = {i.dst.lane: i for i in layer.instructions if squeezing(i) is not None}
+        alone = {i.dst.lane: i for i in layer.instructions if in_place(i) is not None}
         for i in layer.instructions:
-            if i.dst.lane in in_place and i is not in_place[i.dst.lane]:
-                del in_place[i.dst.lane]
+            if i.dst.lane in alone and i is not alone[i.dst.lane]:
+                del alone[i.dst.lane]
         changes: dict[str, list[Change]] = {}
         for i in layer.instructions:
-            if i.dst.lane not in in_place:
-                changes.setdefault(i.dst.lane, []).append(self._instruction(layer, i, before))
-        for lane, i in in_place.items():
+            if i.dst.lane not in alone:
+                changes.setdefault(i.dst.lane, []).append(self._change(layer, i, before))
+        for lane, i in alone.items():
             self.squeeze(i, before[lane], after[lane])
-        for lane, added in changes.items():
-            self.add(lane, added, before[lane], after[lane])
-        for lane in {*after} - {*in_place, *changes}:
+        for lane, added_to in changes.items():
+            self.add(lane, added_to, before[lane], after[lane])
+        for lane in {*after} - {*alone, *changes}:
             same = torch.equal(self._like(lane, before), self._like(lane, after))
             if not same:  # matrices may also touch what they should leave alone
                 self.add(lane, [], before[lane], after[lane])
-        written = {*in_place, *changes} & {*self.errors}
+        written = {*alone, *changes} & {*self.errors}
         self.worst[layer.name] = max(
             (float(self.errors[lane].total(self._like(lane, after)).max()) for lane in written), default=0.0
         )
@@ -93,129 +87,133 @@ class Affine(LaneErrors):
     def _like(self, lane: str, state: State) -> Tensor:
         return state[lane][:, :1] if self.program.stream[lane].shared else state[lane]
 
-    # ---------------------------------------------------------------------------------------------------- instructions
-
-    def _instruction(self, layer: Layer, i: Attend, before: State) -> Change:
-        tokens, keep = max(value.shape[1] for value in before.values()), "BI" + i.family
-        mask = scope_mask(self.program, i, before, tokens)
-        seen = self._seen(i, before, tokens)
-        factors = [] if i.scores and i.value == (View("one"),) else [self._read(i.value, before, i.token, seen)]
-        for score in i.scores:
-            z = self._argument(score, before, i, seen)
-            f, unknown = apply(score.f, self.approximants.get(score.f.name), z)
-            self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in unknown]
-            factors.append(softmax(f, mask, tokens) if i.softmax else f)
-        if mask is not None and not i.softmax:
-            factors.append(Form(mask))
-        summed = any("S" in factor.centre.labels for factor in factors)
-        weight, power = torch.tensor(i.scale, dtype=torch.float64), i.power(summed)
-        if power > 0:
-            weight = weight * tokens
-        elif power < 0 and mask is None:
-            weight = weight / tokens
-        elif power < 0 and mask is not None:
-            count = contract([mask], "BI")
-            factors.append(Form(Labelled(1.0 / count.tensor.clamp(min=1.0), count.labels)))
-        factors.append(Form(Labelled(weight, "")))
-        if i.written is not None:
-            factors.append(Form(Labelled(before[i.written], "BI")))
+    def _change(self, layer: Layer, i: Attend, before: State) -> Change:
+        forms = Forms(self, before, i)
+        form = added(self.program, i, forms)
+        self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in forms.unknown]
         names = [score.f.name for score in i.scores if score.f != IDENTITY]
         source = f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
-        form, read = product(factors, keep, tokens if summed else 1, collapse=True)
         if self.columns and self.gathers(i.dst.lane):
-            columns = {number: _everywhere(block, seen, tokens) for (number, _), block in read.items()}
-            return Change(i.dst, form, source, {}, columns)
+            return Change(i.dst, form, source, {}, {n: forms.everywhere(block) for (n, _), block in form.read.items()})
         others: dict[str, Labelled] = {}
-        for (number, _), block in read.items():
-            radius = contract([mapped(torch.abs, block)], keep)
-            name = self.sources[number]
+        for (number, _), block in form.read.items():
+            radius, name = contract([block.map(torch.abs)], "BI" + i.family), self.sources[number]
             others[name] = others[name] + radius if name in others else radius
         return Change(i.dst, form, source, others, {})
 
-    def _seen(self, i: Attend, before: State, tokens: int) -> Seen | None:
-        """Where weights are in tokens of their own: the tokens that a mean reads anything but zeros from."""
-        if not self.program.placement or i.scope != "all" or i.softmax:
+
+@dataclass(frozen=True)
+class Used:
+    """The tokens S that matter to a mean, and which axes are tokens to vectors of errors: not S, if tokens S are
+    neurons, whose errors together are one vector.
+    """
+
+    tokens: Tensor
+    axes: str
+
+
+class Forms(Algebra[Form]):
+    """Values with errors, of one instruction on a stream."""
+
+    def __init__(self, lanes: Affine, state: State, i: Attend) -> None:
+        self.lanes, self.program, self.state, self.i = lanes, lanes.program, state, i
+        self.unknown: list[str] = []
+        self.tokens, self.masked = tokens_in(state), False
+
+    @cached_property
+    def used(self) -> Used | None:
+        """Where weights are in tokens of their own: the tokens that a mean over all reads anything but zeros from."""
+        if not self.program.placement or self.masked:
             return None
-        linear = (score.pairs[0][1] for score in i.scores if score.f == IDENTITY and len(score.pairs) == 1)
-        factors, codes = [i.value, *linear], {mark.lane for mark in self.program.marks}
-        used = torch.ones(tokens, dtype=torch.bool)
+        linear = (score.pairs[0][1] for score in self.i.scores if score.f == IDENTITY and len(score.pairs) == 1)
+        factors, codes = [self.i.value, *linear], {mark.lane for mark in self.program.marks}
+        used = torch.ones(self.tokens, dtype=torch.bool)
         for expression in factors:
-            form = self._read(expression, before, "S")
+            form = self._combined(expression, "S", None)
             parts = [part for part in (form.centre, *form.blocks.values(), form.loose, form.ball) if part is not None]
             if all("S" in part.labels for part in parts):
                 used &= torch.stack([_nonzero(part) for part in parts]).any(0)
         used[:2] |= used.sum() < 2  # a single one would pass for a lane that all tokens share
         coded = any(view.lane in codes for expression in factors for view in expression)
-        return Seen(used.nonzero().flatten(), "BI" if coded else "BIS")
+        return Used(used.nonzero().flatten(), "BI" if coded else "BIS")
 
-    def _argument(self, score: Score, before: State, i: Attend, seen: Seen | None) -> Form:
-        """z = sum over pairs of <q, k>."""
-        keep, total = "BIS" + i.family, None
-        terms = self._terms(score, i)
-        for query, key in score.pairs:
-            factors = [self._read(query, before, "I"), self._read(key, before, i.token, seen)]
-            form, _ = product(factors, keep, terms)
-            total = form if total is None else sum_of(total, form)
-        assert total is not None
-        return total
+    def everywhere(self, block: Labelled) -> Labelled:
+        """Coefficients of symbols of all tokens S, zero of those that are not used."""
+        if self.used is None:
+            return block
+        axis = block.labels.index("S")
+        full = block.tensor.new_zeros(*block.tensor.shape[:axis], self.tokens, *block.tensor.shape[axis + 1 :])
+        return Labelled(full.index_copy(axis, self.used.tokens, block.tensor), block.labels)
 
-    def _terms(self, score: Score, i: Attend) -> int:
-        """Summands of the inner product."""
-        sizes, count = self.program.label_sizes(i), 0
-        for query, key in score.pairs:
-            inner = {label for view in (*query, *key) for label in view.labels} - set(i.dst.labels)
-            count += math.prod(sizes[label] for label in inner)
-        return count
+    # ------------------------------------------------------------------------------------------------------ operations
 
-    # ----------------------------------------------------------------------------------------------------------- lanes
+    def read(self, expression: Expr, token: Token) -> Form:
+        return self._combined(expression, token, self.used if token == "S" else None)
 
-    def _read(self, expression: Expr, state: State, token: str, seen: Seen | None = None) -> Form:
-        """A linear combination of lane views, with the errors of the lanes; of the tokens that are seen."""
-        axes, at = ("BIS", None) if seen is None else (seen.axes, seen.tokens)
+    def _combined(self, expression: Expr, token: Token, used: Used | None) -> Form:
+        """A linear combination of lane views, with the errors of the lanes; of the tokens that are used."""
+        axes = "BIS" if used is None else used.axes
+        return summed([self._view(view, token, used, axes) for view in expression])
 
-        def some(tensor: Tensor) -> Tensor:
-            return tensor if at is None or token != "S" or tensor.shape[1] == 1 else tensor[:, at]
+    def _view(self, view: View, token: Token, used: Used | None, axes: str) -> Form:
+        def labelled(tensor: Tensor, extra: str = "") -> Labelled:
+            some = tensor if used is None or tensor.shape[1] == 1 else tensor[:, used.tokens]
+            return labelled_view(self.program, view, some, token, extra)
 
-        centre: Labelled | None = None
-        loose: Labelled | None = None
-        ball: Labelled | None = None
-        blocks: dict[Key, Labelled] = {}
-        for view in expression:
-            term = labelled_view(self.program, view, some(state[view.lane]), token)
-            centre = term if centre is None else centre + term
-            error = self.errors.get(view.lane)
-            if error is None:
-                continue
-            for number, coefficients in error.blocks.items():
-                key = (number, "G" if number == BEFORE else token)
-                part = labelled_view(self.program, view, some(coefficients), token, "Z")
-                blocks[key] = blocks[key] + part if key in blocks else part
-            radius = error.radius
-            for number, coefficients in error.columns.items():
-                radius = plus(radius, measure(coefficients, -1, number))
-            if radius is not None:
-                size = mapped(torch.abs, labelled_view(self.program, view, some(radius), token))
-                loose = size if loose is None else loose + size
-            if error.ball is not None:
-                one = error.ball.shape[1] == 1
-                norm = Labelled(error.ball[:, 0] if one else some(error.ball), "B" if one else "B" + token)
-                if token not in axes and not one:
-                    norm = Labelled(norm.tensor.norm(dim=-1), "B")
-                norm = times(norm, abs(view.coefficient))
-                ball = norm if ball is None else ball + norm
-        assert centre is not None
-        return Form(centre, blocks, loose, ball, axes)
+        form, error = Form(labelled(self.state[view.lane]), tokens=axes), self.lanes.errors.get(view.lane)
+        if error is None:
+            return form
+        blocks: dict[Key, Labelled] = {
+            (number, "G" if number == BEFORE else token): labelled(coefficients, "Z")
+            for number, coefficients in error.blocks.items()
+        }
+        radius, ball = error.radius, error.ball
+        for number, coefficients in error.columns.items():
+            radius = plus(radius, measure(coefficients, -1, number))
+        loose = None if radius is None else labelled(radius).map(torch.abs)
+        if ball is None:
+            return replace(form, blocks=blocks, loose=loose)
+        if ball.shape[1] == 1:
+            ball, labels = ball[:, 0], "B"
+        else:
+            ball, labels = ball if used is None else ball[:, used.tokens], "B" + token
+        if labels[-1] not in axes:
+            ball, labels = ball.norm(dim=-1), "B"
+        return replace(form, blocks=blocks, loose=loose, ball=Labelled(ball * abs(view.coefficient), labels))
+
+    def product(self, factors: list[Form], keep: str) -> Form:
+        return product(factors, keep)
+
+    def sum(self, terms: list[Form]) -> Form:
+        return summed(terms)
+
+    def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
+        del value
+        form, unknown = apply(score.f, self.lanes.approximants.get(score.f.name), argument)
+        self.unknown += unknown
+        return form
+
+    def softmax(self, scores: Form, mask: Form | None) -> Form:
+        if self.used is not None:
+            raise InputError("no errors are known of a softmax over tokens that carry weights", got=self.i.dst.lane)
+        return softmax(scores, None if mask is None else mask.centre, self.tokens)
+
+    def mask(self, seen: Seen) -> Form:
+        self.masked = True
+        return Form(Labelled(seen.mask(self.state, self.tokens), seen.labels))
+
+    def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
+        if power > 0:
+            return scaled(value, self.tokens)
+        return divided(value, None if mask is None else mask.centre, self.tokens)
+
+    def scale(self, value: Form, factor: float) -> Form:
+        return scaled(value, factor)
+
+    def varies(self, value: Form) -> bool:
+        return "S" in value.centre.labels
 
 
 def _nonzero(part: Labelled) -> Tensor:
     """The tokens S at which something is not zero, in any prompt."""
     return (part.tensor != 0).movedim(part.labels.index("S"), 0).flatten(1).any(1)
-
-
-def _everywhere(block: Labelled, seen: Seen | None, tokens: int) -> Labelled:
-    """Coefficients of symbols of all tokens S, zero of those that are not seen."""
-    if seen is None:
-        return block
-    axis = block.labels.index("S")
-    full = block.tensor.new_zeros(*block.tensor.shape[:axis], tokens, *block.tensor.shape[axis + 1 :])
-    return Labelled(full.index_copy(axis, seen.tokens, block.tensor), block.labels)

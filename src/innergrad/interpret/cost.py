@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from innergrad.program import Attend, Program
-
 
 @dataclass(frozen=True)
 class LayerCost:
@@ -196,25 +194,3 @@ def _spread(rows: Sequence[LayerCost]) -> str:
 
 def _without_digits(name: str) -> str:
     return " ".join(re.sub(r"\d+", "", name).split())
-
-
-def structured_flops(program: Program, instruction: Attend, tokens: int) -> int:
-    """Multiply-adds (times two) of one instruction with shared lanes and shared scores used once, as the plain
-    interpreter does it.
-    """
-    sizes = program.label_sizes(instruction)
-    total = 0
-    for score in instruction.scores:
-        for query, key in score.pairs:
-            labels = {label for view in (*query, *key) for label in view.labels}
-            sides = [any(not program.stream[view.lane].shared for view in side) for side in (query, key)]
-            pairs = 2 if instruction.scope != "self" and all(sides) else int(any(sides))  # tokens read and written
-            count = 2 * tokens**pairs
-            for label in labels:
-                count *= sizes[label]
-            total += count
-    per_token = any(not program.stream[view.lane].shared for view in instruction.views())
-    write = 2 * (tokens if per_token else 1)
-    for label in instruction.dst.labels:
-        write *= sizes[label]
-    return total + write

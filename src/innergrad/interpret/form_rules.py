@@ -6,8 +6,11 @@ The equations are those of :mod:`innergrad.interpret.affine`; what is in bracket
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
 from itertools import combinations
+from operator import add
 
 import torch
 from torch import Tensor
@@ -22,16 +25,16 @@ from innergrad.interpret.forms import (
     Key,
     U,
     bent,
+    both,
     gamma,
     joined,
-    mapped,
     over_entries,
     sound,
+    sum_of,
     through,
-    times,
     tokens_in,
 )
-from innergrad.interpret.plain import Labelled, contract
+from innergrad.interpret.tensors import Labelled, attention, contract
 
 
 def apply(f: Function, stand_in: Approximant | None, z: Form) -> tuple[Form, list[str]]:
@@ -69,35 +72,34 @@ def apply(f: Function, stand_in: Approximant | None, z: Form) -> tuple[Form, lis
 
 def softmax(z: Form, mask: Labelled | None, tokens: int) -> Form:
     """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
-    labels = z.centre.labels if "S" in z.centre.labels else z.centre.labels + "S"
-    labels = labels if mask is None else joined(labels, mask.labels)
-    shape = (z.centre + Labelled(torch.zeros(tokens), "S")).aligned(labels)
-    scores = shape if mask is None else shape.masked_fill(mask.aligned(labels) == 0, -math.inf)
-    axis = labels.index("S")
-    a = torch.nan_to_num(torch.softmax(scores, dim=axis))
+    weights = attention(z.centre, mask, tokens)
+    a, labels = weights.tensor, weights.labels
+    axis, scores = labels.index("S"), z.centre.aligned(labels)
     radius = torch.where(a > 0, z.radius().aligned(labels), 0.0)
     rho = radius.amax(axis, keepdim=True)
     rest = Form(z.centre, {key: block for key, block in z.blocks.items() if key[1] == "S"}, z.loose, z.ball)
     rough = rest.radius().aligned(labels).expand_as(a)
     remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
-    remainder = remainder + (4 * U + gamma(tokens + 2)) * a * (1 + scores.abs().nan_to_num(posinf=0.0))
-    weights, blocks = Labelled(a, labels), dict[Key, Labelled]()
+    remainder = remainder + (4 * U + gamma(tokens + 2)) * a * (1 + scores.abs())
+    blocks: dict[Key, Labelled] = {}
     for key, block in z.blocks.items():
         if key[1] != "S":
             own = contract([weights, block], joined(labels, block.labels))
             mean = Labelled(own.tensor.sum(own.labels.index("S")), own.labels.replace("S", ""))
-            blocks[key] = own + contract([mapped(torch.neg, weights), mean], own.labels)
+            blocks[key] = own + contract([weights.map(torch.neg), mean], own.labels)
     return Form(weights, blocks, Labelled(sound(remainder), labels))
 
 
-def product(factors: list[Form], keep: str, terms: int, *, collapse: bool = False) -> tuple[Form, dict[Key, Labelled]]:
+def product(factors: list[Form], keep: str) -> Form:
     """The product of the factors, summed over every label that is not kept.
 
-    collapse: symbols of the tokens that are read do not outlive the sum: their coefficients are given apart.
+    Symbols of the tokens S that are read do not outlive a sum over S: their coefficients are given apart.
     """
     centres, axes = [factor.centre for factor in factors], min((factor.tokens for factor in factors), key=len)
-    sizes = [mapped(torch.abs, centre) for centre in centres]
-    loose = times(contract(sizes, keep), gamma(terms + len(factors) + 1))
+    sizes = [centre.map(torch.abs) for centre in centres]
+    lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
+    terms = math.prod(length for label, length in lengths.items() if label not in keep)
+    loose = contract(sizes, keep).map(lambda size: size * gamma(terms + len(factors) + 1))
     blocks: dict[Key, Labelled] = {}
     read: dict[Key, Labelled] = {}
 
@@ -105,9 +107,9 @@ def product(factors: list[Form], keep: str, terms: int, *, collapse: bool = Fals
         return [*centres[:m], *centres[m + 1 :]]
 
     for m, factor in enumerate(factors):
-        for key, block in factor.blocks.items():
-            mine = collapse and key[1] == "S"
-            found, kept = (read, keep.replace("I", "IS") + "Z") if mine else (blocks, keep + "Z")
+        for key, block in (*factor.blocks.items(), *factor.read.items()):
+            apart = key[1] == "S" and "S" not in keep
+            found, kept = (read, keep.replace("I", "IS") + "Z") if apart else (blocks, keep + "Z")
             part = contract([*others(m), block], kept)
             found[key] = found[key] + part if key in found else part
         if factor.loose is not None:
@@ -126,7 +128,41 @@ def product(factors: list[Form], keep: str, terms: int, *, collapse: bool = Fals
     ball = None
     for part in balls:
         ball = part if ball is None else ball + part
-    return Form(contract(centres, keep), blocks, mapped(sound, loose), ball, axes), read
+    return Form(contract(centres, keep), blocks, loose.map(sound), ball, axes, read)
+
+
+def weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
+    """The form times a number that depends on no index, and is off by so many roundings."""
+    size = weight.map(torch.abs)
+
+    def times(part: Labelled, factor: Labelled) -> Labelled:
+        return contract([factor, part], joined(part.labels, factor.labels))
+
+    centre = times(form.centre, weight)
+    rounded = centre.map(lambda value: gamma(roundings) * value.abs())
+    loose = rounded if form.loose is None else times(form.loose, size) + rounded
+    blocks, read = ({key: times(block, weight) for key, block in part.items()} for part in (form.blocks, form.read))
+    ball = None if form.ball is None else times(form.ball, size)
+    return Form(centre, blocks, loose.map(sound), ball, form.tokens, read)
+
+
+def scaled(form: Form, factor: float) -> Form:
+    return weighted(form, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
+
+
+def divided(form: Form, mask: Labelled | None, tokens: int) -> Form:
+    """By the number of tokens that the mask shows."""
+    count = Labelled(torch.tensor(float(tokens), dtype=torch.float64), "") if mask is None else contract([mask], "BI")
+    return weighted(form, count.map(lambda n: 1.0 / n.clamp(min=1.0)), roundings=2)
+
+
+def summed(terms: Sequence[Form]) -> Form:
+    """The sum of the forms, and its rounding."""
+    total = reduce(sum_of, terms)
+    if len(terms) == 1:
+        return total
+    sizes = reduce(add, (term.centre.map(torch.abs) for term in terms))
+    return replace(total, loose=both(total.loose, sizes.map(lambda size: gamma(len(terms) - 1) * size)))
 
 
 def slope_range(slopes: tuple[float, ...]) -> tuple[float, float]:

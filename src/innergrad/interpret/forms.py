@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from innergrad.interpret.plain import Labelled, contract
+from innergrad.interpret.tensors import Labelled, contract
 
 BEFORE = 0  # the number of the block of symbols that stand for the state before the step
 U = 2.0**-53
@@ -57,6 +57,7 @@ class Error:
 class Form:
     """A value with labelled axes and its error: blocks of coefficients, whose last label is Z, a loose radius, and the
     norm (for every token) of a vector besides. tokens: the axes that number tokens, not entries of the vector.
+    read: of a sum over tokens S, the coefficients of symbols of those tokens.
     """
 
     centre: Labelled
@@ -64,6 +65,7 @@ class Form:
     loose: Labelled | None = None
     ball: Labelled | None = None
     tokens: str = "BIS"
+    read: dict[Key, Labelled] = field(default_factory=dict)
 
     @property
     def errs(self) -> bool:
@@ -120,15 +122,6 @@ def spectral_norm(matrix: Tensor) -> Tensor:
     return torch.where(bad, math.inf, norm)
 
 
-def mapped(function: object, value: Labelled) -> Labelled:
-    assert callable(function)
-    return Labelled(function(value.tensor), value.labels)
-
-
-def times(value: Labelled, factor: float) -> Labelled:
-    return Labelled(value.tensor * factor, value.labels)
-
-
 def sum_of(a: Form, b: Form) -> Form:
     blocks = dict(a.blocks)
     for key, block in b.blocks.items():
@@ -146,7 +139,7 @@ def _total(parts: list[Labelled], like: Labelled) -> Labelled:
     total = Labelled(torch.zeros_like(like.tensor), like.labels)
     for part in parts:
         total = total + part
-    return mapped(sound, total)
+    return total.map(sound)
 
 
 def tokens_in(labels: str, axes: str) -> str:

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.interpret import plain, tables
+from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node
-from innergrad.program import Attend, Program
+from innergrad.program import Program
 from innergrad.stream import State
 
 Registers = list[Tensor | None]
@@ -59,7 +59,7 @@ class Kernel:
         done: set[Node] = set()
         for node in graph.nodes:
             if node.op == "mask":
-                self.constants[self.place[node]] = _mask(program, node, state, extent)
+                self.constants[self.place[node]] = _mask(node, state, extent)
             elif node.op != "lane" and node not in inlined and node not in done:
                 self._add(node, inlined, done)
         self.last_uses = self._last_uses()
@@ -389,13 +389,9 @@ def _softmax(args: list[Tensor], used: list[str], own: str, tokens: int) -> Tens
     return torch.nan_to_num(torch.softmax(scores, dim=axis))
 
 
-def _mask(program: Program, node: Node, state: State, extent: Extent) -> Tensor:
-    given = (
-        state
-        if extent.batched
-        else {name: state[name].unsqueeze(0) for name in ("one", "t", "query", node.name) if name in state}
-    )
-    mask = plain.scope_mask(program, Attend("one", scope=node.name), given, extent.tokens)
-    assert mask is not None
-    tensor = mask.aligned(node.labels)
-    return tensor if extent.batched or "B" not in node.labels else tensor[0]
+def _mask(node: Node, state: State, extent: Extent) -> Tensor:
+    """Of the scope that the node stands for, in the prompt."""
+    lanes = {name: state[name] for name in ("one", node.f.reads) if name is not None}
+    given = lanes if extent.batched else {name: lane.unsqueeze(0) for name, lane in lanes.items()}
+    mask: Tensor = node.f.mask(given, extent.tokens)
+    return mask if extent.batched or "B" not in node.labels else mask[0]

@@ -33,7 +33,7 @@ class Node:
     sum      of its arguments, each with its coefficient, and the constant
     apply    the function ``f``, entry by entry
     softmax  of its first argument over S, where its second argument, if any, is not zero
-    mask     1 where token S is in the scope ``name`` of token I
+    mask     1 where token S is in the scope ``f`` of token I
     select   entry ``index`` of the axis ``axis`` of its argument
     scatter  its first argument, its second written to the entries ``index``
     count    how many tokens S its argument, a mask, shows to each token I; at least 1

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.form_rules import slope_range
 from innergrad.interpret.forms import BEFORE, Error, Form, diagonal, gamma, measure, plus, sound
-from innergrad.interpret.plain import Labelled
+from innergrad.interpret.tensors import Labelled
+from innergrad.interpret.walk import in_place
 from innergrad.program import Attend, Program, View
 
 
@@ -118,7 +118,7 @@ class LaneErrors:
         """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
         it where the box is not touched.
         """
-        f, lane = squeezing(i), i.dst.lane
+        f, lane = in_place(i), i.dst.lane
         assert f is not None
         error = self.errors.get(lane)
         if self.program.stream[lane].shared:
@@ -156,16 +156,3 @@ class LaneErrors:
         """Whether the lane takes means over the examples: its errors are no token's own, but a radius or columns."""
         known = self.program.stream[lane]
         return bool(known.shared) or bool(self.program.placement and known.role in ("weight", "state"))
-
-
-def squeezing(i: Attend) -> PiecewiseLinear | None:
-    """The piecewise-linear f of an instruction that does dst += f(dst), and nothing else."""
-    if i.token != "I" or i.written is not None or not i.dst.whole:
-        return None
-    if not i.scores:
-        same = [view for view in i.value if (view.lane, view.index) == (i.dst.lane, i.dst.index)]
-        return PiecewiseLinear((), (i.scale * same[0].coefficient,)) if len(i.value) == len(same) == 1 else None
-    dst, one = (i.dst,), (View("one"),)
-    if i.softmax or len(i.scores) != 1 or i.scale != 1.0 or i.value != one:
-        return None
-    return i.scores[0].f.exact if i.scores[0].pairs in (((dst, one),), ((one, dst),)) else None

@@ -16,7 +16,9 @@ what comes out is back-propagation, because
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import assert_never
+from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
 
 import torch
 
@@ -25,6 +27,7 @@ from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
 from innergrad.interpret.graph import NAMES, Check, Graph, Linear, Node, ScalarFunction, ordered
 from innergrad.interpret.nodes import Nodes
+from innergrad.interpret.walk import Algebra, Seen, Token, added
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 
 Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
@@ -83,7 +86,8 @@ class _Builder:
                 self.checks[node, what] = Check(node, low, high, 1e-4 * high, what, name)
         after = dict(lanes)
         for instruction in layer.instructions:
-            name, change = instruction.dst.lane, self._change(layer, instruction, lanes)
+            algebra = Symbols(self, layer, lanes, self.program.label_sizes(instruction))
+            name, change = instruction.dst.lane, added(self.program, instruction, algebra)
             if change.zero:
                 continue
             if not instruction.dst.whole:
@@ -98,14 +102,12 @@ class _Builder:
         lane = self.program.stream[name]
         if lane.role == "scratch" or len(value.terms) < 2:
             return value
-        node = self.nodes.as_lane(name, value)
-        return Linear({(node, node.labels): (1.0, 0)})
+        return of_node(self.nodes.as_lane(name, value))
 
     def _add(self, name: str, value: Linear, change: Linear) -> Linear:
         total = value.plus(change)
         if total is None:
-            labels, _ = self.nodes.axes(name)
-            parts = [Linear({(self.nodes.as_lane(name, part), labels): (1.0, 0)}) for part in (value, change)]
+            parts = [of_node(self.nodes.as_lane(name, part)) for part in (value, change)]
             total = parts[0].plus(parts[1])
         assert total is not None
         return self.nodes.fold(total)
@@ -116,157 +118,120 @@ class _Builder:
         base = self.nodes.materialise(value, labels, sizes)
         kept = {label: NAMES[i] for i, label in enumerate(instruction.dst.index) if isinstance(label, str)}
         part = labels.removesuffix("".join(sizes)) + "".join(kept.values())
-        added = self.nodes.materialise(change.relabelled(kept), part, sizes)
+        entries = self.nodes.materialise(change.relabelled(kept), part, sizes)
         index = tuple(i if isinstance(i, int) else None for i in instruction.dst.index)
-        node = self.nodes.node("scatter", ((base, labels), (added, part)), labels, sizes, index=index)
-        return Linear({(node, labels): (1.0, 0)})
+        return of_node(
+            self.nodes.node("scatter", ((base, labels), (entries, part)), labels, sizes, index=index), labels
+        )
 
-    def _change(self, layer: Layer, instruction: Attend, lanes: Mapping[str, Linear]) -> Linear:
-        """What one instruction adds: :func:`innergrad.interpret.plain._contribution`, symbolically."""
-        sizes = self.program.label_sizes(instruction)
-        token, keep = instruction.token, "BI" + instruction.family
-        mask = self._mask(instruction)
-        factors = [self._expression(instruction.value, lanes, token, sizes)]
-        for score in instruction.scores:
-            argument = self._argument(score, lanes, token, "BIS" + instruction.family, sizes)
-            if instruction.softmax:
-                factors.append(self._softmax(layer, score, argument, mask, sizes))
-            else:
-                factors.append(self._apply(layer, score, argument, sizes))
-        if mask is not None and not instruction.softmax:
-            factors.append(mask)
-        power = instruction.power(summed=any("S" in used for factor in factors for _, used in factor.terms))
-        result = self.nodes.product(factors, keep, sizes)
-        if power < 0 and mask is not None:
-            ((term, _),) = mask.terms.items()
-            labels = ordered(set(term[1]) - {"S"})
-            count = self.nodes.node("count", (term,), labels, sizes)
-            inverse = self.nodes.node("apply", ((count, count.labels),), labels, sizes, f=torch.reciprocal)
-            result = self.nodes.product([result, Linear({(inverse, labels): (1.0, 0)})], keep, sizes)
-            power = 0
-        if instruction.written is not None:
-            result = self.nodes.product([result, lanes[instruction.written]], keep, sizes)
-        return result.scaled((instruction.scale, power))
 
-    def _expression(
-        self, expression: Expr, lanes: Mapping[str, Linear], token: str, sizes: Mapping[str, int]
-    ) -> Linear:
-        total = Linear()
-        for view in expression:
-            term = self._view(view, lanes[view.lane], token, sizes).scaled((view.coefficient, 0))
-            added = total.plus(term)
-            if added is None:  # different powers of the token count: one of them becomes a node
-                labels = term.labels
-                node = self.nodes.materialise(term, labels, sizes)
-                added = total.plus(Linear({(node, labels): (1.0, 0)}))
-            assert added is not None
-            total = added
-        return total
+def of_node(node: Node, labels: str | None = None) -> Linear:
+    """One node, once."""
+    return Linear({(node, node.labels if labels is None else labels): (1.0, 0)})
 
-    def _view(self, view: View, value: Linear, token: str, sizes: Mapping[str, int]) -> Linear:
+
+@dataclass(frozen=True)
+class Symbols(Algebra[Linear]):
+    """Linear combinations of nodes. sizes: how far the labels of the instruction range."""
+
+    builder: _Builder
+    layer: Layer
+    lanes: Mapping[str, Linear]
+    sizes: Mapping[str, int]
+
+    @property
+    def nodes(self) -> Nodes:
+        return self.builder.nodes
+
+    def read(self, expression: Expr, token: Token) -> Linear:
+        return self.sum([self._view(view, token).scaled((view.coefficient, 0)) for view in expression])
+
+    def _view(self, view: View, token: Token) -> Linear:
         """A lane's value with the view's labels in place of the lane's, read at token I or S."""
-        if not value.terms:
-            return value
-        shape = self.program.stream[view.lane].shape
-        if not view.whole or len(set(view.labels)) < len(view.labels):
-            lane_sizes = dict(zip(NAMES, shape, strict=False))
-            tokens = {label for _, used in value.terms for label in used if label.isupper()}
-            labels = ordered(tokens | set(NAMES[: len(shape)]))
-            node = self.nodes.materialise(value, labels, lane_sizes)
-            index = tuple(i if isinstance(i, int) else None for i in view.index)
-            if any(i is not None for i in index):
-                rest = "".join(n for n in labels if n.isupper() or index[NAMES.index(n)] is None)
-                node, labels = self.nodes.node("select", ((node, labels),), rest, lane_sizes, index=index), rest
-            upper = "".join(label for label in labels if label.isupper())
-            used = upper + "".join(view.labels)
-            if len(set(used)) < len(used):
-                once = ordered(set(used))
-                node = self.nodes.node("product", ((node, used),), once, sizes)
-                used = once
-            return Linear({(node, used.replace("I", token)): (1.0, 0)})
-        names = dict(zip(NAMES, (str(i) for i in view.index), strict=False)) | {"I": token}
-        return value.relabelled(names)
+        value, nodes = self.lanes[view.lane], self.nodes
+        shape = self.builder.program.stream[view.lane].shape
+        if not value.terms or (view.whole and len(set(view.labels)) == len(view.labels)):
+            return value.relabelled(dict(zip(NAMES, map(str, view.index), strict=False)) | {"I": token})
+        lane_sizes = dict(zip(NAMES, shape, strict=False))
+        tokens = {label for _, used in value.terms for label in used if label.isupper()}
+        labels = ordered(tokens | set(NAMES[: len(shape)]))
+        node = nodes.materialise(value, labels, lane_sizes)
+        index = tuple(i if isinstance(i, int) else None for i in view.index)
+        if not view.whole:
+            rest = "".join(n for n in labels if n.isupper() or index[NAMES.index(n)] is None)
+            node, labels = nodes.node("select", ((node, labels),), rest, lane_sizes, index=index), rest
+        used = "".join(label for label in labels if label.isupper()) + "".join(view.labels)
+        if len(set(used)) < len(used):
+            once = ordered(set(used))
+            node, used = nodes.node("product", ((node, used),), once, self.sizes), once
+        return of_node(node, used.replace("I", token))
 
-    def _argument(
-        self, score: Score, lanes: Mapping[str, Linear], read: str, keep: str, sizes: Mapping[str, int]
-    ) -> Linear:
-        total = Linear()
-        for query, key in score.pairs:
-            sides = [self._expression(query, lanes, "I", sizes), self._expression(key, lanes, read, sizes)]
-            term = self.nodes.product(sides, keep, sizes)
-            added = total.plus(term)
-            assert added is not None, "powers of the token count arise in means only"
-            total = added
-        return total
+    def product(self, factors: list[Linear], keep: str) -> Linear:
+        return self.nodes.product(factors, keep, self.sizes)
 
-    def _apply(self, layer: Layer, score: Score, argument: Linear, sizes: Mapping[str, int]) -> Linear:
-        f = self.functions[score.f.name]
+    def sum(self, terms: list[Linear]) -> Linear:
+        return reduce(self._plus, terms, Linear())
+
+    def _plus(self, a: Linear, b: Linear) -> Linear:
+        found = a.plus(b)
+        if found is None:  # different powers of the token count: one of them becomes a node
+            found = a.plus(of_node(self.nodes.materialise(b, b.labels, self.sizes), b.labels))
+        assert found is not None
+        return found
+
+    def apply(self, score: Score, argument: Linear, value: Linear | None) -> Linear:
+        del value
+        f = self.builder.functions[score.f.name]
         f = f.exact if isinstance(f, Function) and f.exact is not None else f
-        self._check_domain(f, layer, score, argument, sizes)
-        if isinstance(f, PiecewiseLinear) and len(f.slopes) == 1:
-            constant = f.value - f.slopes[0] * f.anchor
-            total = argument.scaled((f.slopes[0], 0)).plus(Linear({}, (constant, 0)))
-            assert total is not None
-            return total
         if not argument.terms:
             return Linear({}, (float(f(torch.tensor(argument.constant[0], dtype=torch.float64))), 0))
+        self._check_domain(f, score, argument)
+        if isinstance(f, PiecewiseLinear) and len(f.slopes) == 1:
+            constant = Linear({}, (f.value - f.slopes[0] * f.anchor, 0))
+            return self._plus(argument.scaled((f.slopes[0], 0)), constant)
         labels = argument.labels
-        node = self.nodes.materialise(argument, labels, sizes)
-        applied = self.nodes.node("apply", ((node, labels),), labels, sizes, f=f)
-        return Linear({(applied, labels): (1.0, 0)})
+        node = self.nodes.materialise(argument, labels, self.sizes)
+        return of_node(self.nodes.node("apply", ((node, labels),), labels, self.sizes, f=f), labels)
 
-    def _check_domain(
-        self, f: ScalarFunction, layer: Layer, score: Score, argument: Linear, sizes: Mapping[str, int]
-    ) -> None:
+    def _check_domain(self, f: ScalarFunction, score: Score, argument: Linear) -> None:
         low, high = getattr(f, "domain", (-torch.inf, torch.inf))
-        if (low == -torch.inf and high == torch.inf) or not argument.terms:
-            return
-        labels = argument.labels
-        node = self.nodes.materialise(argument, labels, sizes)
-        what = f"layer {layer.name}: an argument of {score.f.name} left the domain of its approximant"
-        hint = "compile with a larger z_bound, or scale the inputs"
-        self.checks[node, what] = Check(node, low, high, 0.0, what, hint)
+        if low > -torch.inf or high < torch.inf:
+            node = self.nodes.materialise(argument, argument.labels, self.sizes)
+            what = f"layer {self.layer.name}: an argument of {score.f.name} left the domain of its approximant"
+            hint = "compile with a larger z_bound, or scale the inputs"
+            self.builder.checks[node, what] = Check(node, low, high, 0.0, what, hint)
 
-    def _softmax(
-        self, layer: Layer, score: Score, argument: Linear, mask: Linear | None, sizes: Mapping[str, int]
-    ) -> Linear:
-        scores = self._apply(layer, score, argument, sizes)
-        ones = {label for _, used in scores.terms for label in used}
+    def softmax(self, scores: Linear, mask: Linear | None) -> Linear:
+        ones = self._labels(scores)
         terms = () if mask is None else tuple(mask.terms)
         labels = ordered(ones | {"S"} | {label for _, used in terms for label in used})
-        first = self.nodes.materialise(scores, ordered(ones), sizes)
-        node = self.nodes.node("softmax", ((first, ordered(ones)), *terms), labels, sizes)
-        return Linear({(node, labels): (1.0, 0)})
+        first = self.nodes.materialise(scores, ordered(ones), self.sizes)
+        return of_node(self.nodes.node("softmax", ((first, ordered(ones)), *terms), labels, self.sizes), labels)
 
-    def _mask(self, instruction: Attend) -> Linear | None:
-        """Where token S is in the scope of token I; None if everywhere. Made from the prompt by the plain rules."""
-        labels = mask_labels(self.program, instruction)
-        if not labels:
-            return None
-        read = {"demos": "t", "at": "query"}.get(instruction.scope_kind, instruction.scope)
-        if any(read == other.dst.lane for layer in self.layers for other in layer.instructions):
+    def mask(self, seen: Seen) -> Linear:
+        """Made from the prompt, before the first layer."""
+        if any(seen.reads == other.dst.lane for layer in self.builder.layers for other in layer.instructions):
             raise InputError(
                 "the fused executor makes the mask of a scope before the first layer",
-                got=f"layers that write lane {read}",
+                got=f"layers that write lane {seen.reads}",
                 hint='use executor="plain"',
             )
-        node = self.nodes.node("mask", (), labels, {}, name=instruction.scope)
-        return Linear({(node, labels): (1.0, 0)})
+        return of_node(self.nodes.node("mask", (), seen.labels, {}, f=seen), seen.labels)
 
+    def count(self, value: Linear, mask: Linear | None, power: Literal[-1, 1]) -> Linear:
+        if mask is None:
+            return value.scaled((1.0, power))
+        ((term, _),) = mask.terms.items()
+        labels = ordered(set(term[1]) - {"S"})
+        count = self.nodes.node("count", (term,), labels, self.sizes)
+        inverse = self.nodes.node("apply", ((count, count.labels),), labels, self.sizes, f=torch.reciprocal)
+        return self.product([value, of_node(inverse, labels)], ordered({*self._labels(value), *labels}))
 
-def mask_labels(program: Program, instruction: Attend) -> str:
-    """The axes of a scope's mask, as :func:`innergrad.interpret.plain.scope_mask` makes it; empty if there is none."""
-    chosen = "BIS" if program.causal or program.sink else "BS"
-    match instruction.scope_kind:
-        case "self":
-            return ""
-        case "all":
-            return "IS" if program.causal else ""
-        case "before" | "upto" | "previous":
-            return "IS"
-        case "at":
-            return "BIS" if instruction.at and instruction.at[1] else chosen
-        case "demos" | "lane":
-            return chosen
-        case unknown:
-            assert_never(unknown)
+    def scale(self, value: Linear, factor: float) -> Linear:
+        return value.scaled((factor, 0))
+
+    def varies(self, value: Linear) -> bool:
+        return any("S" in used for _, used in value.terms)
+
+    def _labels(self, value: Linear) -> set[str]:
+        return {label for _, used in value.terms for label in used}

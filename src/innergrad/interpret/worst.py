@@ -21,8 +21,10 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import accumulate, pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,9 +34,9 @@ from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import proven
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
-from innergrad.interpret.lane_errors import squeezing
-from innergrad.interpret.plain import Labelled, contract
-from innergrad.program import Attend, Expr, Layer, Program, Score, View
+from innergrad.interpret.tensors import Labelled, contract
+from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
+from innergrad.program import Expr, Layer, Program, Score, View
 from innergrad.stream import Lane
 
 AXES = "ABCD"  # labels of a lane's own axes
@@ -106,11 +108,13 @@ def _product(a: float, b: float) -> float:
 
 @dataclass(frozen=True)
 class Known:
-    """Bounds on the size, in both runs, and on the error; times omega_i ** degree at token i."""
+    """Bounds on the size, in both runs, and on the error, times the weights omega of some tokens: one letter I or S for
+    each factor.
+    """
 
     size: Bound
     error: Bound
-    degree: int = 0
+    weights: str = ""
 
 
 class Worst:
@@ -138,7 +142,7 @@ class Worst:
         """Let the lane differ between the two runs, by this much in norm."""
         known = self.lanes[lane]
         entry = Labelled(torch.full_like(known.error.entry.tensor, norm), known.error.entry.labels)
-        self.lanes[lane] = Known(known.size, tight(entry, norm), known.degree)
+        self.lanes[lane] = replace(known, error=tight(entry, norm))
 
     def cap(self, lanes: Iterable[str]) -> None:
         """Both runs stay within the size of these lanes, e.g. in a box."""
@@ -148,69 +152,79 @@ class Worst:
     def layer(self, layer: Layer) -> None:
         """All instructions read the lanes before the layer; then all add."""
         inner: dict[str, list[PiecewiseLinear]] = {}
-        added: list[tuple[View, Known]] = []
+        changes: list[tuple[View, Known]] = []
         for i in layer.instructions:
-            own = squeezing(i)
+            own = in_place(i)
             if own is None:
-                added.append((i.dst, self._instruction(layer, i)))
+                change = added(self.program, i, Bounds(self, layer))
+                changes.append((i.dst, self._capped(change)))
             else:
                 inner.setdefault(i.dst.lane, []).append(own)
         after = dict(self.lanes)
         for lane, functions in inner.items():
             after[lane] = _transformed(self.lanes[lane], functions)
-        for dst, change in added:
+        for dst, change in changes:
             whole = self._placed(dst, change)
-            after[dst.lane] = self._sum(layer, dst.lane, after[dst.lane], whole)
+            after[dst.lane] = sum_of(after[dst.lane], whole, f"layer {layer.name}: {dst.lane}")
             so_far = self.changes.get(dst.lane)
-            self.changes[dst.lane] = whole if so_far is None else self._sum(layer, dst.lane, so_far, whole)
+            self.changes[dst.lane] = whole if so_far is None else sum_of(so_far, whole, dst.lane)
         self.lanes = {
             name: self._capped(known) if self.program.stream[name].role == "scratch" else known
             for name, known in after.items()
         }
 
-    # ---------------------------------------------------------------------------------------------------- instructions
+    def _capped(self, a: Known) -> Known:
+        """Neither run is larger than its size, so they are no farther apart than twice that."""
+        return a if self.exact else replace(a, error=smaller(a.error, scaled(a.size, 2.0)))
 
-    def _instruction(self, layer: Layer, i: Attend) -> Known:
-        """What the instruction adds, with the labels of its destination."""
-        averaged = i.scope == "all" and i.reduce == "mean"
-        alone = i.scope == "self" and i.reduce != "softmax"
-        if not (alone or averaged) or self.program.causal:
-            raise InputError(
-                f"layer {layer.name}: no bound is known for this instruction",
-                got=f"scope={i.scope!r}, reduce={i.reduce!r}{', causal' * self.program.causal}",
-                allowed="scope='self', or scope='all' with reduce='mean', of programs that are not causal",
-            )
-        keep = "".join(i.dst.labels)
-        product = self._read(i.value)
-        for score in i.scores:
-            product = self._times(self._score(layer, score, keep, averaged), product, keep)
-        product = Known(scaled(product.size, i.scale), scaled(product.error, i.scale), product.degree)
-        if averaged:
-            if product.degree > 1:
-                raise InputError(f"layer {layer.name}: weights of examples are averaged twice", got=i.dst.lane)
-            product = Known(product.size, product.error)
-        return self._capped(product)
+    def _placed(self, dst: View, change: Known) -> Known:
+        """The change as one of the whole lane: zero where it is not written."""
+        shape = self.program.stream[dst.lane].shape
 
-    def _score(self, layer: Layer, score: Score, keep: str, averaged: bool) -> Known:
-        total: Known | None = None
-        for query, key in score.pairs:
-            asked = self._read(query)
-            if averaged and asked.degree:
-                raise InputError(f"layer {layer.name}: the mean is over other tokens than the weight of {score.f.name}")
-            term = self._times(asked, self._read(key), keep)
-            total = term if total is None else self._sum(layer, score.f.name, total, term)
-        assert total is not None
-        return self._apply(layer, score.f, total)
+        def put(bound: Bound) -> Bound:
+            whole = torch.zeros(shape, dtype=torch.float64)
+            spread = bound.entry.aligned("".join(dst.labels)).expand(whole[dst.place].shape)
+            whole[dst.place] = spread
+            return tight(Labelled(whole, AXES[: len(shape)]), bound.norm * math.sqrt(spread.numel() / bound.size))
 
-    def _apply(self, layer: Layer, f: Function, z: Known) -> Known:
+        return Known(put(change.size), put(change.error), change.weights)
+
+
+@dataclass(frozen=True)
+class Bounds(Algebra[Known]):
+    """What is known of an instruction at every token: values have no axes of tokens."""
+
+    worst: Worst
+    layer: Layer
+
+    def read(self, expression: Expr, token: Token) -> Known:
+        return self.sum([self._view(view, token) for view in expression])
+
+    def _view(self, view: View, token: Token) -> Known:
+        lane = self.worst.lanes[view.lane]
+        return self.scale(
+            Known(_viewed(lane.size, view), _viewed(lane.error, view), token * len(lane.weights)), view.coefficient
+        )
+
+    def product(self, factors: list[Known], keep: str) -> Known:
+        return reduce(partial(times_of, keep=keep), factors)
+
+    def sum(self, terms: list[Known]) -> Known:
+        return reduce(partial(sum_of, what=f"layer {self.layer.name}: a sum"), terms)
+
+    def apply(self, score: Score, argument: Known, value: Known | None) -> Known:
+        del value
+        f, z, run = score.f, argument, self.worst
         slope = _linear(f)
         if slope is not None:
-            return Known(scaled(z.size, slope), scaled(z.error, slope), z.degree)
-        if z.degree:
-            raise InputError(f"layer {layer.name}: {f.name} of a weighted example", allowed="linear functions of omega")
-        approximant = self.approximants.get(f.name)
-        if approximant is None and not self.exact:
-            raise InputError(f"layer {layer.name}: {f.name} has no approximant with a proven error")
+            return self.scale(z, slope)
+        if z.weights:
+            raise InputError(
+                f"layer {self.layer.name}: {f.name} of a weighted example", allowed="linear functions of omega"
+            )
+        approximant = run.approximants.get(f.name)
+        if approximant is None and not run.exact:
+            raise InputError(f"layer {self.layer.name}: {f.name} has no approximant with a proven error")
         f = proven(f)
         epsilon, jumps = 0.0, bool(approximant and approximant.ramps)
         if approximant is not None and not jumps:
@@ -226,72 +240,75 @@ class Worst:
         moved = z.error.entry.aligned(labels).expand_as(like)
         moved = torch.where(moved > 0.0, f.lipschitz * moved, 0.0)
         drift = tight(Labelled(moved, labels), _product(f.lipschitz, z.error.norm))
-        if self.exact:
+        if run.exact:
             return Known(size, drift)
         if jumps:
-            self.jumps.add(f.name)
+            run.jumps.add(f.name)
             return Known(size, _constant(like, labels, high - low))
         drift = smaller(drift, _constant(like, labels, high - low))
         return Known(size, plus(drift, _constant(like, labels, epsilon)))
 
-    # ---------------------------------------------------------------------------------------------------------- algebra
+    def softmax(self, scores: Known, mask: Known | None) -> Known:
+        raise self._refused("a softmax")
 
-    def _times(self, a: Known, b: Known, keep: str) -> Known:
-        error = plus(times(a.size, b.error, keep), times(a.error, b.size, keep))
-        return Known(times(a.size, b.size, keep), error, a.degree + b.degree)
+    def mask(self, seen: Seen) -> Known:
+        raise self._refused("a scope of some tokens")
 
-    def _sum(self, layer: Layer, what: str, a: Known, b: Known) -> Known:
-        if a.degree != b.degree and a.size.norm and b.size.norm:
-            raise InputError(f"layer {layer.name}: {what} adds what is weighted by omega to what is not")
-        return Known(plus(a.size, b.size), plus(a.error, b.error), a.degree if a.size.norm else b.degree)
+    def count(self, value: Known, mask: Known | None, power: Literal[-1, 1]) -> Known:
+        raise self._refused("a number of tokens")
 
-    def _capped(self, a: Known) -> Known:
-        """Neither run is larger than its size, so they are no farther apart than twice that."""
-        return a if self.exact else Known(a.size, smaller(a.error, scaled(a.size, 2.0)), a.degree)
+    def scale(self, value: Known, factor: float) -> Known:
+        return Known(scaled(value.size, factor), scaled(value.error, factor), value.weights)
 
-    # ------------------------------------------------------------------------------------------------------------ lanes
+    def varies(self, value: Known) -> bool:
+        return "S" in value.weights
 
-    def _read(self, expression: Expr) -> Known:
-        total: Known | None = None
-        for view in expression:
-            lane = self.lanes[view.lane]
-            size, error = (scaled(_viewed(bound, view), view.coefficient) for bound in (lane.size, lane.error))
-            term = Known(size, error, lane.degree)
-            if total is not None and total.degree != term.degree:
-                raise InputError("an expression adds what is weighted by omega to what is not", got=view.lane)
-            total = term if total is None else Known(plus(total.size, size), plus(total.error, error), term.degree)
-        assert total is not None
-        return total
+    def over(self, factors: list[Known], keep: str, mask: Known | None, mean: bool) -> Known:
+        """A mean is at most the largest; of what has the weight omega_S as a factor, as omega's mean is one."""
+        found = self.product(factors, keep)
+        if not mean:
+            raise self._refused("a sum over tokens")
+        if found.weights not in ("", "S"):
+            what = f"layer {self.layer.name}: a mean is over what is weighted by its own token's omega, once at most"
+            raise InputError(what, got=f"{len(found.weights)} weights")
+        return Known(found.size, found.error)
 
-    def _placed(self, dst: View, change: Known) -> Known:
-        """The change as one of the whole lane: zero where it is not written."""
-        shape = self.program.stream[dst.lane].shape
-        place = tuple(index if isinstance(index, int) else slice(None) for index in dst.index)
+    def _refused(self, got: str) -> InputError:
+        return InputError(
+            f"layer {self.layer.name}: no bound is known for this instruction",
+            got=got,
+            allowed="what a token does by itself, or the mean over all, in programs that are not causal",
+        )
 
-        def put(bound: Bound) -> Bound:
-            whole = torch.zeros(shape, dtype=torch.float64)
-            spread = bound.entry.aligned("".join(dst.labels)).expand(whole[place].shape)
-            whole[place] = spread
-            return tight(Labelled(whole, AXES[: len(shape)]), bound.norm * math.sqrt(spread.numel() / bound.size))
 
-        return Known(put(change.size), put(change.error), change.degree)
+def times_of(a: Known, b: Known, keep: str) -> Known:
+    """|d(ab)| <= |a| |db| + |da| |b|."""
+    error = plus(times(b.size, a.error, keep), times(b.error, a.size, keep))
+    return Known(times(b.size, a.size, keep), error, a.weights + b.weights)
+
+
+def sum_of(a: Known, b: Known, what: str) -> Known:
+    if a.weights != b.weights and a.size.norm and b.size.norm:
+        raise InputError(f"{what} adds what is weighted by omega to what is not")
+    return Known(plus(a.size, b.size), plus(a.error, b.error), a.weights if a.size.norm else b.weights)
 
 
 def _start(lane: Lane, given: tuple[float, float] | None) -> Known:
     """Before the first layer: as large as declared, the same in both runs."""
-    if lane.name == "omega":
-        entry, norm, degree = 1.0, 1.0, 1
+    weights = "I" if lane.name == "omega" else ""
+    if weights:
+        entry, norm = 1.0, 1.0
     elif given is not None:
-        (entry, norm), degree = given, 0
+        entry, norm = given
     else:
         known = lane.role == "scratch" or (lane.role == "state" and math.isinf(lane.bound))
         entry = abs(lane.fill) if known else lane.bound
-        norm, degree = entry * math.sqrt(lane.size), 0
+        norm = entry * math.sqrt(lane.size)
     if not math.isfinite(entry):
         raise InputError(f"no bound on the lane {lane.name}", hint="declare one: Lane(..., bound=...)")
     tensor = torch.full(lane.shape, entry, dtype=torch.float64)
     labels = AXES[: len(lane.shape)]
-    return Known(tight(Labelled(tensor, labels), norm), _constant(tensor, labels, 0.0), degree)
+    return Known(tight(Labelled(tensor, labels), norm), _constant(tensor, labels, 0.0), weights)
 
 
 def _constant(like: Tensor, labels: str, value: float) -> Bound:
@@ -300,7 +317,7 @@ def _constant(like: Tensor, labels: str, value: float) -> Bound:
 
 def _viewed(bound: Bound, view: View) -> Bound:
     """Entries picked by numbers, the diagonal by a label twice, the others renamed."""
-    tensor = bound.entry.tensor[tuple(index if isinstance(index, int) else slice(None) for index in view.index)]
+    tensor = bound.entry.tensor[view.place]
     labels = "".join(view.labels)
     once = "".join(dict.fromkeys(labels))
     if once != labels:
@@ -339,4 +356,4 @@ def _transformed(lane: Known, functions: list[PiecewiseLinear]) -> Known:
     slope = max(map(abs, slopes), default=0.0)
     grown = plus(scaled(lane.size, slope), _constant(like, labels, abs(at_zero)))
     size = smaller(grown, _constant(like, labels, max(map(abs, values))))
-    return Known(size, scaled(lane.error, slope), lane.degree)
+    return Known(size, scaled(lane.error, slope), lane.weights)

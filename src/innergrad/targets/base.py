@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
-from innergrad.interpret.cost import Cost, LayerCost, structured_flops
+from innergrad.interpret.cost import Cost, LayerCost
+from innergrad.interpret.counts import structured_flops
 from innergrad.options import Options
 from innergrad.program import Layer, Program
 from innergrad.targets.sparse import SparseStack

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.interpret.cost import Cost, LayerCost, structured_flops
+from innergrad.interpret.cost import Cost, LayerCost
+from innergrad.interpret.counts import structured_flops
 from innergrad.program import Attend, Layer, Program, labels_of
 from innergrad.targets.relu_lowering import family_size, heads_of, merged_heads, selects
 from innergrad.targets.rows import Row, add, row_key

@@ -25,7 +25,9 @@ def approximants(program: Program, options: Options) -> dict[str, Approximant]:
         declared = {
             name: bound for name, bound in (("x", options.x_bound), ("y", options.y_bound)) if bound is not None
         }
-        radii = argument_bounds(program, declared, max(options.accuracy(name) for name in functions))
+        radii = argument_bounds(
+            program, declared, max(options.accuracy(name) for name in functions), options.n_examples
+        )
     found: dict[str, Approximant] = {}
     for names in together(program):
         group = tuple(functions[name] for name in names)

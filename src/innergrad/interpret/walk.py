@@ -1,0 +1,221 @@
+"""The one walk over an instruction: what ``scope``, ``reduce`` and ``where`` mean is decided here and nowhere else.
+
+    dst_i  +=  scale * reduce over s in scope(i) of  f_1(z_1) f_2(z_2) ... * value_s,    z = sum of <query_i, key_s>
+
+:func:`added` goes through the instruction once and asks an *algebra* for every operation. What the algebra's values are
+makes the interpretation: tensors (the plain interpreter), nodes of a graph (the fused executor), affine forms and worst
+cases (certificates), ranges of arguments, counts of operations. An algebra that has no answer raises an
+:class:`InputError`, in a sentence.
+
+Values have labelled axes, as in einsum: B prompts, I the token that is written, S the token that is read (the same
+token with scope ``self``), and the index labels of the instruction. A value lacks the labels it does not depend on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar, assert_never
+
+import torch
+from torch import Tensor
+
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.program import SCOPES, Attend, Expr, Program, Score, View
+
+V = TypeVar("V")
+Token = Literal["I", "S"]
+ONE: Expr = (View("one"),)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which tokens S are in the scope of a token I. By default all are; every field takes some away.
+
+    lane: of those, the tokens that hold 1 in this lane. token: this one alone, unless it is a query.
+    source, reader: tokens S, and tokens I, from this one on. nearest, farthest: I - S is at least, at most this.
+    """
+
+    lane: str | None = None
+    token: int | None = None
+    source: int = 0
+    reader: int = 0
+    nearest: int | None = None
+    farthest: int | None = None
+
+    @property
+    def reads(self) -> str | None:
+        """The lane that decides, if one does."""
+        return "query" if self.token is not None else self.lane
+
+    @property
+    def single(self) -> bool:
+        """Whether no token sees more than one."""
+        return self.token is not None or (self.nearest is not None and self.nearest == self.farthest)
+
+    @property
+    def labels(self) -> str:
+        """The axes of the mask; empty if all tokens are seen."""
+        by_place = bool(self.source or self.reader) or self.nearest is not None
+        return ("B" if self.reads else "") + ("I" if by_place else "") + ("S" if by_place or self.reads else "")
+
+    def mask(self, state: Mapping[str, Tensor], tokens: int) -> Tensor:
+        """1 where token S is in the scope of token I, else 0; the axes are ``labels``."""
+        one = state["one"]
+        reader = torch.arange(tokens, device=one.device).unsqueeze(1)
+        source, mask = reader.T, one.new_ones(())
+        if self.lane is not None:
+            mask = state[self.lane]
+        if self.token is not None:
+            mask = (source == self.token).to(one.dtype) * (1.0 - state["query"])
+        if "I" in self.labels:
+            places = (source >= self.source) & (reader >= self.reader)
+            if self.nearest is not None:
+                places = places & (reader - source >= self.nearest)
+            if self.farthest is not None:
+                places = places & (reader - source <= self.farthest)
+            mask = places.to(one.dtype) * (mask.unsqueeze(1) if self.reads else mask)
+        return mask
+
+
+def seen(program: Program, i: Attend) -> Seen | None:
+    """The tokens that an instruction reads; None if every token reads itself.
+
+    In a causal program no token sees a later one. A sink reads no other token, and is read by none, except that
+    ``all`` is all.
+    """
+    first, latest = int(program.sink), 0 if program.causal else None
+    if i.scope not in SCOPES:
+        if i.at is None:
+            return Seen(lane=i.scope, reader=first, nearest=latest)
+        token, since = i.at
+        return Seen(token=token + first, reader=since + first, nearest=latest)
+    scope = SCOPES[SCOPES.index(i.scope)]
+    match scope:
+        case "self":
+            return None
+        case "all":
+            return Seen(nearest=latest)
+        case "demos":
+            return Seen(lane="t", reader=first, nearest=latest)
+        case "before":
+            return Seen(source=first, nearest=1)
+        case "upto":
+            return Seen(source=first, nearest=0)
+        case "previous":
+            return Seen(source=first, nearest=1, farthest=1)
+        case unknown:
+            assert_never(unknown)
+
+
+class Algebra(ABC, Generic[V]):
+    """What an interpretation has to say: eight operations on values of its own kind."""
+
+    @abstractmethod
+    def read(self, expression: Expr, token: Token) -> V:
+        """A linear combination of lane views, at the token that is written or at the tokens that are read."""
+
+    @abstractmethod
+    def product(self, factors: list[V], keep: str) -> V:
+        """The product of the factors, summed over every label that is not kept."""
+
+    @abstractmethod
+    def sum(self, terms: list[V]) -> V:
+        """Of at least one term."""
+
+    @abstractmethod
+    def apply(self, score: Score, argument: V, value: V | None) -> V:
+        """The function of a score; value: what it is multiplied by, if that is not one."""
+
+    @abstractmethod
+    def softmax(self, scores: V, mask: V | None) -> V:
+        """Weights that sum to one over the tokens that the mask shows; all zero where it shows none."""
+
+    @abstractmethod
+    def mask(self, seen: Seen) -> V:
+        """1 where token S is in the scope of token I, else 0."""
+
+    @abstractmethod
+    def count(self, value: V, mask: V | None, power: Literal[-1, 1]) -> V:
+        """The value times, or divided by, the number of tokens that the mask shows: at least one."""
+
+    @abstractmethod
+    def scale(self, value: V, factor: float) -> V:
+        """The value times a number."""
+
+    @abstractmethod
+    def varies(self, value: V) -> bool:
+        """Whether the value depends on the token S."""
+
+    def over(self, factors: list[V], keep: str, mask: V | None, mean: bool) -> V:
+        """The sum, or the mean, over the tokens S that the mask shows. Where no factor depends on S, all tokens add
+        the same.
+        """
+        factors = factors if mask is None else [*factors, mask]
+        total, summed = self.product(factors, keep), any(map(self.varies, factors))
+        if mean:
+            return self.count(total, mask, -1) if summed else total
+        return total if summed else self.count(total, mask, 1)
+
+
+def added(program: Program, i: Attend, algebra: Algebra[V]) -> V:
+    """What the instruction adds to its destination, with the labels B, I and the destination's, or fewer."""
+    tokens = seen(program, i)
+    token: Token = "I" if tokens is None else "S"
+    mask = algebra.mask(tokens) if tokens is not None and tokens.labels else None
+    keep, value = "BI" + i.family, None if i.scores and i.value == ONE else algebra.read(i.value, token)
+    factors = [] if value is None else [value]
+    softmax, mean = _reduction(i)
+    for score in i.scores if tokens is not None or not softmax else ():  # a softmax of one number is 1
+        pairs = ([algebra.read(query, "I"), algebra.read(key, token)] for query, key in score.pairs)
+        z = algebra.sum([algebra.product(pair, "BIS" + i.family) for pair in pairs])
+        f = algebra.apply(score, z, value)
+        factors.append(algebra.softmax(f, mask) if softmax else f)
+    factors = factors or [algebra.read(ONE, token)]
+    averages = tokens is not None and not softmax
+    result = algebra.over(factors, keep, mask, mean) if averages else algebra.product(factors, keep)
+    written = _written(i)
+    if written is not None:
+        result = algebra.product([result, algebra.read((View(written),), "I")], keep)
+    return algebra.scale(result, i.scale)
+
+
+def _reduction(i: Attend) -> tuple[bool, bool]:
+    """Whether the score becomes weights that sum to one, and whether the sum is divided by the number of tokens."""
+    match i.reduce:
+        case "sum":
+            return False, False
+        case "mean":
+            return False, True
+        case "softmax":
+            return True, False
+        case unknown:
+            assert_never(unknown)
+
+
+def _written(i: Attend) -> str | None:
+    """The lane that is 1 on the tokens that are written, and 0 on others; None if all are."""
+    match i.where:
+        case "all":
+            return None
+        case "demos":
+            return "t"
+        case "query":
+            return "query"
+        case unknown:
+            assert_never(unknown)
+
+
+def in_place(i: Attend) -> PiecewiseLinear | None:
+    """The piecewise-linear f of an instruction that does dst += f(dst), entry by entry, and nothing else."""
+    alone = i.scope == "self" and not _reduction(i)[0] and _written(i) is None
+    if not alone or not i.dst.whole:
+        return None
+    if not i.scores:
+        same = [view for view in i.value if (view.lane, view.index) == (i.dst.lane, i.dst.index)]
+        return PiecewiseLinear((), (i.scale * same[0].coefficient,)) if len(i.value) == len(same) == 1 else None
+    if len(i.scores) != 1 or i.scale != 1.0 or i.value != ONE:
+        return None
+    dst = (i.dst,)
+    return i.scores[0].f.exact if i.scores[0].pairs in (((dst, ONE),), ((ONE, dst),)) else None
