@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from innergrad.compiled import Compiled
+from innergrad.executors import rounding
 from innergrad.explain.explanation import Health, StepError
 from innergrad.interpret import plain
 from innergrad.interpret.plain import Labelled, contract, labelled_view, scope_mask, total
@@ -24,10 +25,6 @@ from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 from innergrad.targets.gpt import GptAttention
-from innergrad.transformer import rounding
-
-if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer, Executor
 
 Group = Callable[[str], str]
 NEAR = 0.95  # of a range
@@ -87,7 +84,7 @@ class Ranges:
             if used > self.value:
                 self.value, self.where = used, where
 
-    def layer(self, tf: CompiledTransformer, layer: Layer, before: State) -> None:
+    def layer(self, tf: Compiled, layer: Layer, before: State) -> None:
         """Arguments of approximants, and lanes that products are made for; lanes that cannot leave their range (they
         have a bound of their own, or prompts are checked for it) are left out.
         """
@@ -139,9 +136,9 @@ class Local:
 
 
 def rounding_row(
-    tf: CompiledTransformer,
+    tf: Compiled,
     dtype: torch.dtype,
-    executor: Executor,
+    as_weights: bool,
     shares: Sequence[Mapping[str, float]],
     parts: Mapping[str, float],
     largest: float,
@@ -166,7 +163,7 @@ def rounding_row(
     elif not green:
         text += f", more than a tenth of epsilon = {tf.options.epsilon:g}" if inexact else f", more than {limit:.1e}"
     if inexact and dtype == torch.float64:
-        single = max(rounding(f, torch.float32, executor) for f in inexact)
+        single = max(rounding(f, torch.float32, as_weights) for f in inexact)
         text += f"; in float32 functions would, by up to {single:.1e}"
     return Health("rounding share", value, 0.5, green, text)
 
@@ -225,7 +222,7 @@ def _both(program: Program, expression: Expr, state: State, token: str) -> tuple
 # ----------------------------------------------------------------------------------------------------- softmax leakage
 
 
-def leakage(tf: CompiledTransformer, prompt: Prompt) -> Health:
+def leakage(tf: Compiled, prompt: Prompt) -> Health:
     """What heads bring in from tokens outside the scope of their instructions, relative to what they bring in from
     inside; in the weights themselves, in float64. A value that all tokens share cannot leak.
     """

@@ -17,9 +17,9 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
-from innergrad.errors import DomainError
 from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.guard import SCALE_INPUTS, argument_error
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State
 
@@ -134,6 +134,18 @@ def _contribution(
     return instruction.scale * result.aligned(keep)
 
 
+def arguments(
+    program: Program, layer: Layer, state: State, chosen: Callable[[Score], bool]
+) -> Iterator[tuple[Attend, Score, Tensor]]:
+    """The arguments of the chosen scores of a layer, as an observer sees them; nothing else is computed."""
+    for instruction in layer.instructions:
+        for score in instruction.scores:
+            if chosen(score):
+                value = _combine(program, instruction.value, state, instruction.token)
+                argument = _score_argument(program, score, state, instruction)
+                yield instruction, score, _used(argument, value, instruction)
+
+
 def _used(argument: Labelled, value: Labelled, instruction: Attend) -> Tensor:
     """The arguments without those of tokens whose value is zero in all prompts: f of them is multiplied by zero."""
     if instruction.softmax or "S" not in argument.labels or "S" not in value.labels:
@@ -221,11 +233,5 @@ def _softmax(argument: Labelled, f: ScalarFunction, mask: Labelled | None, token
 
 
 def _check_domain(f: Approximant, score: Score, layer: Layer, argument: Tensor) -> None:
-    outside = f.outside(argument)
-    if outside is not None:
-        raise DomainError(
-            f"layer {layer.name}: an argument of {score.f.name} left the domain of its approximant",
-            got=f"{outside:g}",
-            allowed=f"[{f.domain[0]:g}, {f.domain[1]:g}]",
-            hint="compile with a larger z_bound, or scale the inputs",
-        )
+    if f.outside(argument) is not None:
+        raise argument_error(layer, score.f.name, f, argument, SCALE_INPUTS)

@@ -23,6 +23,7 @@ import torch
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
+from innergrad.guard import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
 from innergrad.interpret.graph import NAMES, Check, Graph, Linear, Node, ScalarFunction, ordered
 from innergrad.interpret.nodes import Nodes
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
@@ -78,9 +79,9 @@ class _Builder:
     def _layer(self, layer: Layer, lanes: Mapping[str, Linear]) -> dict[str, Linear]:
         for name, (low, high) in self.bounds(layer).items():
             if lanes[name].terms:
-                node = self.nodes.as_lane(name, lanes[name])
-                what = f"layer {layer.name}: lane {name} left the range its products are made for"
-                self.checks[node, what] = Check(node, low, high, 1e-4 * high, what, name)
+                node, what = self.nodes.as_lane(name, lanes[name]), lane_left(layer, name)
+                hint = enlarge(self.program.stream[name])
+                self.checks[node, what] = Check(node, low, high, slack((low, high)), what, hint)
         after = dict(lanes)
         for instruction in layer.instructions:
             name, change = instruction.dst.lane, self._change(layer, instruction, lanes)
@@ -222,10 +223,8 @@ class _Builder:
         if (low == -torch.inf and high == torch.inf) or not argument.terms:
             return
         labels = argument.labels
-        node = self.nodes.materialise(argument, labels, sizes)
-        what = f"layer {layer.name}: an argument of {score.f.name} left the domain of its approximant"
-        hint = "compile with a larger z_bound, or scale the inputs"
-        self.checks[node, what] = Check(node, low, high, 0.0, what, hint)
+        node, what = self.nodes.materialise(argument, labels, sizes), argument_left(layer, score.f.name)
+        self.checks[node, what] = Check(node, low, high, 0.0, what, SCALE_INPUTS)
 
     def _softmax(
         self, layer: Layer, score: Score, argument: Linear, mask: Linear | None, sizes: Mapping[str, int]
