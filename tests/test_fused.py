@@ -15,7 +15,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.errors import DomainError, JobError
-from innergrad.executor import recorded
+from innergrad.executors import recorded
 from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import graph, tables

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from innergrad.program import Attend, Layer, Loop, Program, Score
     from innergrad.ragged import ragged
     from innergrad.solver import Solution
-    from innergrad.storage import load
     from innergrad.stream import Lane, Stream
-    from innergrad.transformer import CompiledTransformer, Run, reference
+    from innergrad.transformer import CompiledTransformer, Run, load, reference
 
 __version__ = "0.1.0"
 
@@ -62,9 +61,8 @@ _NAMES = {
     "program": "Attend Layer Loop Program Score",
     "ragged": "ragged",
     "solver": "Solution",
-    "storage": "load",
     "stream": "Lane Stream",
-    "transformer": "CompiledTransformer Run reference",
+    "transformer": "CompiledTransformer Run load reference",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = [

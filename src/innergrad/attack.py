@@ -17,22 +17,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from innergrad.bounds import apriori
+from innergrad.certificate import Errors, certify
+from innergrad.compiled import Compiled
 from innergrad.errors import InputError, integer
+from innergrad.executors import Name
+from innergrad.guard import slack
 from innergrad.interpret import plain
 from innergrad.interpret.tensors import ScalarFunction
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 from innergrad.targets import LoopedTransformer
-
-if TYPE_CHECKING:
-    from innergrad.certificate import Errors
-    from innergrad.transformer import CompiledTransformer, Executor
+from innergrad.verification import random_prompt
 
 FIRST, LAST = 0.2, 0.001  # size of a step, relative to the range of the variable
 PARTS = ("X", "y", "X_query", "w0")
@@ -98,7 +100,7 @@ class Attack:
 
 
 def attack(
-    tf: CompiledTransformer,
+    tf: Compiled,
     *,
     starts: int = 32,
     iterations: int = 100,
@@ -109,8 +111,6 @@ def attack(
     the range of random prompts where nothing is declared. Labels of classes stay as they were drawn, and examples have
     equal weights. errors: of the certificate, as in ``certify``.
     """
-    from innergrad.verification import random_prompt
-
     starts, iterations = integer("starts", starts), integer("iterations", iterations)
     if any(f.ramps and f.error == 0.0 for f in tf.approximants.values()):
         raise InputError(
@@ -131,9 +131,9 @@ def attack(
     uniform, inside, _ = _errors(first, spread)
     every_other = torch.arange(starts) % 2 == 1
     best, worst = _ascend(first, _where(inside & every_other, spread, drawn), domain, iterations, generator)
-    executor: Executor = "plain" if tf.proven else "dense"
-    certified = first.certify(
-        worst.X, worst.y, worst.X_query, w0=worst.w0, executor=executor, trajectory=False, errors=errors
+    executor: Name = "plain" if tf.proven else "dense"
+    certified = certify(
+        first, worst.X, worst.y, worst.X_query, w0=worst.w0, executor=executor, trajectory=False, errors=errors
     )
     bounds = certified.steps[0].radius.norm(dim=-1) / certified.lr
     top = int(best.argmax())
@@ -162,7 +162,7 @@ def attack(
     )
 
 
-def _one_step(tf: CompiledTransformer) -> CompiledTransformer:
+def _one_step(tf: Compiled) -> Compiled:
     """The transformer up to the end of its first step, with the same weights."""
     loops = tf.program.body[: 1 + next(i for i, loop in enumerate(tf.program.body) if loop.step)]
     body = (*loops[:-1], replace(loops[-1], count=1))
@@ -172,9 +172,9 @@ def _one_step(tf: CompiledTransformer) -> CompiledTransformer:
     return replace(tf, program=replace(tf.program, body=body, readout=()), stored_module=module)
 
 
-def _domainwide(tf: CompiledTransformer) -> float | None:
+def _domainwide(tf: Compiled) -> float | None:
     try:
-        return tf.certificate.best
+        return apriori(tf).best
     except InputError:  # nothing declared, or nothing proven
         return None
 
@@ -182,7 +182,7 @@ def _domainwide(tf: CompiledTransformer) -> float | None:
 class _Domain:
     """Intervals of x, y and the weights; y has none where it is a label."""
 
-    def __init__(self, tf: CompiledTransformer, drawn: Prompt) -> None:
+    def __init__(self, tf: Compiled, drawn: Prompt) -> None:
         options, self.tf = tf.options, tf
         inputs = torch.cat([drawn.X, drawn.X_query], dim=1)
         self.x, self.y = _interval(options.x_bound, inputs), _interval(options.y_bound, drawn.y)
@@ -214,7 +214,7 @@ def _interval(bound: float | None, drawn: Tensor) -> tuple[float, float]:
     return (-bound, bound) if bound is not None else (float(drawn.min()), float(drawn.max()))
 
 
-def _accepts(tf: CompiledTransformer, prompt: Prompt) -> bool:
+def _accepts(tf: Compiled, prompt: Prompt) -> bool:
     try:
         tf.algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
     except InputError:
@@ -223,7 +223,7 @@ def _accepts(tf: CompiledTransformer, prompt: Prompt) -> bool:
 
 
 def _ascend(
-    tf: CompiledTransformer, start: Prompt, domain: _Domain, iterations: int, generator: torch.Generator
+    tf: Compiled, start: Prompt, domain: _Domain, iterations: int, generator: torch.Generator
 ) -> tuple[Tensor, Prompt]:
     """The largest error of every start, and where it was seen."""
     ranges = domain.ranges()
@@ -265,7 +265,7 @@ def _with(prompt: Prompt, parts: Mapping[str, Tensor]) -> Prompt:
     return replace(prompt, **dict[str, Any](parts))
 
 
-def _errors(tf: CompiledTransformer, prompt: Prompt) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+def _errors(tf: Compiled, prompt: Prompt) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
     """Error of every prompt (batch,), whether it stays inside all domains, and the gradients of the error."""
     program = tf.program
     variables = {name: getattr(prompt, name).detach().clone().requires_grad_() for name in PARTS}
@@ -281,7 +281,7 @@ def _errors(tf: CompiledTransformer, prompt: Prompt) -> tuple[Tensor, Tensor, Se
     return error.detach(), inside, [gradient.nan_to_num() for gradient in gradients]
 
 
-def _step(tf: CompiledTransformer, prompt: Prompt, inside: Tensor) -> State:
+def _step(tf: Compiled, prompt: Prompt, inside: Tensor) -> State:
     """The state after the transformer's step; ``inside`` becomes False where a prompt leaves a domain."""
     program = tf.program
     functions: dict[str, ScalarFunction] = {**program.functions()}
@@ -295,9 +295,9 @@ def _step(tf: CompiledTransformer, prompt: Prompt, inside: Tensor) -> State:
     state, modules = prompt.state(program), None if tf.proven else tf.module.layers()
     h = program.stream.pack(state)
     for layer, _ in program.schedule():
-        for lane, limits in tf.target.bounds(program, layer, tf.options).items():
-            slack = 1e-4 * limits[1]  # as in a run
-            _inside(inside, state[lane], (limits[0] - slack, limits[1] + slack))
+        for lane, limits in tf.ranges(layer).items():
+            room = slack(limits)  # as in a run
+            _inside(inside, state[lane], (limits[0] - room, limits[1] + room))
         after = plain.apply_layer(program, layer, state, functions, observer=watch)
         if modules is None:
             state = after

@@ -23,21 +23,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.compiled import Compiled
 from innergrad.errors import InputError
 from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import proven
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.worst import Bound, Known, Worst
 from innergrad.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
-
-if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer
 
 Sizes = Mapping[str, tuple[float, float]]  # lane -> largest entry, largest norm
 _TINY = 1e-100  # a change of the weights so small that only first order is left of its effect
@@ -140,52 +138,52 @@ class Domainwide:
         return "\n".join(lines)
 
 
-def apriori(tf: CompiledTransformer) -> Domainwide:
+def apriori(of: Compiled) -> Domainwide:
     """The certificate of a compiled transformer for all of its declared domain."""
-    if not tf.proven or tf.options.target != "relu":
+    if not of.proven or of.options.target != "relu":
         raise InputError(
             "only target relu has proven approximants, which a certificate is made from",
-            got=f"target={tf.options.target!r}",
+            got=f"target={of.options.target!r}",
             allowed="target='relu'",
         )
-    algorithm, lr = tf.algorithm, getattr(tf.algorithm, "lr", 1.0)
+    algorithm, lr = of.algorithm, getattr(of.algorithm, "lr", 1.0)
     if isinstance(algorithm, GradientDescent) and not algorithm.basic:
         raise InputError(
             "a certificate for every input is for gradient descent with one rate, momentum, weight decay and a box",
             got="another optimiser, rates that differ, l1, clip or batches",
             hint="tf.certify(X, y) bounds the error of a run",
         )
-    if tf.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
-        tf = replace(tf, program=algorithm.program(replace(tf.options, variant="literal")))
-    if not tf.program.weights or lr == 0.0:
+    if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
+        of = replace(of, program=algorithm.program(replace(of.options, variant="literal")))
+    if not of.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
-    sizes, words = _domain(tf)
-    one = _first_step(tf, sizes)
+    sizes, words = _domain(of)
+    one = _first_step(of, sizes)
     jumps = ", ".join(sorted(one.jumps))
     note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
-    best = Stated("best", "the program, instruction by instruction", _norm(one, tf, lambda a: a.error) / lr, note)
+    best = Stated("best", "the program, instruction by instruction", _norm(one, of, lambda a: a.error) / lr, note)
     stated: tuple[Stated, ...] = (best,)
     if isinstance(algorithm, GradientDescent):
-        printed, corrected = theorems(algorithm, tf.approximants, sizes)
-        if "g" not in tf.program.stream.by_name:  # s_N is made of other functions than r' and u
+        printed, corrected = theorems(algorithm, of.approximants, sizes)
+        if "g" not in of.program.stream.by_name:  # s_N is made of other functions than r' and u
             corrected = corrected._replace(note="of the literal variant")
         elif corrected.value < best.value:
             best = corrected._replace(label="best")
         stated = (printed, corrected, best)
-    L_f = _lipschitz(tf, sizes) / lr + getattr(algorithm, "weight_decay", 0.0)
-    weights, prediction = _all_steps(tf, sizes)
+    L_f = _lipschitz(of, sizes) / lr + getattr(algorithm, "weight_decay", 0.0)
+    weights, prediction = _all_steps(of, sizes)
     plain_descent = isinstance(algorithm, GradientDescent) and algorithm.momentum == 0.0
     if plain_descent:
         weights = tuple(min(w, corollary(best.value, lr, L_f, step)) for step, w in enumerate(weights, start=1))
     return Domainwide(
         domain=words,
         gradient=stated,
-        largest_gradient=_norm(one, tf, lambda a: a.size) / lr,
+        largest_gradient=_norm(one, of, lambda a: a.size) / lr,
         lipschitz=L_f,
         weights=weights,
         prediction=prediction,
         lr=lr,
-        n_examples=tf.options.n_examples,
+        n_examples=of.options.n_examples,
         plain_descent=plain_descent,
     )
 
@@ -193,12 +191,12 @@ def apriori(tf: CompiledTransformer) -> Domainwide:
 # --------------------------------------------------------------------------------------------------------- the domain
 
 
-def _domain(tf: CompiledTransformer) -> tuple[Sizes, str]:
+def _domain(of: Compiled) -> tuple[Sizes, str]:
     """Largest entries and norms of x and y, and the domain in words; raises if something is not bounded."""
-    stream, x, y = tf.program.stream, tf.options.x_bound, tf.options.y_bound
+    stream, x, y = of.program.stream, of.options.x_bound, of.options.y_bound
     norm = math.inf
-    if isinstance(tf.algorithm, GradientDescent):
-        loss, net = tf.algorithm.loss, tf.algorithm.network
+    if isinstance(of.algorithm, GradientDescent):
+        loss, net = of.algorithm.loss, of.algorithm.network
         by_itself = math.inf  # targets that prompts are checked for
         if isinstance(loss, LogisticLoss | SoftmaxLoss):
             by_itself, norm = 1.0, 1.0 if isinstance(loss, SoftmaxLoss) else math.inf
@@ -206,7 +204,7 @@ def _domain(tf: CompiledTransformer) -> tuple[Sizes, str]:
             by_itself = max(map(abs, net.activation.closed_range))
         y = min(math.inf if y is None else y, by_itself)
         y = None if math.isinf(y) else y
-    free = [lane.name for lane in tf.program.weights if math.isinf(lane.bound)]
+    free = [lane.name for lane in of.program.weights if math.isinf(lane.bound)]
     missing = [name for name, bound in (("x_bound", x), ("y_bound", y)) if bound is None]
     if missing or free:
         raise InputError(
@@ -218,7 +216,7 @@ def _domain(tf: CompiledTransformer) -> tuple[Sizes, str]:
     assert y is not None
     roots = {name: math.sqrt(stream[name].size) for name in ("x", "y")}
     sizes = {"x": (x, x * roots["x"]), "y": (y, min(y * roots["y"], norm))}
-    boxes = sorted({lane.bound for lane in tf.program.weights})
+    boxes = sorted({lane.bound for lane in of.program.weights})
     words = f"|x| <= {x:g}, |y| <= {y:g}" + (f", |w| <= {', '.join(f'{b:g}' for b in boxes)}" if boxes else "")
     return sizes, words
 
@@ -226,46 +224,46 @@ def _domain(tf: CompiledTransformer) -> tuple[Sizes, str]:
 # --------------------------------------------------------------------------------------------------- best: the program
 
 
-def _first_step(tf: CompiledTransformer, sizes: Sizes, moved: str | None = None) -> Worst:
+def _first_step(of: Compiled, sizes: Sizes, moved: str | None = None) -> Worst:
     """The program on the domain up to the end of its first step; ``moved``: exact, from weights that differ there."""
-    worst = Worst(tf.program, tf.approximants, sizes, exact=moved is not None)
+    worst = Worst(of.program, of.approximants, sizes, exact=moved is not None)
     if moved is not None:
         worst.shift(moved, _TINY)
-    for layer, step_ends in tf.program.schedule():
+    for layer, step_ends in of.program.schedule():
         worst.layer(layer)
         if step_ends:
             break
     return worst
 
 
-def _norm(worst: Worst, tf: CompiledTransformer, which: Callable[[Known], Bound]) -> float:
+def _norm(worst: Worst, of: Compiled, which: Callable[[Known], Bound]) -> float:
     """Size or error of what was added to the weights, before they were projected."""
-    return math.hypot(*(which(worst.changes[w.name]).norm for w in tf.program.weights if w.name in worst.changes))
+    return math.hypot(*(which(worst.changes[w.name]).norm for w in of.program.weights if w.name in worst.changes))
 
 
-def _lipschitz(tf: CompiledTransformer, sizes: Sizes) -> float:
+def _lipschitz(of: Compiled, sizes: Sizes) -> float:
     """A bound on the Lipschitz constant of lr times the gradient, on the domain, which is convex.
 
     M[a, b] bounds how much the gradient in lane b changes, to first order, when lane a does: a norm of a block of the
     Hessian H. So ||H|| <= ||M||_2, and if the step is along a gradient, H being symmetric, the smaller of M[a, b] and
     M[b, a] serves for both.
     """
-    lanes, rows = [lane.name for lane in tf.program.weights], []
+    lanes, rows = [lane.name for lane in of.program.weights], []
     for moved in lanes:
-        changes = _first_step(tf, sizes, moved).changes
+        changes = _first_step(of, sizes, moved).changes
         rows.append([changes[lane].error.norm / _TINY if lane in changes else 0.0 for lane in lanes])
     blocks = torch.tensor(rows, dtype=torch.float64)
     if not bool(torch.isfinite(blocks).all()):
         return math.inf
-    if isinstance(tf.algorithm, GradientDescent):
+    if isinstance(of.algorithm, GradientDescent):
         blocks = blocks.minimum(blocks.T)
     return float(torch.linalg.matrix_norm(blocks, 2))
 
 
-def _all_steps(tf: CompiledTransformer, sizes: Sizes) -> tuple[tuple[float, ...], float]:
+def _all_steps(of: Compiled, sizes: Sizes) -> tuple[tuple[float, ...], float]:
     """The error of the weights after every step, never more than the box allows, and of the prediction at the end."""
-    program, weights = tf.program, list[float]()
-    worst, lanes = Worst(program, tf.approximants, sizes), [lane.name for lane in program.weights]
+    program, weights = of.program, list[float]()
+    worst, lanes = Worst(program, of.approximants, sizes), [lane.name for lane in program.weights]
     remembers, settled = any(lane.role == "state" for lane in program.stream.lanes), False
     for layer, step_ends in program.schedule():
         if not (settled and len(weights) < program.steps):

@@ -18,22 +18,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innergrad.compiled import Compiled
 from innergrad.errors import InputError, JobError
+from innergrad.executors import Executor, Name, executor_of
 from innergrad.functions.dictionaries import Approximant
+from innergrad.guard import Guard, Outside
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
 from innergrad.program import Program
-from innergrad.prompt import Noted, Prompt
+from innergrad.prompt import ArrayLike, Prompt
 from innergrad.stream import Lane, State
-
-if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer, Executor
 
 Errors = Literal["sup", "pointwise"]
 INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
@@ -125,34 +125,57 @@ class Certificate:
 
 
 def certify(
-    tf: CompiledTransformer,
+    of: Compiled,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None = None,
+    *,
+    w0: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    executor: Name = "plain",
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    trajectory: bool | None = None,
+    errors: Errors | None = None,
+    outside: Outside = "error",
+) -> Certificate:
+    """Bounds for a run on the caller's data, as :meth:`innergrad.CompiledTransformer.certify` says."""
+    chosen, guard = executor_of(of, executor), of.guard(outside)
+    chosen.check(dtype, guard)
+    prompt = of.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, guard=guard)
+    double = of.in_double(prompt, sample_weight, guard.aside())
+    return certify_run(of, prompt, double, chosen, guard, trajectory=trajectory, errors=errors)
+
+
+def certify_run(
+    of: Compiled,
     prompt: Prompt,
     given: Prompt,
-    *,
     executor: Executor,
-    trajectory: bool | None,
-    errors: Errors | None,
-    noted: Noted | None = None,
+    guard: Guard,
+    *,
+    trajectory: bool | None = None,
+    errors: Errors | None = None,
 ) -> Certificate:
-    """Bounds for a run on the prompt; ``given`` is the same prompt in float64, i.e. what the caller gave; ``noted``
-    takes violations of domains, which otherwise are errors.
+    """Bounds for a run of an executor on the prompt; ``given`` is the same prompt in float64, i.e. what the caller
+    gave.
     """
-    program = tf.program
+    program = of.program
     mode: Errors = errors or "pointwise"
     if mode not in ("sup", "pointwise"):
         raise InputError("unknown kind of errors", got=repr(mode), allowed="'sup' or 'pointwise'")
-    if mode == "sup" and not tf.proven:
+    if mode == "sup" and not of.proven:
         raise InputError(
-            f"errors of approximants are measured, not proven, on target {tf.options.target!r}",
+            f"errors of approximants are measured, not proven, on target {of.options.target!r}",
             allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
-    approximants: dict[str, Approximant] = dict(tf.approximants) if mode == "sup" else {}
+    approximants: dict[str, Approximant] = dict(of.approximants) if mode == "sup" else {}
     rounded = rounded_inputs(prompt.state(program), given.state(program))
     path = _Path(program, prompt, approximants, rounded)
     follow = path.size <= LARGEST if trajectory is None else trajectory
     steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
     before, affine = double(prompt.state(program)), fresh(program, approximants, rounded)
-    for layer, state, step_ends in tf.execute(prompt, executor, noted):
+    for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         if len(steps) < program.steps:
             affine.layer(layer, before, after)
@@ -170,11 +193,11 @@ def certify(
         lane = program.prediction
         radius = path.affine.radius(lane, before[lane]) if path.finite else torch.full_like(before[lane], math.inf)
         predictions = prompt.predictions(program, {lane: radius}).abs() * INFLATION
-    lr = float(getattr(tf.algorithm, "lr", 1.0) or 1.0)
+    lr = float(getattr(of.algorithm, "lr", 1.0) or 1.0)
     found = torch.stack(along, dim=1) if follow else None
     if not bool(torch.isfinite(torch.stack(weights)).all()):
         raise JobError("the forward pass overflowed: weights are not finite; scale the inputs or lower lr")
-    violations = () if noted is None else tuple(noted.sentences)
+    violations = tuple(guard.violations)
     return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions, violations)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError, integer, real
-from innergrad.functions.approximants import check_epsilon
+from innergrad.errors import InputError
+from innergrad.legalise import check_options, default_variant, prepared
 from innergrad.options import Options
-from innergrad.program import Program
 from innergrad.prompt import ArrayLike
+from innergrad.solver import solve
 from innergrad.targets import TARGETS
-from innergrad.transformer import CompiledTransformer, default_variant
+from innergrad.transformer import CompiledTransformer
 
 
 def compile(
@@ -75,79 +75,11 @@ def compile(
         raise InputError(
             "weight_error chooses the epsilons", got="both", allowed="weight_error, or epsilon and epsilons"
         )
-    from innergrad.solver import solve
-
-    return solve(algorithm, program, options, data, w0)
+    found, solution = solve(algorithm, program, options, data, w0)
+    return CompiledTransformer(algorithm, program, found.approximants, found.options, solution=solution)
 
 
 def _pairs(epsilons: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
     if not isinstance(epsilons, Mapping | None):
         raise InputError("epsilons are given by name", got=repr(epsilons), allowed="e.g. {'tanh': 1e-3}")
     return tuple((epsilons or {}).items())
-
-
-def prepared(algorithm: Algorithm, options: Options) -> Program:
-    """The algorithm's program as the target runs it, or the reason why the target cannot."""
-    if options.target not in algorithm.targets:
-        raise InputError(
-            f"{algorithm.kind} has no program for target {options.target!r}", allowed=", ".join(algorithm.targets)
-        )
-    variants = algorithm.variants.get(options.target, (options.variant,))
-    if options.variant not in variants:
-        what = f"{algorithm.kind} has no program for variant {options.variant!r} of target {options.target!r}"
-        hint = "ig.GridDescent looks gradient descent up" if options.variant == "lookup" else ""
-        raise InputError(what, allowed=", ".join(variants), hint=hint)
-    algorithm.check_options(options)
-    target = TARGETS[options.target]
-    program = target.prepare(algorithm.program(options), options)
-    target.check(program)
-    _check_epsilons(program, options)
-    if options.until is not None:
-        from innergrad.stopping import check_until
-
-        check_until(algorithm, options.until)
-    return program
-
-
-def _check_epsilons(program: Program, options: Options) -> None:
-    """Accuracies of single functions are for functions the program has, where functions are approximated alone."""
-    if options.epsilons and not TARGETS[options.target].proven:
-        raise InputError(
-            f"on target {options.target!r} functions share their units, so one epsilon is for all of them",
-            got=f"epsilons of {', '.join(name for name, _ in options.epsilons)}",
-            allowed="epsilon",
-        )
-    known = [name for name, f in program.functions().items() if f.exact is None]
-    unknown = [name for name, _ in options.epsilons if name not in known]
-    if unknown:
-        what = "epsilons of functions that the program does not approximate"
-        raise InputError(what, got=", ".join(unknown), allowed=", ".join(known) or "none: it approximates no function")
-
-
-def check_options(options: Options) -> Options:
-    if not isinstance(options.target, str) or options.target not in TARGETS:
-        raise InputError("unknown target", got=repr(options.target), allowed=", ".join(TARGETS))
-    variants = TARGETS[options.target].variants
-    if options.variant not in variants:
-        what = f"unknown variant of target {options.target!r}"
-        raise InputError(what, got=repr(options.variant), allowed=", ".join(variants))
-    sigmas = TARGETS[options.target].sigmas
-    if options.sigma not in (sigmas or (None,)):
-        what = (
-            "unknown activation of the transformer" if sigmas else f"target {options.target!r} has no choice of sigma"
-        )
-        allowed = ", ".join(sigmas) if sigmas else "target='sigma'"
-        hint = "ig.register_sigma(name, function) adds your own" if sigmas else ""
-        raise InputError(what, got=repr(options.sigma), allowed=allowed, hint=hint)
-    check_epsilon(options.epsilon, TARGETS[options.target].finest)
-    for entry in options.epsilons:
-        if len(entry) != 2 or not isinstance(entry[0], str):
-            raise InputError("epsilons are pairs of a function's name and a number", got=repr(entry))
-        check_epsilon(entry[1], TARGETS[options.target].finest)
-    if options.weight_error is not None:
-        real("weight_error", options.weight_error, above=0.0, hint="or None")
-    integer("n_examples", options.n_examples)
-    for name in ("x_bound", "y_bound", "z_bound"):
-        if getattr(options, name) is not None:
-            real(name, getattr(options, name), above=0.0, hint="or None")
-    return options

@@ -37,6 +37,10 @@ class DegenerateStart(UserWarning):
     """The initial weights make the gradient zero, or keep hidden units identical for ever."""
 
 
+class LongRun(UserWarning):
+    """What was asked for will take more than a few seconds."""
+
+
 class NotPositive(UserWarning):
     """The kernel has negative eigenvalues: the recursion it defines does not converge."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from innergrad.algorithms.base import LOG_UNIT, Algorithm
 from innergrad.algorithms.optimisers import batch_weights
 from innergrad.errors import InputError, seed_number
+from innergrad.guard import Guard
 from innergrad.options import Options
 from innergrad.program import STANDARD_LANES, Program
 from innergrad.stream import State
@@ -24,24 +25,6 @@ ArrayLike = Tensor | np.ndarray | list[object]
 TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch")
 NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not dominate the stream
-
-
-def refuse(error: InputError) -> None:
-    """What is done by default about a value outside its domain."""
-    raise error
-
-
-@dataclass
-class Noted:
-    """What is done if violations are to be flagged: a sentence each, and the run goes on. steps: of the program."""
-
-    steps: int
-    step: int = 0  # 0: the prompt itself is being checked
-    sentences: list[str] = field(default_factory=list)
-
-    def __call__(self, error: InputError) -> None:
-        where = "" if self.step == 0 else f"step {self.step}, " if self.step <= self.steps else "read-out, "
-        self.sentences.append(f"{where}{error}")
 
 
 @dataclass(frozen=True)
@@ -189,10 +172,10 @@ def make_prompt(
     seed: int,
     dtype: torch.dtype,
     limits: Options | None = None,
-    violated: Callable[[InputError], None] = refuse,
+    guard: Guard | None = None,
 ) -> Prompt:
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
-    batch axis. violated: what to do about values outside the declared domain.
+    batch axis. guard: what takes values outside the declared domain, which otherwise are errors.
     """
     stream, known = program.stream, {*STANDARD_LANES, *TARGET_LANES, *(mark.lane for mark in program.marks)}
     unknown = [lane.name for lane in stream.lanes if lane.role == "input" and not (lane.name in known or lane.fill)]
@@ -239,42 +222,12 @@ def make_prompt(
             allowed=f"{room} together",
             hint="give fewer queries at a time, or compile with a larger n_examples",
         )
-    if limits is not None:
-        _check_bound("X", torch.cat([prompt.X, prompt.X_query], dim=1), limits.x_bound, violated)
-        _check_bound("y", prompt.y, limits.y_bound, violated)
-    _check_weights(program, prompt.w0, violated)
+    (guard or Guard(program, limits)).inputs(prompt.X, prompt.X_query, prompt.y, prompt.w0)
     if sample_weight is not None and not algorithm.weighted:
         raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
     algorithm.check_queries(prompt.X_query)
     return prompt
-
-
-def in_prompts(outside: Tensor) -> str:
-    """Which prompts of a batch: ``outside`` is (batch, ...)."""
-    rows = outside.flatten(1).any(-1).nonzero().flatten().tolist()
-    return (
-        f"in prompt{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch" if len(outside) > 1 else ""
-    )
-
-
-def _check_bound(name: str, tensor: Tensor, bound: float | None, violated: Callable[[InputError], None]) -> None:
-    largest = float(tensor.abs().max())
-    if bound is not None and largest > bound:
-        what = f"{name} leaves the domain the transformer was compiled for"
-        found, place = f"max |{name}| = {largest:g}", in_prompts(tensor.abs() > bound)
-        violated(InputError(what, got=found, allowed=f"at most {bound:g}", hint=place))
-
-
-def _check_weights(program: Program, w0: Tensor, violated: Callable[[InputError], None]) -> None:
-    start = 0
-    for part in program.parts:
-        sizes, bound = w0[:, start : start + part.size].abs(), program.stream[part.lane].bound
-        if float(sizes.max()) > bound:
-            found = f"max |{part.lane}| = {float(sizes.max()):.6g} with a box of {bound:g}"
-            hints = (in_prompts(sizes > bound), "use a larger box or smaller initial weights")
-            violated(InputError("the box must contain w0", got=found, hint="; ".join(filter(None, hints))))
-        start += part.size
 
 
 def _initial_weights(

@@ -21,12 +21,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.certificate import Certificate, certify
+from innergrad.compiled import Compiled
 from innergrad.errors import InputError
 from innergrad.functions.approximants import LARGEST_EPSILON, SMALLEST_EPSILON, approximate
 from innergrad.options import Options
@@ -34,10 +35,6 @@ from innergrad.program import Program
 from innergrad.prompt import ArrayLike
 from innergrad.targets import TARGETS
 from innergrad.targets.rows import family
-from innergrad.transformer import CompiledTransformer
-
-if TYPE_CHECKING:
-    from innergrad.certificate import Certificate
 
 PROMPTS = 4
 HALF = 8  # points of the grid of accuracies from one to half of it
@@ -83,8 +80,8 @@ def solve(
     options: Options,
     data: tuple[ArrayLike, ArrayLike] | None,
     w0: ArrayLike | None,
-) -> CompiledTransformer:
-    """The transformer with the accuracies that meet ``options.weight_error``; its ``solution`` says which they are.
+) -> tuple[Compiled, Solution]:
+    """The transformer with the accuracies that meet ``options.weight_error``, and which they are.
 
     data: (X, y), a prompt or a batch; None for random prompts.
     """
@@ -105,7 +102,7 @@ def solve(
         search.heads(common),
         prompts,
     )
-    return replace(search.compiled(best), solution=solution)
+    return search.compiled(best), solution
 
 
 def _epsilon(k: int) -> float:
@@ -179,13 +176,13 @@ class _Search:
         self.bounds: dict[tuple[int, ...], float] = {}
         self.model = self.compiled(dict.fromkeys(names, START))
 
-    def compiled(self, places: Places) -> CompiledTransformer:
+    def compiled(self, places: Places) -> Compiled:
         """options.epsilon is the largest of the accuracies, so that it bounds all of them."""
         chosen = tuple((name, _epsilon(k)) for name, k in places.items())
         largest = max((epsilon for _, epsilon in chosen), default=self.options.epsilon)
         options = replace(self.options, epsilon=largest, epsilons=chosen)
         approximants = TARGETS[options.target].approximants(self.program, options)
-        return CompiledTransformer(self.algorithm, self.program, approximants, options)
+        return Compiled(self.algorithm, self.program, approximants, options)
 
     def bound(self, places: Places) -> float:
         """On the final weights, for the transformer with these accuracies."""
@@ -198,12 +195,12 @@ class _Search:
         """The same for the model's path, as if its approximants had these errors: quick, for no approximant is made."""
         return self._final(self._certificate(self._as_if(places)))
 
-    def _as_if(self, places: Places) -> CompiledTransformer:
+    def _as_if(self, places: Places) -> Compiled:
         errors = {name: replace(self.model.approximants[name], error=_epsilon(k)) for name, k in places.items()}
         return replace(self.model, approximants={**self.model.approximants, **errors})
 
-    def _certificate(self, tf: CompiledTransformer) -> Certificate:
-        return tf.certify(*self.given, w0=self.w0, trajectory=True, errors="sup")
+    def _certificate(self, of: Compiled) -> Certificate:
+        return certify(of, *self.given, w0=self.w0, trajectory=True, errors="sup")
 
     def _final(self, certificate: Certificate) -> float:
         """With ``until`` any weights may be the final ones."""

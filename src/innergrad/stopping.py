@@ -16,50 +16,33 @@ others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from innergrad.algorithms import GradientDescent
-from innergrad.algorithms.base import Algorithm
 from innergrad.certificate import INFLATION, double, fresh, rounded_inputs
-from innergrad.errors import InputError, real
+from innergrad.compiled import Compiled
+from innergrad.executors import Executor
 from innergrad.functions.dictionaries import Approximant
+from innergrad.guard import Guard
+from innergrad.legalise import check_until
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 
-if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer, Executor
-
-
-def check_until(algorithm: Algorithm, until: object) -> float:
-    """The tolerance, if the algorithm has a gradient mapping: gradient descent with nothing but a projection."""
-    plain = isinstance(algorithm, GradientDescent) and algorithm.basic
-    plain = plain and not (algorithm.momentum or algorithm.weight_decay)  # type: ignore[attr-defined]
-    if not plain or not algorithm.lr > 0:  # type: ignore[attr-defined]
-        raise InputError(
-            "until= bounds the gradient mapping of projected gradient descent",
-            got=algorithm.kind,
-            allowed="ig.GradientDescent with one lr > 0, without momentum, weight decay, l1, clip and batches",
-        )
-    return real("until", until, low=0.0)
-
 
 def run_until(
-    tf: CompiledTransformer, prompt: Prompt, given: Prompt, executor: Executor, until: float
+    compiled: Compiled, prompt: Prompt, given: Prompt, executor: Executor, guard: Guard, until: float
 ) -> tuple[list[Tensor], State, tuple[int | None, ...]]:
     """Weights (batch, D_w) after each step, lanes after the read-out, and for every prompt the steps it took before it
     stopped, or None; ``given`` is the prompt in float64.
     """
-    until, program = check_until(tf.algorithm, until), tf.program
-    lr: float = tf.algorithm.lr  # type: ignore[attr-defined]
+    until, program = check_until(compiled.algorithm, until), compiled.program
+    lr: float = compiled.algorithm.lr  # type: ignore[attr-defined]
     approximants: dict[str, Approximant] = {}  # errors at the arguments, as in certify
     rounded = rounded_inputs(prompt.state(program), given.state(program))
     kept = prompt.state(program)  # of every prompt, at the beginning of the step, or where it stopped
     stopped: list[int | None] = [None] * len(prompt.X)
     weights, before, affine = [prompt.w0], double(kept), fresh(program, approximants, rounded)
-    for layer, state, step_ends in tf.execute(prompt, executor):
+    for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         affine.layer(layer, before, after)
         before = after
@@ -80,7 +63,7 @@ def run_until(
         affine = fresh(program, approximants, rounded)
         if len(weights) > program.steps:
             break
-    return weights, tf.read_out(kept, executor), tuple(stopped)
+    return weights, executor.read_out(kept, guard), tuple(stopped)
 
 
 def _where(done: Tensor, kept: Tensor, new: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,53 +34,56 @@ from torch import Tensor
 
 from innergrad.algorithms import SHIPPED
 from innergrad.algorithms.base import Algorithm
-from innergrad.compiler import check_options, prepared
+from innergrad.compiled import Compiled
 from innergrad.errors import InputError
 from innergrad.files import make_folder
 from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.functions.features import fingerprint
 from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.legalise import check_options, prepared
 from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
 from innergrad.targets.sparse import SparseStack
-from innergrad.transformer import CompiledTransformer
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 
 
-def save(tf: CompiledTransformer, path: Path) -> Path:
+def save(compiled: Compiled, path: Path) -> Path:
     """Write the folder; a model that is already there is replaced only after the new files are complete."""
-    tf.require_double()
+    compiled.require_double()
     make_folder(path)
     tensors: dict[str, Tensor] = {}
     places: dict[int, str] = {}  # of stacks: layers that are equal share theirs
-    for prefix, module in _named_layers(tf.module):
+    for prefix, module in _named_layers(compiled.module):
         for name in module.matrices:
             stack: SparseStack = getattr(module, name)
             if places.setdefault(id(stack), f"{prefix}.{name}") == f"{prefix}.{name}":
                 tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
                 tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
-    for name, f in tf.approximants.items():
+    for name, f in compiled.approximants.items():
         for column in ("knots", "slopes") if isinstance(f, PiecewiseLinear) else ("a", "b", "c"):
             tensors[f"approximant.{name}.{column}"] = torch.tensor(getattr(f, column), dtype=torch.float64)
     config = {
         "format": FORMAT,
-        "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
-        "options": dataclasses.asdict(tf.options),
-        "sigma": fingerprint(tf.options.sigma) if tf.options.sigma else None,
-        "layout": _layout(tf.program),
-        "prompt": _prompt(tf.program),
+        "algorithm": {"kind": compiled.algorithm.kind, **compiled.algorithm.config()},
+        "options": dataclasses.asdict(compiled.options),
+        "sigma": fingerprint(compiled.options.sigma) if compiled.options.sigma else None,
+        "layout": _layout(compiled.program),
+        "prompt": _prompt(compiled.program),
         "body": [
             {
                 "count": count,
-                "layers": [_describe(tf.target, layer, f"body.{i}.{j}", places) for j, layer in enumerate(block)],
+                "layers": [_describe(compiled.target, layer, f"body.{i}.{j}", places) for j, layer in enumerate(block)],
             }
-            for i, (count, block) in enumerate(zip(tf.module.counts, tf.module.stored_blocks(), strict=True))
+            for i, (count, block) in enumerate(
+                zip(compiled.module.counts, compiled.module.stored_blocks(), strict=True)
+            )
         ],
         "readout": [
-            _describe(tf.target, layer, f"readout.{j}", places) for j, layer in enumerate(tf.module.stored_readout())
+            _describe(compiled.target, layer, f"readout.{j}", places)
+            for j, layer in enumerate(compiled.module.stored_readout())
         ],
         "approximants": {
             name: {
@@ -93,7 +96,7 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
                 "error": _finite(f.error),
                 "ramps": [list(ramp) for ramp in f.ramps],
             }
-            for name, f in tf.approximants.items()
+            for name, f in compiled.approximants.items()
         },
     }
     identity = {"id": hashlib.sha256(json.dumps(config).encode()).hexdigest()}  # the two files belong together
@@ -109,12 +112,8 @@ def save(tf: CompiledTransformer, path: Path) -> Path:
     return path
 
 
-def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransformer:
-    """Read a saved model, weights and approximants as they were saved.
-
-    extensions: what the model needs that innergrad does not ship: Algorithm subclasses, activations, losses.
-    """
-    path, extensions = Path(path), tuple(extensions)
+def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
+    """The model in a folder, weights and approximants as they were saved; see :func:`innergrad.load`."""
     config, tensors = _read(path)
     try:
         algorithm = _algorithm(config["algorithm"], extensions)
@@ -128,14 +127,14 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
             raise InputError(what, hint="the folder was edited, or is from another version")
         approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
         module = _transformer(TARGETS[options.target], config, tensors)
-        tf = CompiledTransformer(algorithm, program, approximants, options, module)
-        _check_structure(tf, config)
+        compiled = Compiled(algorithm, program, approximants, options, module)
+        _check_structure(compiled, config)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         what = f"{path} is not a complete model"
         raise InputError(what, got=f"{type(error).__name__}: {error}", hint="save it again") from error
-    return tf
+    return compiled
 
 
 def _transformer(target: Target, config: dict[str, Any], tensors: dict[str, Tensor]) -> LoopedTransformer:
@@ -148,22 +147,40 @@ def _transformer(target: Target, config: dict[str, Any], tensors: dict[str, Tens
     return LoopedTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
 
 
-def _check_structure(tf: CompiledTransformer, config: dict[str, Any]) -> None:
+def _check_structure(compiled: Compiled, config: dict[str, Any]) -> None:
     """The layers, their sizes and the functions are those of the algorithm; the values of the weights are as saved."""
-    program = tf.program
+    program = compiled.program
     saved = [(loop["count"], [(layer["name"], layer["kind"]) for layer in loop["layers"]]) for loop in config["body"]]
     expected = [(loop.count, [(layer.name, layer.kind) for layer in loop.layers]) for loop in program.body]
     readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
     if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
         raise ValueError("the layers are not those of the algorithm")
-    if set(tf.approximants) != tf.target.approximated(program):
-        raise ValueError(f"the approximants are those of {sorted(tf.approximants)}")
-    for name, f in tf.approximants.items():
-        if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= tf.options.accuracy(name):
+    if set(compiled.approximants) != compiled.target.approximated(program):
+        raise ValueError(f"the approximants are those of {sorted(compiled.approximants)}")
+    for name, f in compiled.approximants.items():
+        if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= compiled.options.accuracy(name):
             raise ValueError(f"the error of {name} is larger than its epsilon")
-    for row, module in zip(tf.cost().rows, tf.module.stored_layers(), strict=True):
-        if {name: getattr(module, name).shape for name in module.matrices} != row.shapes:
-            raise ValueError(f"the matrices of layer {row.name} have the wrong shapes")
+    foreseen = compiled.target.cost is not None  # without building the weights again
+    rows = [row.shapes for row in compiled.cost().rows] if foreseen else [None] * len(program.layers)
+    for shapes, module in zip(rows, compiled.module.stored_layers(), strict=True):
+        found = {name: getattr(module, name).shape for name in module.matrices}
+        if not _fit(module, found, program.stream.d_model) if shapes is None else found != shapes:
+            raise ValueError(f"the matrices of layer {module.name} have the wrong shapes")
+
+
+def _fit(layer: Sublayer, shapes: dict[str, tuple[int, int, int]], d_model: int) -> bool:
+    """The matrices of a layer fit one another and the stream."""
+    if "W_1" in shapes:
+        units = shapes["W_1"][1]
+        expected = {"W_1": (1, units, d_model), "b_1": (1, units, 1), "W_2": (1, d_model, units)}
+    else:
+        (scores, d_head, _), (heads, d_v, _) = shapes["W_Q"], shapes["W_V"]
+        own = getattr(layer, "heads", None)  # where a head may have several scores
+        expected = dict.fromkeys(("W_Q", "W_K"), (scores, d_head, d_model))
+        expected |= {"W_V": (heads, d_v, d_model), "W_O": (heads, d_model, d_v)}
+        if heads != (scores if own is None else len(own)):
+            return False
+    return all(shape == expected[name] for name, shape in shapes.items())
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -36,6 +36,7 @@ class Lane:
     bound: a bound on the absolute value, ``inf`` if none is declared.
     fill: what the lane holds at the start where the prompt gives nothing.
     least: a lower bound of a lane that is divided by.
+    bound_from: the option of ``compile`` that its range follows from, where it has one; for errors, not saved.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Lane:
     bound: float = math.inf
     fill: float = 0.0
     least: float = 1.0
+    bound_from: str = field(default="z_bound", compare=False)
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):

@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from innergrad.compiled import Compiled
 from innergrad.errors import DomainError, InputError, integer, seed_number
 from innergrad.functions.approximants import approximate
 from innergrad.functions.dictionaries import Approximant
@@ -40,16 +40,14 @@ from innergrad.interpret import plain
 from innergrad.program import Attend, Layer, Score
 from innergrad.prompt import ArrayLike, Prompt, placed
 from innergrad.report import Law, Report, Worst
+from innergrad.running import run
 from innergrad.stream import State
-
-if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer
 
 U = 2.0**-53
 
 
 def verify(
-    tf: CompiledTransformer,
+    tf: Compiled,
     X: ArrayLike | None,
     y: ArrayLike | None,
     X_query: ArrayLike | None,
@@ -69,7 +67,7 @@ def verify(
     return _Verification(tf, prompt, seed).report()
 
 
-def random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLike | None) -> Prompt:
+def random_prompt(tf: Compiled, seed: int, prompts: int, w0: ArrayLike | None) -> Prompt:
     """Random prompts and weights inside the domain the transformer was compiled for."""
     generator, options = torch.Generator().manual_seed(seed_number(seed)), tf.options
     integer("prompts", prompts)
@@ -85,7 +83,7 @@ def random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLik
         if options.x_bound is not None:
             X, X_query = X.clamp(-options.x_bound, options.x_bound), X_query.clamp(-options.x_bound, options.x_bound)
         try:
-            tf.run(X, y, X_query, w0=w0, seed=seed)
+            run(tf, X, y, X_query, w0=w0, seed=seed, name="plain")
             return tf.prompt(X, y, X_query, w0=w0, seed=seed)
         except DomainError:
             if float(X.abs().max()) < 1e-3:
@@ -94,7 +92,7 @@ def random_prompt(tf: CompiledTransformer, seed: int, prompts: int, w0: ArrayLik
 
 
 class _Verification:
-    def __init__(self, tf: CompiledTransformer, prompt: Prompt, seed: int) -> None:
+    def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.prompt, self.seed = tf, prompt, seed
         self.rounding = tf.target.rounding(tf.options)  # of a layer, relative to the largest number it reads or writes
         self.proof = "proof" if tf.target.proven else "fit"

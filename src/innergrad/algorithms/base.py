@@ -147,8 +147,8 @@ def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
     given = {lane.name: lane for lane in lanes}
     return Stream(
         (
-            given.get("x", Lane("x", (d_x,), "input")),
-            given.get("y", Lane("y", (d_y,), "input")),
+            given.get("x", Lane("x", (d_x,), "input", bound_from="x_bound")),
+            given.get("y", Lane("y", (d_y,), "input", bound_from="y_bound")),
             *(lane for lane in lanes if lane.name not in ("x", "y")),
             Lane("one", (), "input", shared=True, bound=1.0),
             Lane("t", (), "input", bound=1.0),

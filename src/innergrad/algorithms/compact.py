@@ -14,19 +14,15 @@ One block more for an activated output with a loss that is not squared, ceil(log
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from innergrad.algorithms.descent import DescentSettings
 from innergrad.algorithms.selecting import Selecting, mean, selecting
 from innergrad.functions.scalar import IDENTITY
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
-
-def compact_program(algorithm: GradientDescent, options: Options) -> Program:
+def compact_program(algorithm: DescentSettings, options: Options) -> Program:
     begun = selecting(algorithm, options)
     net, N = begun.net, begun.net.depth
     lanes, instructions = _first_layer(begun)

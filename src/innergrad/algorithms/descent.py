@@ -18,25 +18,49 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from innergrad.algorithms.base import example_stream, pointwise
-from innergrad.algorithms.optimisers import Step, Weight
+from innergrad.algorithms.optimisers import Rule, Step, Weight
+from innergrad.algorithms.schedules import Batches
 from innergrad.functions.scalar import NEGATION, clip_residual, soft_residual
+from innergrad.losses import Loss
 from innergrad.networks import Network
 from innergrad.program import Attend, Expr, Layer, Loop, Program, Score, View
 from innergrad.stream import Lane, Role
-
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
 # dst, layer j, whether of its matrix or its bias, rate -> instructions for dst += rate * mean gradient
 Gradient = Callable[[str, int, bool, float], tuple[Attend, ...]]
 BATCHES = {"omega": "batch", "log_omega": "log_batch"}  # what holds the weights of examples -> of those of a batch
 
 
+class DescentSettings(Protocol):
+    """What programs read of the settings of gradient descent; see :class:`innergrad.GradientDescent`."""
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def loss(self) -> Loss: ...
+
+    @property
+    def box(self) -> float | None: ...
+
+    @property
+    def rule(self) -> Rule: ...
+
+    @property
+    def plan(self) -> tuple[Step, ...]: ...
+
+    @property
+    def distinct_batches(self) -> Batches: ...
+
+    def threshold(self, rate: float) -> float:
+        """Of the proximal step."""
+
+
 def descent(
-    algorithm: GradientDescent,
+    algorithm: DescentSettings,
     scratch: tuple[Lane, ...],
     gradients: tuple[Layer, ...],
     readout: tuple[Layer, ...],
@@ -80,7 +104,7 @@ def _of_layer(gradient: Gradient, j: int, matrix: bool, dst: str, rate: float) -
     return gradient(dst, j, matrix, rate)
 
 
-def _project(algorithm: GradientDescent, step: Step, weights: tuple[Lane, ...]) -> tuple[Attend, ...]:
+def _project(algorithm: DescentSettings, step: Step, weights: tuple[Lane, ...]) -> tuple[Attend, ...]:
     """w <- clip(soft(w)), the proximal map of rate l1 |w| on the box."""
     threshold = algorithm.threshold(step.rate)
     if threshold:
@@ -105,7 +129,7 @@ def _on_batch(layer: Layer, batch: int) -> Layer:
     return replace(layer, instructions=tuple(map(of, layer.instructions)))
 
 
-def weight_bound(algorithm: GradientDescent) -> float:
+def weight_bound(algorithm: DescentSettings) -> float:
     return math.inf if algorithm.box is None else algorithm.box
 
 

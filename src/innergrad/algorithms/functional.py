@@ -132,8 +132,10 @@ class FunctionalGradientDescent(Algorithm):
     def program(self, options: Options) -> Program:
         """One attention layer a step; no read-out."""
         del options
-        covariates = (Lane("x", (self.d,), "state", shared=False),) if self.covariate_step else ()
-        stream = example_stream(self.d, self.d_y, *covariates, Lane("y", (self.d_y,), "state", shared=False))
+        own = Lane("x", (self.d,), "state", shared=False, bound_from="x_bound")
+        covariates = (own,) if self.covariate_step else ()
+        targets = Lane("y", (self.d_y,), "state", shared=False, bound_from="y_bound")
+        stream = example_stream(self.d, self.d_y, *covariates, targets)
         if self.step_rule == "constant":
             body: tuple[Loop, ...] = (Loop(self.steps, (self._layer("step", float(self.rates()[0])),)),)
         else:

@@ -24,9 +24,7 @@ is computed from J_{m-1}, each level with a forward pass of its own:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from innergrad.algorithms.descent import Gradient, below, descent
+from innergrad.algorithms.descent import DescentSettings, Gradient, below, descent
 from innergrad.algorithms.mean import (
     gradient_range,
     layer_lanes,
@@ -42,11 +40,8 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
-
-def backprop_program(algorithm: GradientDescent, options: Options) -> Program:
+def backprop_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = _network(algorithm), algorithm.network.depth
     bound = gradient_range(options)
     scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j) if lane.name != "z1" or N == 1]
@@ -82,7 +77,7 @@ def _gradient(net: Network) -> Gradient:
     return gradient
 
 
-def _network(algorithm: GradientDescent) -> Network:
+def _network(algorithm: DescentSettings) -> Network:
     net = algorithm.network
     if net.output != "linear":
         raise InputError(
@@ -126,7 +121,7 @@ def _forward(net: Network, place: str = "", kept: bool = False, copy: str = "", 
 # ----------------------------------------------------------------------------------------------- the paper's recursion
 
 
-def recursion_program(algorithm: GradientDescent, options: Options) -> Program:
+def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = _network(algorithm), algorithm.network.depth
     if N == 2:
         return backprop_program(algorithm, options)  # Theorem 1

@@ -23,9 +23,8 @@ paper has none.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from innergrad.algorithms.descent import below, descent
+from innergrad.algorithms.descent import DescentSettings, below, descent
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.losses import LogisticLoss, Loss, ResidualLoss, SoftmaxLoss
@@ -34,11 +33,8 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
-
-def literal_program(algorithm: GradientDescent, options: Options) -> Program:
+def literal_program(algorithm: DescentSettings, options: Options) -> Program:
     del options
     net, N = algorithm.network, algorithm.network.depth
     loss_lanes, losses = loss_layers(algorithm.loss, f"p{N}", net.sizes[-1])

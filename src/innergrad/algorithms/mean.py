@@ -18,10 +18,8 @@ log_omega, the logarithms of their weights.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from innergrad.algorithms.base import LOG_UNIT
-from innergrad.algorithms.descent import Gradient, below, descent
+from innergrad.algorithms.descent import DescentSettings, Gradient, below, descent
 from innergrad.algorithms.literal import loss_layers
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY
@@ -31,15 +29,11 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
-
-
 WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with
 GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is larger
 
 
-def mean_program(algorithm: GradientDescent, options: Options) -> Program:
+def mean_program(algorithm: DescentSettings, options: Options) -> Program:
     net = algorithm.network
     bound = gradient_range(options)
     output = last_lane(net)
@@ -79,7 +73,7 @@ def squared(loss: Loss) -> bool:
     return isinstance(loss, ResidualLoss) and loss.u == IDENTITY and loss.scale == 2.0
 
 
-def output_derivative(algorithm: GradientDescent) -> str:
+def output_derivative(algorithm: DescentSettings) -> str:
     """The derivative of the loss in the network's output, as an expression with the label k."""
     return f"2.0*{last_lane(algorithm.network)}[k] - 2.0*y[k]" if squared(algorithm.loss) else "g[k]"
 
@@ -116,7 +110,7 @@ def _forward(net: Network, place: str = "") -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def loss_derivative(algorithm: GradientDescent, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+def loss_derivative(algorithm: DescentSettings, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
     """The lane g and the mlp that fills it; nothing for the squared loss."""
     if squared(algorithm.loss):
         return (), ()

@@ -26,9 +26,8 @@ token that is no neuron has e = 0, so that what is added to its v and b is zero,
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from innergrad.algorithms.descent import below, descent, weight_bound
+from innergrad.algorithms.descent import DescentSettings, below, descent, weight_bound
 from innergrad.algorithms.literal import copy_layer, loss_layers
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.networks import Network
@@ -36,11 +35,8 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Mark, Part, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
-
-def narrow_program(algorithm: GradientDescent, options: Options) -> Program:
+def narrow_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
     tokens = options.n_examples + 1 + sum(net.sizes[1:])
     hidden = max(net.sizes[1:-1], default=0)

@@ -95,7 +95,8 @@ class OnlineSGD(_Online):
 
     def program(self, options: Options) -> Program:
         """Two blocks an example, and one that predicts."""
-        X = Lane("X", (self.d,), bound=math.inf if options.x_bound is None else options.x_bound)
+        x_bound = math.inf if options.x_bound is None else options.x_bound
+        X = Lane("X", (self.d,), bound=x_bound, bound_from="x_bound")
         lanes = [Lane("w", (self.d,), "weight", shared=False), X, Lane("Y"), Lane("e", bound=_residual(options))]
         error = Layer("mlp", "error", (_product("e", "w[c]", "X[c]"), Attend("e", value="Y", scale=-1.0)))
         update = (_product("w[c]", "e", "X[c]", -self.lr), *_clear("X[c]", "Y", "e"))
@@ -155,11 +156,11 @@ class RecursiveLeastSquares(_Online):
         x_bound = 4.0 if options.x_bound is None else options.x_bound
         norm2 = self.d * x_bound**2
         lanes = [
-            Lane("B", (self.d, self.d), "state", shared=False, bound=1.25),  # 1, and room for rounding
-            Lane("X", (self.d,), bound=x_bound),
+            Lane("B", (self.d, self.d), "state", False, 1.25, bound_from="x_bound"),  # 1, and room for rounding
+            Lane("X", (self.d,), bound=x_bound, bound_from="x_bound"),
             Lane("Y"),
-            Lane("u", (self.d,), bound=norm2**0.5),
-            Lane("c", (), "state", shared=False, bound=self.ridge + norm2, least=self.ridge),
+            Lane("u", (self.d,), bound=norm2**0.5, bound_from="x_bound"),
+            Lane("c", (), "state", False, self.ridge + norm2, least=self.ridge, bound_from="x_bound"),
             Lane("P", (self.d, self.d), "state", shared=False),
             Lane("variance"),
         ]

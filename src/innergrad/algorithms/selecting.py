@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from innergrad.algorithms.descent import Gradient, below, descent
+from innergrad.algorithms.descent import DescentSettings, Gradient, below, descent
 from innergrad.algorithms.literal import loss_layers, preactivation
 from innergrad.errors import InputError
 from innergrad.functions.approximants import LARGEST_EPSILON
@@ -34,9 +33,6 @@ from innergrad.networks import Network
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
-
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
 RANGE = 64.0  # of what self-selecting heads multiply by, unless z_bound says otherwise
 
@@ -50,7 +46,7 @@ class Selecting:
     radius: the range of what self-selecting heads multiply by.  length: tokens of every prompt.
     """
 
-    algorithm: GradientDescent
+    algorithm: DescentSettings
     forward: tuple[tuple[Attend, ...], ...]
     output: tuple[Layer, ...]
     lanes: tuple[Lane, ...]
@@ -97,7 +93,7 @@ def mean(dst: str, score: Score, value: str, rate: float) -> Attend:
     return Attend(dst, score, value=value, scope="all", reduce="mean", scale=rate / 2)
 
 
-def selecting(algorithm: GradientDescent, options: Options) -> Selecting:
+def selecting(algorithm: DescentSettings, options: Options) -> Selecting:
     net, N = algorithm.network, algorithm.network.depth
     if N < 2:
         raise InputError(
@@ -140,7 +136,7 @@ def _derivative(net: Network, j: int) -> Attend:
 
 
 def _output(
-    algorithm: GradientDescent, radius: float
+    algorithm: DescentSettings, radius: float
 ) -> tuple[tuple[Attend, ...], tuple[Layer, ...], tuple[Lane, ...], str]:
     """Instructions of attention layer N, the layers after it, their lanes, and the lane that is then s_N."""
     net, N, loss = algorithm.network, algorithm.network.depth, algorithm.loss

@@ -21,9 +21,8 @@ One block more for an activated output with a loss that is not squared, ceil(log
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from innergrad.algorithms.base import pointwise
+from innergrad.algorithms.descent import DescentSettings
 from innergrad.algorithms.selecting import Selecting, selecting
 from innergrad.functions.scalar import NEGATION
 from innergrad.networks import Network
@@ -31,11 +30,8 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
-
-def shallow_program(algorithm: GradientDescent, options: Options) -> Program:
+def shallow_program(algorithm: DescentSettings, options: Options) -> Program:
     begun = selecting(algorithm, options)
     net, N = begun.net, begun.net.depth
     step: list[Layer] = []

@@ -18,9 +18,7 @@ block more for the squared loss, two for others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from innergrad.algorithms.descent import below, descent
+from innergrad.algorithms.descent import DescentSettings, below, descent
 from innergrad.algorithms.literal import loss_layers
 from innergrad.algorithms.mean import (
     WEIGHTS_OF_EXAMPLES,
@@ -41,11 +39,8 @@ from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane
 
-if TYPE_CHECKING:
-    from innergrad.algorithms.gradient_descent import GradientDescent
 
-
-def sink_program(algorithm: GradientDescent, options: Options) -> Program:
+def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
     bound = gradient_range(options)
     require_smooth(net, "or variant='mean', whose MLPs do kinks")
@@ -98,7 +93,7 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
     return layers
 
 
-def _loss(algorithm: GradientDescent, bound: float) -> tuple[str, list[Lane], list[Layer]]:
+def _loss(algorithm: DescentSettings, bound: float) -> tuple[str, list[Lane], list[Layer]]:
     """The derivative of the loss: an expression, the lanes it needs, and the attention layer that fills them."""
     if squared(algorithm.loss):
         return output_derivative(algorithm), [], []

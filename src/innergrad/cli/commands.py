@@ -18,10 +18,10 @@ from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
 from innergrad.cli.show import print_cost, print_explanation, print_report, print_run, warning_lines, working
 from innergrad.errors import DomainError, InputError, JobError
+from innergrad.executors import rounding
 from innergrad.explain import Explanation, draw, explain
 from innergrad.files import make_folder
-from innergrad.storage import load
-from innergrad.transformer import CompiledTransformer, Run, rounding
+from innergrad.transformer import CompiledTransformer, Run, load
 
 
 def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet: bool) -> None:
@@ -209,7 +209,9 @@ def export_model(model: Path | None, out: Path | None, format: str, dtype: str, 
     elif not quiet:
         use = "transformers.GPT2Model.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
         Console().print(f"exported to {out}; next: {use}({str(out)!r})", markup=False, soft_wrap=True)
-        worst = max((rounding(f, dtypes[dtype], "dense") for f in tf.approximants.values() if f.error), default=0.0)
+        worst = max(
+            (rounding(f, dtypes[dtype], as_weights=True) for f in tf.approximants.values() if f.error), default=0.0
+        )
         if worst > tf.options.epsilon:
             note = f"note: in {dtype} functions are rounded by up to {worst:.0e}, epsilon is {tf.options.epsilon:g}"
             Console().print(f"{note}; a model for {dtype} is compiled with --epsilon 1e-5 or so", markup=False)

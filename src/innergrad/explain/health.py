@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from innergrad.compiled import Compiled
+from innergrad.executors import rounding
 from innergrad.explain.explanation import Health, StepError
 from innergrad.interpret import plain
 from innergrad.interpret.tensors import Labelled, attention, contract, labelled_view, tokens_in, total
@@ -25,10 +27,6 @@ from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 from innergrad.targets.gpt import GptAttention
-from innergrad.transformer import rounding
-
-if TYPE_CHECKING:
-    from innergrad.transformer import CompiledTransformer, Executor
 
 Group = Callable[[str], str]
 NEAR = 0.95  # of a range
@@ -88,7 +86,7 @@ class Ranges:
             if used > self.value:
                 self.value, self.where = used, where
 
-    def layer(self, tf: CompiledTransformer, layer: Layer, before: State) -> None:
+    def layer(self, tf: Compiled, layer: Layer, before: State) -> None:
         """Arguments of approximants, and lanes that products are made for; lanes that cannot leave their range (they
         have a bound of their own, or prompts are checked for it) are left out.
         """
@@ -140,9 +138,9 @@ class Local:
 
 
 def rounding_row(
-    tf: CompiledTransformer,
+    tf: Compiled,
     dtype: torch.dtype,
-    executor: Executor,
+    as_weights: bool,
     shares: Sequence[Mapping[str, float]],
     parts: Mapping[str, float],
     largest: float,
@@ -167,7 +165,7 @@ def rounding_row(
     elif not green:
         text += f", more than a tenth of epsilon = {tf.options.epsilon:g}" if inexact else f", more than {limit:.1e}"
     if inexact and dtype == torch.float64:
-        single = max(rounding(f, torch.float32, executor) for f in inexact)
+        single = max(rounding(f, torch.float32, as_weights) for f in inexact)
         text += f"; in float32 functions would, by up to {single:.1e}"
     return Health("rounding share", value, 0.5, green, text)
 
@@ -254,7 +252,7 @@ class Terms(Algebra[Pair]):
 # ----------------------------------------------------------------------------------------------------- softmax leakage
 
 
-def leakage(tf: CompiledTransformer, prompt: Prompt) -> Health:
+def leakage(tf: Compiled, prompt: Prompt) -> Health:
     """What heads bring in from tokens outside the scope of their instructions, relative to what they bring in from
     inside; in the weights themselves, in float64. A value that all tokens share cannot leak.
     """

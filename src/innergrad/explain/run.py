@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from innergrad.attack import learned
+from innergrad.certificate import Errors, StepCertificate, certify_run
+from innergrad.compiled import Compiled
 from innergrad.errors import InputError
+from innergrad.executors import Executor, Name, executor_of
 from innergrad.explain import health
 from innergrad.explain.explanation import Explanation, LayerError, StepError
 from innergrad.interpret import plain
 from innergrad.program import Layer
 from innergrad.prompt import ArrayLike, Prompt
 from innergrad.stream import State
-
-if TYPE_CHECKING:
-    from innergrad.certificate import Errors, StepCertificate
-    from innergrad.transformer import CompiledTransformer, Executor
+from innergrad.verification import random_prompt
 
 
 def explain(
-    tf: CompiledTransformer,
+    tf: Compiled,
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
     X_query: ArrayLike | None = None,
@@ -32,7 +32,7 @@ def explain(
     w0: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     seed: int = 0,
-    executor: Executor = "dense",
+    executor: Name = "dense",
     dtype: torch.dtype = torch.float64,
     errors: Errors | None = None,
 ) -> Explanation:
@@ -42,9 +42,6 @@ def explain(
     program, started from the transformer's own state at the beginning of the step. Where there are weights, queries are
     left out: nothing that they hold reaches the weights. errors: as in ``certify``.
     """
-    from innergrad.certificate import certify
-    from innergrad.verification import random_prompt
-
     if (X is None) != (y is None) or (X is None and X_query is not None):
         raise InputError("explain takes X and y together, or neither", hint="without data it draws a random prompt")
     if X is None or y is None:
@@ -53,8 +50,9 @@ def explain(
     X_query = None if tf.program.weights else X_query
     prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed)
     given = tf.in_double(prompt, sample_weight)
-    certificate = certify(tf, prompt, given, executor=executor, trajectory=None, errors=errors)
-    seen = _watch(tf, prompt, given, executor)
+    chosen = executor_of(tf, executor)
+    certificate = certify_run(tf, prompt, given, chosen, tf.guard(), errors=errors)
+    seen = _watch(tf, prompt, given, chosen)
     lr = certificate.lr
     along = certificate.weights if certificate.trajectory is not None else [None] * len(certificate.steps)
     steps = tuple(
@@ -75,7 +73,7 @@ def explain(
     rows = (
         health.growth(steps, certificate.errors == "sup"),
         seen.ranges.row(),
-        health.rounding_row(tf, dtype, executor, shares, rounding, seen.rounding, seen.relative),
+        health.rounding_row(tf, dtype, executor == "dense", shares, rounding, seen.rounding, seen.relative),
         seen.cancellation.row(dtype),
         health.leakage(tf, given),
     )
@@ -106,15 +104,13 @@ class _Seen:
     cancellation: health.Cancellation = field(default_factory=health.Cancellation)
 
 
-def _watch(tf: CompiledTransformer, prompt: Prompt, given: Prompt, executor: Executor) -> _Seen:
-    from innergrad.attack import learned
-
+def _watch(tf: Compiled, prompt: Prompt, given: Prompt, executor: Executor) -> _Seen:
     program, seen, errors = tf.program, _Seen(), dict[str, float]()
     functions = program.functions()
     before = _double(prompt.state(program))
     ideal = before  # the algorithm, restarted from the transformer's state at every step
     path = plain.run(program, given.state(program), program.functions())
-    for layer, state, step_ends in tf.execute(prompt, executor):
+    for layer, state, step_ends in executor.layers(prompt, tf.guard()):
         after, (_, truth, _) = _double(state), next(path)
         ideal = plain.apply_layer(program, layer, ideal, functions)
         written = [lane for lane in _written(layer) if not program.stream[lane].fill]  # pads are no results
@@ -133,7 +129,7 @@ def _watch(tf: CompiledTransformer, prompt: Prompt, given: Prompt, executor: Exe
     return seen
 
 
-def _local(tf: CompiledTransformer, layer: Layer, before: State, after: State, seen: _Seen) -> None:
+def _local(tf: Compiled, layer: Layer, before: State, after: State, seen: _Seen) -> None:
     """What the layer itself got wrong, from the stream it read: by rounding, and by approximants."""
     approximated = plain.apply_layer(tf.program, layer, before, tf.functions)
     true = plain.apply_layer(tf.program, layer, before, tf.program.functions())
@@ -154,7 +150,7 @@ def _written(layer: Layer) -> list[str]:
     return list(dict.fromkeys(instruction.dst.lane for instruction in layer.instructions))
 
 
-def _largest(tf: CompiledTransformer, one: State, other: State, lane: str) -> float:
+def _largest(tf: Compiled, one: State, other: State, lane: str) -> float:
     a, b = ((state[lane][:, :1] if tf.program.stream[lane].shared else state[lane]) for state in (one, other))
     return float((a - b).abs().max())
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from innergrad.errors import DomainError
 from innergrad.functions.dictionaries import FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.interpret.tensors import ScalarFunction, Tensors
-from innergrad.interpret.walk import added
+from innergrad.guard import SCALE_INPUTS, argument_error
+from innergrad.interpret.tensors import ScalarFunction, Tensors, used
+from innergrad.interpret.walk import added, arguments_of
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import State
 
@@ -63,12 +63,15 @@ def placed(lane: Tensor, i: Attend, change: Tensor) -> Tensor:
     return lane + change
 
 
+def arguments(
+    program: Program, layer: Layer, state: State, chosen: Callable[[Score], bool]
+) -> Iterator[tuple[Attend, Score, Tensor]]:
+    """The arguments of the chosen scores of a layer, as an observer sees them; nothing else is computed."""
+    for i in layer.instructions:
+        for score, argument, value in arguments_of(program, i, Tensors(program, state, {}), chosen):
+            yield i, score, used(argument, value)
+
+
 def check_domain(f: ScalarFunction, score: Score, layer: Layer, argument: Tensor) -> None:
-    outside = f.outside(argument) if isinstance(f, PiecewiseLinear | FeatureSum) else None
-    if isinstance(f, PiecewiseLinear | FeatureSum) and outside is not None:
-        raise DomainError(
-            f"layer {layer.name}: an argument of {score.f.name} left the domain of its approximant",
-            got=f"{outside:g}",
-            allowed=f"[{f.domain[0]:g}, {f.domain[1]:g}]",
-            hint="compile with a larger z_bound, or scale the inputs",
-        )
+    if isinstance(f, PiecewiseLinear | FeatureSum) and f.outside(argument) is not None:
+        raise argument_error(layer, score.f.name, f, argument, SCALE_INPUTS)

@@ -25,6 +25,7 @@ import torch
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
+from innergrad.guard import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
 from innergrad.interpret.graph import NAMES, Check, Graph, Linear, Node, ScalarFunction, ordered
 from innergrad.interpret.nodes import Nodes
 from innergrad.interpret.walk import Algebra, Seen, Token, added
@@ -81,9 +82,9 @@ class _Builder:
     def _layer(self, layer: Layer, lanes: Mapping[str, Linear]) -> dict[str, Linear]:
         for name, (low, high) in self.bounds(layer).items():
             if lanes[name].terms:
-                node = self.nodes.as_lane(name, lanes[name])
-                what = f"layer {layer.name}: lane {name} left the range its products are made for"
-                self.checks[node, what] = Check(node, low, high, 1e-4 * high, what, name)
+                node, what = self.nodes.as_lane(name, lanes[name]), lane_left(layer, name)
+                hint = enlarge(self.program.stream[name])
+                self.checks[node, what] = Check(node, low, high, slack((low, high)), what, hint)
         after = dict(lanes)
         for instruction in layer.instructions:
             algebra = Symbols(self, layer, lanes, self.program.label_sizes(instruction))
@@ -197,9 +198,8 @@ class Symbols(Algebra[Linear]):
         low, high = getattr(f, "domain", (-torch.inf, torch.inf))
         if low > -torch.inf or high < torch.inf:
             node = self.nodes.materialise(argument, argument.labels, self.sizes)
-            what = f"layer {self.layer.name}: an argument of {score.f.name} left the domain of its approximant"
-            hint = "compile with a larger z_bound, or scale the inputs"
-            self.builder.checks[node, what] = Check(node, low, high, 0.0, what, hint)
+            what = argument_left(self.layer, score.f.name)
+            self.builder.checks[node, what] = Check(node, low, high, 0.0, what, SCALE_INPUTS)
 
     def softmax(self, scores: Linear, mask: Linear | None) -> Linear:
         ones = self._labels(scores)

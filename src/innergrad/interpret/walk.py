@@ -14,7 +14,7 @@ token with scope ``self``), and the index labels of the instruction. A value lac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar, assert_never
 
@@ -161,24 +161,41 @@ class Algebra(ABC, Generic[V]):
 
 def added(program: Program, i: Attend, algebra: Algebra[V]) -> V:
     """What the instruction adds to its destination, with the labels B, I and the destination's, or fewer."""
-    tokens = seen(program, i)
-    token: Token = "I" if tokens is None else "S"
+    tokens, (softmax, mean) = seen(program, i), _reduction(i)
     mask = algebra.mask(tokens) if tokens is not None and tokens.labels else None
-    keep, value = "BI" + i.family, None if i.scores and i.value == ONE else algebra.read(i.value, token)
+    value = _value(i, algebra, tokens)
     factors = [] if value is None else [value]
-    softmax, mean = _reduction(i)
     for score in i.scores if tokens is not None or not softmax else ():  # a softmax of one number is 1
-        pairs = ([algebra.read(query, "I"), algebra.read(key, token)] for query, key in score.pairs)
-        z = algebra.sum([algebra.product(pair, "BIS" + i.family) for pair in pairs])
-        f = algebra.apply(score, z, value)
+        f = algebra.apply(score, _argument(i, score, algebra, tokens), value)
         factors.append(algebra.softmax(f, mask) if softmax else f)
-    factors = factors or [algebra.read(ONE, token)]
+    factors, keep = factors or [algebra.read(ONE, "I")], "BI" + i.family
     averages = tokens is not None and not softmax
     result = algebra.over(factors, keep, mask, mean) if averages else algebra.product(factors, keep)
     written = _written(i)
     if written is not None:
         result = algebra.product([result, algebra.read((View(written),), "I")], keep)
     return algebra.scale(result, i.scale)
+
+
+def arguments_of(
+    program: Program, i: Attend, algebra: Algebra[V], chosen: Callable[[Score], bool]
+) -> Iterator[tuple[Score, V, V | None]]:
+    """The arguments of the chosen scores, each with what its function is multiplied by, if that is not one."""
+    tokens = seen(program, i)
+    for score in filter(chosen, i.scores):
+        yield score, _argument(i, score, algebra, tokens), _value(i, algebra, tokens)
+
+
+def _value(i: Attend, algebra: Algebra[V], tokens: Seen | None) -> V | None:
+    """None: one, beside scores."""
+    return None if i.scores and i.value == ONE else algebra.read(i.value, "I" if tokens is None else "S")
+
+
+def _argument(i: Attend, score: Score, algebra: Algebra[V], tokens: Seen | None) -> V:
+    """z = sum over the pairs of <query_i, key_s>."""
+    token: Token = "I" if tokens is None else "S"
+    pairs = ([algebra.read(query, "I"), algebra.read(key, token)] for query, key in score.pairs)
+    return algebra.sum([algebra.product(pair, "BIS" + i.family) for pair in pairs])
 
 
 def _reduction(i: Attend) -> tuple[bool, bool]:

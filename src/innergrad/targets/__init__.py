@@ -23,7 +23,6 @@ GPT = Target(
     approximated=gpt_functions.approximated,
     approximants=gpt_functions.approximants,
     lower=gpt_lowering.lower,
-    cost=counted(gpt_lowering.lower),
     bounds=gpt_functions.bounds,
     structural=("t", "query", "log_omega", "log_batch", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
     probes=(0.25, 0.5, 1.0),
@@ -60,7 +59,6 @@ TARGETS: dict[str, Target] = {
         approximated=lambda program: set(),
         approximants=lambda program, options: {},
         lower=kernel.lower,
-        cost=counted(kernel.lower),
         structural=("t",),
         probes=(0.25, 0.5, 1.0),
         modules={"attention": kernel.KernelAttention},
@@ -85,7 +83,6 @@ TARGETS: dict[str, Target] = {
         approximated=sigma.approximated,
         approximants=sigma.approximants,
         lower=sigma.lower,
-        cost=counted(sigma.lower),
         bounds=sigma.bounds,
         structural=("t", "query"),
         probes=(0.25, 0.5, 1.0),
@@ -94,4 +91,4 @@ TARGETS: dict[str, Target] = {
     "gpt": GPT,
 }
 
-__all__ = ["TARGETS", "LoopedTransformer", "Sublayer", "Target"]
+__all__ = ["TARGETS", "LoopedTransformer", "Sublayer", "Target", "counted", "tokens_of"]

@@ -166,7 +166,8 @@ class Target:
     approximants: what stands for the program's functions; functions not named are computed as they are.
     approximated: the names of those functions, without making what stands for them.
     lower: program and approximants -> transformer; each layer of the program becomes exactly one module.
-    cost: program, approximants, options, what the paper says -> the cost.
+    cost: program, approximants, options, what the paper says -> the cost, without building the weights; None: it is
+        counted on them (:func:`counted`), and ``lower`` refuses what there is no room for before it builds anything.
     bounds: lanes that a layer reads, outside whose bounds it does not compute what it should (products of GeLUs).
     structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
     probes: the sizes of the random streams it does make.
@@ -184,10 +185,10 @@ class Target:
     approximated: Callable[[Program], set[str]]
     approximants: Callable[[Program, Options], dict[str, Approximant]]
     lower: Callable[[Program, Approximants, Options], LoopedTransformer]
-    cost: Callable[[Program, Approximants, Options, dict[str, str]], Cost]
     modules: Mapping[str, type[Sublayer]]
     structural: tuple[str, ...]
     probes: tuple[float, ...]
+    cost: Callable[[Program, Approximants, Options, dict[str, str]], Cost] | None = None
     sigmas: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[[Program, Options], Program] = lambda program, options: program
     bounds: Callable[[Program, Layer, Options], dict[str, tuple[float, float]]] = lambda program, layer, options: {}
@@ -202,18 +203,8 @@ def tokens_of(program: Program, options: Options) -> int:
     return program.length or int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
 
 
-def counted(
-    lower: Callable[[Program, Approximants, Options], LoopedTransformer],
-) -> Callable[[Program, Approximants, Options, dict[str, str]], Cost]:
+def counted(program: Program, module: LoopedTransformer, tokens: int, paper: dict[str, str]) -> Cost:
     """The cost, counted on the weights themselves: for targets whose weights are quick to build."""
-
-    def cost(program: Program, approximants: Approximants, options: Options, paper: dict[str, str]) -> Cost:
-        return _cost_of(program, lower(program, approximants, options), tokens_of(program, options), paper)
-
-    return cost
-
-
-def _cost_of(program: Program, module: LoopedTransformer, tokens: int, paper: dict[str, str]) -> Cost:
     times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
     rows = [
         _layer_cost(program, layer, built, tokens, count)

@@ -19,6 +19,8 @@ from pathlib import Path
 import torch
 
 FLAGS = ("-std=c++17", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-fPIC")
+KERNEL_HOW = ("-O3", "-shared")
+PRODUCTS_HOW = ("-O2", "-c")  # -O3 takes ten times as long, for nothing
 REAL = {torch.float32: "float", torch.float64: "double"}
 RUNTIME = Path(__file__).with_name("runtime.hpp")
 PRODUCTS = Path(__file__).with_name("runtime.cpp")
@@ -60,21 +62,28 @@ def cache_folder() -> Path:
 def build(source: str, dtype: torch.dtype) -> ctypes.CDLL:
     """The library made from a source, compiled unless it is in the cache."""
     try:
-        products = _compiled(
-            PRODUCTS.read_text(), dtype, ".o", ("-O2", "-c")
-        )  # -O3 takes ten times as long, for nothing
-        return ctypes.CDLL(str(_compiled(source, dtype, ".so", ("-O3", "-shared", str(products)))))
+        products = _compiled(PRODUCTS.read_text(), dtype, ".o", PRODUCTS_HOW)
+        return ctypes.CDLL(str(_compiled(source, dtype, ".so", (*KERNEL_HOW, str(products)))))
     except OSError as error:
         raise NoCompiler(f"a kernel could not be stored or loaded: {error}") from error
 
 
+def at_hand(source: str, dtype: torch.dtype) -> bool:
+    """The library of a source is in the cache, so that to run it costs no compiling."""
+    products, _ = _place(PRODUCTS.read_text(), dtype, ".o", PRODUCTS_HOW)
+    return _place(source, dtype, ".so", (*KERNEL_HOW, str(products)))[0].exists()
+
+
+def _place(source: str, dtype: torch.dtype, suffix: str, how: tuple[str, ...]) -> tuple[Path, list[str]]:
+    """Where the file made from a source is kept, and the beginning of the command that makes it."""
+    command = [compiler(), *FLAGS, f"-DREAL={REAL[dtype]}", f"-I{RUNTIME.parent}"]
+    parts = (source, RUNTIME.read_text(), *command[1:-1], *how, _machine())
+    return cache_folder() / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}{suffix}", command
+
+
 def _compiled(source: str, dtype: torch.dtype, suffix: str, how: tuple[str, ...]) -> Path:
     """The file made from a source, from the cache or new; it is whole or not there at all."""
-    command = [compiler(), *FLAGS, f"-DREAL={REAL[dtype]}", f"-I{RUNTIME.parent}"]
-    key = hashlib.sha256(
-        "\0".join((source, RUNTIME.read_text(), *command[1:-1], *how, _machine())).encode()
-    ).hexdigest()
-    path = cache_folder() / f"{key[:32]}{suffix}"
+    path, command = _place(source, dtype, suffix, how)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from innergrad.errors import JobError
 from innergrad.interpret.graph import Coefficient, Graph
-from innergrad.interpret.native.build import build
+from innergrad.interpret.native.build import at_hand, build
 from innergrad.interpret.native.source import Source, Unsupported, generate
 from innergrad.program import Program
 from innergrad.stream import State
@@ -39,6 +39,10 @@ class NativeLoop:
     def kind(self) -> tuple[str, tuple[int, ...]]:
         """Loops of the same kind differ in nothing but their numbers."""
         return self.source.text, tuple(id(table) for table in self.source.tables)
+
+    def at_hand(self, dtype: torch.dtype) -> bool:
+        """To run it costs no compiling."""
+        return at_hand(self.source.text, dtype)
 
     def run(
         self,

@@ -7,7 +7,7 @@ torch, on any device. Both give the numbers of the plain interpreter up to round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -15,7 +15,12 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from innergrad.errors import DomainError, InputError, JobError, integer
+from innergrad.compiled import Compiled
+from innergrad.errors import DomainError, InputError, JobError
+from innergrad.executors.base import OVERFLOWED, Executor, Step, check_rounding
+from innergrad.executors.plain import Plain
+from innergrad.executors.timing import plain_seconds
+from innergrad.guard import Guard, range_error
 from innergrad.interpret import graph, plain, symbolic
 from innergrad.interpret.fused import Extent, Kernel, Recorded, recorded_kernel
 from innergrad.interpret.graph import Check, Graph, ScalarFunction
@@ -25,42 +30,44 @@ from innergrad.prompt import Prompt
 from innergrad.stream import State
 
 Loops = tuple[tuple[Loop, Graph], ...]
-Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
 WORTH_RECORDING = 8  # steps, for which a CUDA graph is made
-OVERFLOWED = "the forward pass overflowed: weights or predictions are not finite; scale the inputs or lower lr"
-
-
-def recorded(steps: int, record: int | str) -> tuple[int, ...]:
-    """After which steps the weights are recorded: all from 0, every k-th and the last, or the last alone."""
-    if record == "all":
-        return tuple(range(steps + 1))
-    if record == "last":
-        return (steps,)
-    if isinstance(record, str):
-        raise InputError("unknown choice of steps to record", got=repr(record), allowed="'all', 'last' or a number k")
-    return (*range(0, steps, integer("record, every how many steps weights are kept,", record)), steps)
+PATIENCE = 10.0  # seconds that saying in which prompt a domain was left may take
 
 
 @dataclass(frozen=True)
-class FusedExecutor:
+class Fused(Executor):
     """The graphs of a program's loops and of its read-out, and what is made of them."""
 
-    program: Program
-    functions: Mapping[str, ScalarFunction]
-    bounds: Bounds
+    of: Compiled
     kernels: dict[tuple[Graph, Extent], Kernel] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Program:
+        return self.of.program
+
+    @cached_property
+    def functions(self) -> Mapping[str, ScalarFunction]:
+        return self.of.functions
 
     @cached_property
     def loops(self) -> Loops:
         known: dict[tuple[Layer, ...], Graph] = {}
         for loop in self.program.body:
             if loop.layers not in known:
-                known[loop.layers] = symbolic.build(self.program, loop.layers, self.functions, self.bounds)
+                known[loop.layers] = symbolic.build(self.program, loop.layers, self.functions, self.of.ranges)
         return tuple((loop, known[loop.layers]) for loop in self.program.body)
 
     @cached_property
     def readout(self) -> Graph:
-        return symbolic.build(self.program, self.program.readout, self.functions, self.bounds, clean=False)
+        return symbolic.build(self.program, self.program.readout, self.functions, self.of.ranges, clean=False)
+
+    @cached_property
+    def possible(self) -> bool:
+        """The program has graphs: no layer writes what the scope of another is made from."""
+        try:
+            return bool(self.loops) and self.readout is not None
+        except InputError:
+            return False
 
     @cached_property
     def demos_suffice(self) -> bool:
@@ -80,14 +87,32 @@ class FusedExecutor:
 
     # ------------------------------------------------------------------------------------------------------- running
 
-    def run(self, prompt: Prompt, record: Sequence[int], compiled: bool | None = None) -> tuple[list[Tensor], State]:
-        """Weights (batch, D_w) after the steps to be recorded, and the lanes after the read-out.
+    def check(self, dtype: torch.dtype, guard: Guard, compiled: bool | None = None) -> None:
+        del compiled
+        if guard.flags:
+            raise InputError("the fused executor refuses violations", got="outside='flag'", allowed="executor='plain'")
+        check_rounding(self.of, dtype, as_weights=False)
 
-        compiled: whether the steps are taken by a kernel; by default they are if they can be.
-        """
-        start, later = [prompt.w0] if 0 in record else [], [step for step in record if step]
-        weights, state = self._steps(prompt, prompt.state(self.program), self.loops, later, compiled)
-        return start + weights, self._read_out(prompt, state)
+    def run(
+        self, prompt: Prompt, wanted: tuple[int, ...], guard: Guard, compiled: bool | None = None
+    ) -> tuple[list[Tensor], State]:
+        """compiled: whether the steps are taken by a kernel; by default they are if they can be."""
+        start, later = [prompt.w0] if 0 in wanted else [], [step for step in wanted if step]
+        try:
+            weights, state = self._steps(prompt, prompt.state(self.program), self.loops, later, compiled)
+            return start + weights, self._read_out(prompt, state)
+        except DomainError:
+            self._say_where(prompt, guard)
+            raise
+
+    def _say_where(self, prompt: Prompt, guard: Guard) -> None:
+        """Raise the error that the plain executor raises: it knows the first layer, and the prompts of a batch."""
+        if plain_seconds(self.of, len(prompt.X), prompt.state(self.program)["x"].shape[1]) <= PATIENCE:
+            for _ in Plain(self.of).layers(prompt, guard):
+                pass
+
+    def read_out(self, state: State, guard: Guard) -> State:
+        return Plain(self.of).read_out(state, guard)
 
     def _steps(
         self, prompt: Prompt, state: State, loops: Loops, wanted: list[int], compiled: bool | None
@@ -109,6 +134,13 @@ class FusedExecutor:
             raise InputError("this program has no compiled path", got=reason, hint="leave compiled= out")
         return compiled is not False and not reason
 
+    def at_hand(self, dtype: torch.dtype) -> bool:
+        """The kernels are built; false also where there can be none."""
+        try:
+            return not isinstance(self.native, str) and all(loop.at_hand(dtype) for loop in self.native.values())
+        except NoCompiler:
+            return False
+
     def _run_native(self, prompt: Prompt, state: State, loops: Loops, wanted: list[int]) -> tuple[list[Tensor], State]:
         """Loops of the same kind, e.g. the steps of a schedule, are one call."""
         native = self.native
@@ -122,7 +154,7 @@ class FusedExecutor:
             numbers = [native[of].source.numbers for loop, of in alike for _ in range(loop.count)]
             here = [step - done for step in wanted if done < step <= done + count]
             lanes, found, ranges = kernel.run(lanes, tokens, numbers[:1] if len(alike) == 1 else numbers, count, here)
-            complain(kernel.graph.checks, ranges)
+            _complain(kernel.graph.checks, ranges)
             weights += list(found.unbind(1))
             done += count
         return weights, state | {name: lanes[name].unsqueeze(1) for name in state if self._shared(name)}
@@ -147,7 +179,7 @@ class FusedExecutor:
                 step += loop.step
                 if loop.step and step in wanted:
                     weights.append(prompt.weights(self.program, self._with_axes(lanes, extent)))
-            complain(loop_graph.checks, ranges)
+            _complain(loop_graph.checks, ranges)
             lanes = dict(lanes)
         after = self._with_axes(lanes, extent)
         return weights, state | {n: after[n] for n in state if not self.demos_suffice or self._shared(n)}
@@ -162,18 +194,19 @@ class FusedExecutor:
         extent = Extent(tokens, len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
         lanes = self._squeezed(state, extent)
         lanes, ranges = self._kernel(self.readout, extent, lanes).step(lanes)
-        complain(self.readout.checks, ranges)
+        _complain(self.readout.checks, ranges)
         return self._with_axes(lanes, extent)
 
-    def layers(self, prompt: Prompt, compiled: bool | None = None) -> Iterator[tuple[Layer, State, bool]]:
+    def layers(self, prompt: Prompt, guard: Guard) -> Iterator[Step]:
         """The lanes after every layer: after a step, what the executor computed; inside it, which it does not show,
         what the plain interpreter finds in float64 from the same beginning.
         """
+        del guard  # what the steps compute is checked as in a run
         state = prompt.state(self.program)
         for loop, of in self.loops:
             once = ((replace(loop, count=1), of),)
             for _ in range(loop.count):
-                after = self._steps(prompt, state, once, [], compiled)[1]
+                after = self._steps(prompt, state, once, [], None)[1]
                 yield from self._inside(loop.layers, state, after, loop.step)
                 state = after
         yield from self._inside(self.program.readout, state, self._read_out_all(prompt, state), False)
@@ -184,9 +217,7 @@ class FusedExecutor:
         lanes = self._squeezed(state, extent)
         return self._with_axes(self._kernel(self.readout, extent, lanes).step(lanes)[0], extent)
 
-    def _inside(
-        self, layers: tuple[Layer, ...], before: State, after: State, step: bool
-    ) -> Iterator[tuple[Layer, State, bool]]:
+    def _inside(self, layers: tuple[Layer, ...], before: State, after: State, step: bool) -> Iterator[Step]:
         state = {name: lane.double() for name, lane in before.items()}
         for layer in layers[:-1]:
             state = plain.apply_layer(self.program, layer, state, self.functions)
@@ -226,13 +257,11 @@ def _wider(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack([torch.minimum(a[0], b[0]), torch.maximum(a[1], b[1])])
 
 
-def complain(checks: Sequence[Check], ranges: Sequence[Tensor] | Tensor) -> None:
+def _complain(checks: Sequence[Check], ranges: Sequence[Tensor] | Tensor) -> None:
     """Refuse values that left the range in which the weights compute what they should."""
     for check, found in zip(checks, ranges, strict=False):
         low, high = (float(end) for end in found)
         if low != low or high != high:
             raise JobError(OVERFLOWED)
         if low < check.low - check.slack or high > check.high + check.slack:
-            outside = low if check.low - low > high - check.high else high
-            allowed = f"[{check.low:g}, {check.high:g}]"
-            raise DomainError(check.what, got=f"{outside:g}", allowed=allowed, hint=check.hint)
+            raise range_error(check.what, (low, high), (check.low, check.high), check.hint)
