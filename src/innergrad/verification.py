@@ -37,6 +37,8 @@ from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.proof import prove
 from innergrad.functions.scalar import RECIPROCAL, Function
 from innergrad.interpret import plain
+from innergrad.interpret.balls import Off, radii_after
+from innergrad.interpret.tensors import Labelled
 from innergrad.program import Attend, Layer, Score
 from innergrad.prompt import ArrayLike, Prompt, placed
 from innergrad.report import Law, Report, Worst
@@ -109,6 +111,8 @@ class _Verification:
             "box",
         )
         self.laws = {name: Worst(name, self.rounding) for name in names}
+        # a probe tests the weights, not the approximation: approximants without their domains
+        self.anywhere = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
         self.spread = 1e-14 if tf.target.proven else 1e-12  # hundreds of heads, with coefficients of their own
         self.laws["shared"].law = Law("shared", 0.0, self.spread)
         self.exactly = 0.0 if tf.target.proven else self.rounding  # clearing by GeLUs is exact up to rounding
@@ -251,21 +255,58 @@ class _Verification:
             cases.append(("an example of weight 0", replace(p, omega=dropped * n / (n - 1)), without))
         for name, one, other in cases:
             a, b = self._one_step(one), self._one_step(other)
-            error = float((a - b).abs().max()) / max(1.0, float(a.abs().max()))
-            self.laws["examples"].see(error, self.rounding + self._fitted_scores(), name)
+            allowed = (self._allowed_step(one) + self._allowed_step(other)).expand_as(a)
+            self._see("examples", (a - b).abs(), allowed, max(1.0, float(a.abs().max())), name)
 
-    def _fitted_scores(self) -> float:
-        """The largest error of an approximant that weights are averaged with: of two prompts, it may differ."""
-        names = {
-            s.f.name
-            for layer in self.tf.program.layers
-            for i in layer.instructions
-            for s in i.scores
-            if i.scope == "all"
-        }
-        return max(
-            (f.error for name, f in self.tf.approximants.items() if name in names and not self.tf.proven), default=0.0
-        )
+    def _allowed_step(self, prompt: Prompt) -> Tensor:
+        """How far the weights after one step may be from those of the program: what every layer may round by, carried
+        through the layers after it. Where fits are averaged with, their errors may differ between two prompts.
+        """
+        program, state = self.tf.program, prompt.state(self.tf.program)
+        radii = self._exactly_known(state)
+
+        def off(score: Score, z: Labelled) -> Tensor:
+            f = None if self.tf.proven or "S" not in z.labels else self.tf.approximants.get(score.f.name)
+            return self._rounded(score, z) + (0.0 if f is None or f.ramps else f.error)
+
+        for layer, step_ends in program.schedule():
+            radii = radii_after(program, layer, state, self.anywhere, radii, off)
+            before, state = state, plain.apply_layer(program, layer, state, self.anywhere)
+            scale = self._scale(before, state)
+            for lane in {i.dst.lane for i in layer.instructions}:
+                radii[lane] = radii[lane] + self.rounding * self._size(lane, scale)
+            if step_ends:
+                break
+        return prompt.weights(program, radii)
+
+    def _exactly_known(self, state: State) -> State:
+        return {name: torch.zeros_like(lane[:, :1]) for name, lane in state.items()}
+
+    def _rounded(self, score: Score, z: Labelled) -> Tensor:
+        """A ramp of width delta is a difference of two terms of size |z| / delta, times its height."""
+        f = self.tf.approximants.get(score.f.name)
+        height = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
+        slope = max((max(1.0, height) / (high - low) for low, high in (f.ramps if f else ())), default=0.0)
+        return 64 * U * slope * (z.tensor.abs() + 1)
+
+    def _approximated(self, score: Score, z: Labelled) -> Tensor:
+        """The error of the approximant; a step function has none, unless an argument fell into a ramp: then it is off
+        by no more than the jump.
+        """
+        f = self.tf.approximants.get(score.f.name)
+        if f is None or not f.ramps:
+            return torch.full_like(z.tensor, 0.0 if f is None else f.error)
+        jump, inside = max(abs(height) for _, height, _ in score.f.jumps), torch.zeros_like(z.tensor, dtype=torch.bool)
+        for low, high in f.ramps:
+            inside |= (z.tensor > low) & (z.tensor < high)
+        return jump * inside + self._rounded(score, z)
+
+    def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
+        """The entry that is nearest to what is allowed, or farthest beyond."""
+        if error.numel():
+            worst = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf).flatten().argmax()
+            value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
+            self.laws[law].see(value, limit, where)
 
     def _one_step(self, prompt: Prompt) -> Tensor:
         """The weights after one step of the module."""
@@ -296,14 +337,10 @@ class _Verification:
         ):
             before = stream.unpack(h)
             h = module(h)
-            self._compare(
-                "weights",
-                layer,
-                before,
-                stream.unpack(h),
-                plain.apply_layer(tf.program, layer, before, tf.functions, observer=observe),
-            )
-            self._approximation(layer, before, stream.unpack(h))
+            computed = plain.apply_layer(tf.program, layer, before, tf.functions, observer=observe)
+            true = plain.apply_layer(tf.program, layer, before, exact)
+            self._compare("weights", layer, before, stream.unpack(h), computed, self._rounded)
+            self._compare("approximation", layer, before, stream.unpack(h), true, self._approximated)
             self._check_inputs(layer, start, stream.unpack(h), readout=number >= body)
             ideal = plain.apply_layer(tf.program, layer, ideal, exact) if number < body else ideal
             if step_ends:
@@ -349,12 +386,11 @@ class _Verification:
             if tf.program.tokens == "interleaved":  # a label's token has no x, an input's no y
                 label = state["t"][:1].unsqueeze(-1)
                 probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
-            functions = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
             for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                given = self._told_apart(layer, self._divisible(layer, self._clamped(layer, probe), generator))
+                given = self._in_domain(layer, self._divisible(layer, self._clamped(layer, probe), generator))
                 h = stream.pack(given)
-                after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, functions)
-                self._compare("probe", layer, stream.unpack(h), after, expected)
+                after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, self.anywhere)
+                self._compare("probe", layer, stream.unpack(h), after, expected, self._rounded)
         for value, limit, where in tf.target.inspect(tf.program, tf.module, stream.pack(state), tf.options):
             self.laws["probe"].see(value, limit, where)
 
@@ -367,17 +403,22 @@ class _Verification:
         }
         return {**probe, **clamped}
 
-    def _told_apart(self, layer: Layer, probe: State) -> State:
-        """Where heads tell tokens apart by their positions, a stream on which their scores are within bounds: halved
-        until every argument is in the domain of its function.
+    def _in_domain(self, layer: Layer, probe: State) -> State:
+        """Halved until the arguments of all fits are in their domains: outside, exponentials of several heads are large
+        and cancel. Hinges are the same everywhere, except where heads tell tokens apart by their positions: there
+        scores must be within bounds.
         """
-        kept = {"one", *self.tf.target.structural}
-        while self.tf.program.length is not None:
-            try:
-                plain.apply_layer(self.tf.program, layer, probe, self.tf.functions)
+        tf, kept = self.tf, {"one", *self.tf.target.structural}
+        bounded = {
+            name: f
+            for name, f in tf.approximants.items()
+            if tf.program.length is not None or not isinstance(f, PiecewiseLinear)
+        }
+        for _ in range(200):
+            seen = plain.arguments(tf.program, layer, probe, lambda score: score.f.name in bounded)
+            if all(bounded[score.f.name].outside(argument) is None for _, score, argument in seen):
                 break
-            except DomainError:
-                probe = {name: value if name in kept else value / 2 for name, value in probe.items()}
+            probe = {name: value if name in kept else value / 2 for name, value in probe.items()}
         return probe
 
     def _divisible(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
@@ -400,64 +441,14 @@ class _Verification:
                 given[pad.name] = pad.fill * given[lane]
         return given
 
-    def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
-        scale = self._scale(before, after)
-        tolerance = self.rounding + self._ramp_rounding(layer, before, scale)
+    def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State, off: Off) -> None:
+        """A layer may round, and lanes that it writes may be off by what its functions are off by."""
+        scale, program = self._scale(before, after), self.tf.program
+        radii = radii_after(program, layer, before, program.functions(), self._exactly_known(before), off)
         for name, value in after.items():
-            error = float((value - expected[name]).abs().max()) / self._size(name, scale)
-            self.laws[law].see(error, tolerance, f"layer {layer.name}, lane {name}")
-
-    def _ramp_rounding(self, layer: Layer, before: State, scale: float) -> float:
-        """A ramp of width delta is a difference of two terms of size |z| / delta, times its height and the value."""
-        slopes = []
-        for instruction in layer.instructions:
-            values = (abs(view.coefficient) * float(before[view.lane].abs().max()) for view in instruction.value)
-            size = abs(instruction.scale) * sum(values)
-            for score in instruction.scores:
-                f = self.tf.approximants.get(score.f.name)
-                height = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
-                slopes += [max(1.0, height * size) / (hi - lo) for lo, hi in (f.ramps if f else ())]
-        if not slopes:
-            return 0.0
-        largest = 0.0
-
-        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
-            nonlocal largest
-            largest = max(largest, float(argument.abs().max()))
-
-        plain.apply_layer(self.tf.program, layer, before, self.tf.program.functions(), observer=observe)
-        return 64 * U * (largest + 1) * max(slopes) / scale
-
-    def _approximation(self, layer: Layer, before: State, after: State) -> None:
-        """A lane may be off by the approximant's error times scale times |value|; all other lanes by rounding."""
-        tf = self.tf
-        allowed: dict[str, float] = {}
-
-        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
-            f = tf.approximants.get(score.f.name)
-            if f is None:
-                return
-            if f.ramps:  # exact, unless an argument fell into a ramp: then off by no more than the jump
-                error = max(abs(height) for _, height, _ in score.f.jumps) if int(f.hits(argument)) else 0.0
-            else:
-                error = f.error
-            mean = instruction.scope == "all" and instruction.reduce == "mean"
-            sizes = {view: before[view.lane].abs() for view in instruction.value}
-            values = (
-                abs(view.coefficient) * float((size.mean(1) if mean else size).max()) for view, size in sizes.items()
-            )
-            lane = instruction.dst.lane
-            allowed[lane] = allowed.get(lane, 0.0) + abs(instruction.scale) * sum(values) * error
-
-        scale = self._scale(before, after)
-        expected = plain.apply_layer(tf.program, layer, before, tf.program.functions(), observer=observe)
-        tolerance = self.rounding + self._ramp_rounding(layer, before, scale)
-        for name, value in after.items():
-            self.laws["approximation"].see(
-                float((value - expected[name]).abs().max()),
-                allowed.get(name, 0.0) + tolerance * self._size(name, scale),
-                f"layer {layer.name}, lane {name}",
-            )
+            size = self._size(name, scale)
+            allowed = (self.rounding * size + radii[name]).expand_as(value)
+            self._see(law, (value - expected[name]).abs(), allowed, size, f"layer {layer.name}, lane {name}")
 
     def _check_inputs(self, layer: Layer, start: State, after: State, *, readout: bool) -> None:
         for lane in self.tf.program.stream.lanes:
