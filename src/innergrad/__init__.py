@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from innergrad.bounds import Domainwide
     from innergrad.certificate import Certificate
     from innergrad.compiler import compile
-    from innergrad.errors import DegenerateStart, DomainError, InputError, LoweringError, NotPositive
+    from innergrad.errors import DegenerateStart, DomainError, InputError, LongRun, LoweringError, NotPositive
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.functions.decay import Decay, decay_condition
     from innergrad.functions.facts import Facts, prove_facts
@@ -48,7 +48,7 @@ _NAMES = {
     "bounds": "Domainwide",
     "certificate": "Certificate",
     "compiler": "compile",
-    "errors": "DegenerateStart DomainError InputError LoweringError NotPositive",
+    "errors": "DegenerateStart DomainError InputError LongRun LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.decay": "Decay decay_condition",
     "functions.facts": "Facts prove_facts",
@@ -91,6 +91,7 @@ __all__ = [
     "Kernel",
     "Lane",
     "Layer",
+    "LongRun",
     "Loop",
     "Loss",
     "LoweringError",

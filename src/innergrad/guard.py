@@ -114,6 +114,7 @@ class Guard:
     # -------------------------------------------------------------------------------------------------------- inputs
 
     def inputs(self, X: Tensor, X_query: Tensor, y: Tensor, w0: Tensor) -> None:
+        X, X_query, y, w0 = (part.detach() for part in (X, X_query, y, w0))
         if self.options is not None:
             self._bound("X", torch.cat([X, X_query], dim=1), self.options.x_bound)
             self._bound("y", y, self.options.y_bound)
@@ -144,7 +145,7 @@ class Guard:
     def lanes(self, layer: Layer, before: State) -> None:
         """What a layer read."""
         for lane, (low, high) in self.limits(layer).items():
-            values, room = before[lane], slack((low, high))
+            values, room = before[lane].detach(), slack((low, high))
             found = float(values.min()), float(values.max())
             if found[0] < low - room or found[1] > high + room:
                 place = in_prompts((values < low - room) | (values > high + room))
@@ -161,7 +162,7 @@ class Guard:
         del instruction
         if not self.bounded(score):
             return
-        f = self.approximants[score.f.name]
+        f, argument = self.approximants[score.f.name], argument.detach()
         if f.outside(argument) is not None:
             place = in_prompts((argument < f.domain[0]) | (argument > f.domain[1]))
             hint = place if self.flags else _joined(place, SCALE_INPUTS)

@@ -14,7 +14,7 @@ from innergrad.attack import Attack, attack
 from innergrad.bounds import Domainwide, apriori
 from innergrad.certificate import Certificate, certify
 from innergrad.compiled import Compiled
-from innergrad.executors import Fused, Name, Step, executor_of, fused
+from innergrad.executors import Fused, Name, Step, executor_of, fused_of
 from innergrad.explain import Explanation, explain
 from innergrad.guard import Guard, Outside
 from innergrad.oracle import exact_run, reference
@@ -146,7 +146,7 @@ class CompiledTransformer(Compiled):
     @property
     def fused(self) -> Fused:
         """The fused executor of this program."""
-        return fused(self)
+        return fused_of(self)
 
     # ------------------------------------------------------------------------------------------- evidence and storage
 

@@ -94,7 +94,7 @@ def run(
         Path | None,
         typer.Option("--query", help="CSV with the input columns to predict; default: rows without targets."),
     ] = None,
-    executor: Annotated[str, typer.Option("--executor", help="plain, dense or fused")] = "plain",
+    executor: Annotated[str, typer.Option("--executor", help="auto, plain, dense or fused")] = "auto",
     dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32")] = "float64",
     std: Annotated[
         bool,

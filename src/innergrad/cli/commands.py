@@ -145,7 +145,7 @@ def run_model(
         raise InputError("unknown dtype", got=repr(dtype), allowed=", ".join(dtypes))
     table = read_table(data, targets, tf)
     X_query = table.X_query if query is None else read_inputs(query, table.inputs)
-    with working("learning inside the forward pass", quiet or as_json):
+    with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json):
         run = tf.run(table.X, table.y, X_query, dtype=dtypes[dtype], **how)
     losses = None
     if isinstance(tf.algorithm, GradientDescent):

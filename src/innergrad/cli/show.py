@@ -116,9 +116,12 @@ def working(what: str, silent: bool) -> AbstractContextManager[object]:
 
 @contextmanager
 def warning_lines(silent: bool) -> Iterator[None]:
-    """The library's warnings, one line each on stderr."""
-    with warnings.catch_warnings(record=True) as caught:
+    """The library's warnings, one line each on stderr, when they are raised: some are about what comes next."""
+
+    def show(message: Warning | str, *where: object) -> None:
+        if not silent:
+            print(f"innergrad: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
         yield
-    if not silent:
-        for warning in caught:
-            print(f"innergrad: warning: {warning.message}", file=sys.stderr)

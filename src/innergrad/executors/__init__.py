@@ -38,7 +38,7 @@ def executor_of(of: Compiled, name: object) -> Executor:
     return cast(Executor, of.kept[name])
 
 
-def fused(of: Compiled) -> Fused:
+def fused_of(of: Compiled) -> Fused:
     """The fused executor, with its graphs and kernels."""
     return cast(Fused, executor_of(of, "fused"))
 
@@ -52,13 +52,13 @@ def choose(of: Compiled, prompt: Prompt, *, compiled: bool | None = None) -> tup
     """
     plain = executor_of(of, "plain")
     if compiled is not None:
-        return fused(of), compiled
+        return fused_of(of), compiled
     if any(part.requires_grad for part in (prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)):
         return plain, None
     seconds = plain_seconds(of, len(prompt.X), prompt.state(of.program)["x"].shape[1])
     if seconds < SHORT:
         return plain, None
-    fast = fused(of)
+    fast = fused_of(of)
     if not fast.possible:
         return plain, None
     worth = prompt.X.device.type != "cpu" or seconds > WORTH_A_KERNEL or fast.at_hand(prompt.X.dtype)
@@ -74,7 +74,7 @@ __all__ = [
     "Step",
     "choose",
     "executor_of",
-    "fused",
+    "fused_of",
     "recorded",
     "require_finite",
     "rounding",

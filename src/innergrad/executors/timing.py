@@ -1,16 +1,15 @@
-"""About how long a run will take, to within a factor of three or so on one core, from what it computes.
+"""About how long a run will take on one core, from what it computes: to within a factor of three (dense) or four
+(plain) of what was measured, see ``docs/executor.md``.
 
     plain   100 us for every instruction, and a second for 10^9 structured FLOPs
-    dense   300 us for every layer, 10 ns for every nonzero weight and token, 0.5 ns for every entry of queries, keys
-            and values that pairs of tokens meet in
-
-Docs: ``docs/executor.md``.
+    dense   200 us for every layer; for every token 2 ns a nonzero weight, 8 ns an entry of queries, keys, values and
+            what heads write, 4 ns a unit; for every pair of tokens 0.2 ns an entry of a query or value, 4 ns a score
 """
 
 from __future__ import annotations
 
 from innergrad.compiled import Compiled
-from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.cost import LayerCost, structured_flops
 
 
 def plain_seconds(of: Compiled, batch: int, tokens: int) -> float:
@@ -25,11 +24,13 @@ def plain_seconds(of: Compiled, batch: int, tokens: int) -> float:
 
 def dense_seconds(of: Compiled, batch: int, tokens: int) -> float:
     """Of the module."""
-    seconds = 0.0
-    for row in of.cost().rows:
-        work = 1e-8 * row.nonzeros * tokens
-        if row.kind == "attention":
-            width = row.shapes["W_Q"][1] + row.shapes["W_V"][1]
-            work += 5e-10 * row.heads * (width + 4) * tokens**2
-        seconds += max(row.times, 1) * (3e-4 + work * batch)
-    return seconds
+    return sum(max(row.times, 1) * (2e-4 + batch * _layer(row, tokens)) for row in of.cost().rows)
+
+
+def _layer(row: LayerCost, tokens: int) -> float:
+    """One prompt."""
+    if row.kind == "mlp":
+        return tokens * (2e-9 * row.nonzeros + 4e-9 * row.heads)
+    width = row.shapes["W_Q"][1] + row.shapes["W_V"][1]
+    pairs = tokens**2 if row.kind == "attention" else 0  # a product layer reads its own token
+    return tokens * (2e-9 * row.nonzeros + 1.6e-8 * row.heads * width) + pairs * row.heads * (2e-10 * width + 4e-9)

@@ -65,7 +65,7 @@ FINEST = 1e-11  # relative error of a reciprocal
 def lower(program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
     """Each layer of the program becomes exactly one attention layer or mlp. Equal layers share their matrices."""
     check(program)
-    require_room(program, heads=4 * len(square()))
+    require_room(program, 4 * len(square()), approximants)
     built: dict[object, Sublayer] = {}
 
     def build(layer: Layer) -> Sublayer:

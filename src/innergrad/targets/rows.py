@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from innergrad.functions.dictionaries import Approximant, FeatureSum
 from innergrad.program import Attend, Expr, Program, Score
 from innergrad.stream import Stream
 from innergrad.targets.sparse import BYTES_PER_ENTRY, SparseStack, require_memory
@@ -120,14 +121,20 @@ def linear_form(pairs: list[tuple[Row, Row]], one: int) -> Row:
     return form
 
 
-def require_room(program: Program, heads: int) -> None:
-    """Refuse what would take too much memory to put together; ``heads``: rows that one term of an instruction takes."""
-    terms = {
-        (layer.kind, layer.instructions): sum(math.prod(program.label_sizes(i).values()) for i in layer.instructions)
-        for layer in program.layers
-    }
+def require_room(program: Program, heads: int, approximants: Mapping[str, Approximant] | None = None) -> None:
+    """Refuse, before anything is built, what would take too much memory to put together.
+
+    heads: rows that one term of an instruction takes, unless its function is approximated by more pieces.
+    """
+    pieces = {name: len(f.a) if isinstance(f, FeatureSum) else f.pieces for name, f in (approximants or {}).items()}
+
+    def rows(i: Attend) -> int:
+        most = max([heads, *(pieces.get(score.f.name, 0) for score in i.scores)])
+        return most * math.prod(program.label_sizes(i).values())
+
+    terms = {(layer.kind, layer.instructions): sum(map(rows, layer.instructions)) for layer in program.layers}
     what, hint = "building the weights", "use fewer inputs, or smaller networks"
-    require_memory(BYTES_PER_ENTRY * 4 * heads * sum(terms.values()), what, hint)
+    require_memory(BYTES_PER_ENTRY * 4 * sum(terms.values()), what, hint)
 
 
 def stack(shape: Shape, entries: Iterable[tuple[int, int, int, float]]) -> SparseStack:

@@ -143,7 +143,7 @@ def algebra(options: Options) -> Algebra:
 def lower(program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
     """Each layer of the program becomes exactly one attention layer or mlp."""
     check(program)
-    require_room(program, heads=4 * len(algebra(options).square))
+    require_room(program, 4 * len(algebra(options).square), approximants)
     build = {"mlp": _mlp, "attention": _attention}
     return looped(program, lambda layer: build[layer.kind](program, layer, approximants, options))
 
