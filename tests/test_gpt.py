@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import innergrad as ig
 from innergrad import IDENTITY, Attend, FunctionalGradientDescent, Kernel, Lane, Layer, Score
-from innergrad.functions import dictionaries
+from innergrad.functions.fits import gelu
 from innergrad.functions.scalar import RECIPROCAL
 from innergrad.kernels import EXP
 from innergrad.targets.base import LoopedTransformer
@@ -33,7 +33,7 @@ PAD = 2.0**24
 def fits_are_made_once() -> Iterator[None]:
     """Fitting GeLUs to tanh takes longer than everything else here, and is always the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionaries, "_fit", cache(dictionaries._fit))
+        patch.setattr(gelu, "_fit", cache(gelu._fit))
         yield
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import innergrad as ig
 from innergrad.errors import DomainError, InputError
 from innergrad.functions.decay import decay_condition
-from innergrad.functions.dictionaries import FeatureSum
+from innergrad.functions.fits.sums import FeatureSum
 from innergrad.targets.sigma import SigmaAttention, SigmaMlp
 
 DECAYING = ["gelu", "tanh", "sigmoid", "softplus", "silu"]  # those of Definition 3

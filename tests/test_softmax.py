@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import innergrad as ig
-from innergrad.functions import dictionaries, features
+from innergrad.functions.fits import gelu, smooth
 from innergrad.targets.gpt import FeedForward, GptAttention
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -43,7 +43,7 @@ VARIANTS = ["sink", "mean"]
 def fits_are_made_once() -> Iterator[None]:
     """Fitting GeLUs takes long, and is always the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionaries, "_fit", cache(dictionaries._fit))
+        patch.setattr(gelu, "_fit", cache(gelu._fit))
         yield
 
 
@@ -543,7 +543,7 @@ def test_a_z_bound_that_is_too_small_is_an_error_when_it_is_left(variant: str, e
 
 
 def test_an_epsilon_out_of_reach_is_refused_with_what_is_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "UNITS", (12, 16))  # trying up to 256 takes seconds
+    monkeypatch.setattr(smooth, "UNITS", (12, 16))  # trying up to 256 takes seconds
     with pytest.raises(ig.InputError, match=r"not a sum of 16 units sigmoid.*\[-500, 500\].*smaller z_bound"):
         small(z_bound=500.0)
 

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
 from innergrad.program import Program

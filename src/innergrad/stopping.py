@@ -25,7 +25,7 @@ from innergrad.algorithms import GradientDescent
 from innergrad.algorithms.base import Algorithm
 from innergrad.certificate import INFLATION, double, fresh, rounded_inputs
 from innergrad.errors import InputError, real
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 

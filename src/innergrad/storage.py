@@ -37,8 +37,8 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import check_options, prepared
 from innergrad.errors import InputError
 from innergrad.files import make_folder
-from innergrad.functions.dictionaries import Approximant, FeatureSum
-from innergrad.functions.features import fingerprint
+from innergrad.functions.fits.sigmas import fingerprint
+from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.options import Options
 from innergrad.program import Program

@@ -17,7 +17,7 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.executor import OVERFLOWED, FusedExecutor, recorded
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import exact, plain
 from innergrad.interpret.cost import Cost

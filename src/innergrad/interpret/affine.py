@@ -34,7 +34,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret.form_rules import apply, product, softmax
 from innergrad.interpret.forms import BEFORE, Form, Key, mapped, measure, plus, sum_of, times

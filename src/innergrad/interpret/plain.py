@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError
-from innergrad.functions.dictionaries import Approximant, FeatureSum
+from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.stream import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from innergrad.functions.features import SIGMAS
+from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering, sigma
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, counted, tokens_of
 from innergrad.targets.gpt import FeedForward, GptAttention

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.interpret.cost import Cost, LayerCost, structured_flops
 from innergrad.options import Options
 from innergrad.program import Layer, Program

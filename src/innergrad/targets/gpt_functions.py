@@ -10,8 +10,10 @@ from torch import Tensor
 
 from innergrad.errors import LoweringError
 from innergrad.functions.approximants import approximate
-from innergrad.functions.dictionaries import Approximant, exponential_sum, gelu_sum
-from innergrad.functions.features import shared_sums
+from innergrad.functions.fits.exponentials import exponential_sum
+from innergrad.functions.fits.gelu import gelu_sum
+from innergrad.functions.fits.smooth import shared_sums
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.kernels import EXP
 from innergrad.options import Options

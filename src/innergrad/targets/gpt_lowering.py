@@ -9,7 +9,7 @@ Reading tokens (mov). Lanes pos, pos2 and ns are zero on a *sink* token at the f
 -256 (j - p)^2 + 64 or more, all others -64 or less; where p must not be seen the sink is attended to: it adds nothing.
 (Beyond the end of a short prompt, where p is a query, its neighbour may win: a label's token, whose x is zero.)
 
-Products (mul). u v = ((u + v)^2 - (u - v)^2) / 4 by GeLUs of several scales (:mod:`innergrad.functions.dictionaries`).
+Products (mul). u v = ((u + v)^2 - (u - v)^2) / 4 by GeLUs of several scales (:mod:`innergrad.functions.fits.gelu`).
 Their error is relative to the square of the range that lanes are declared to stay in; leaving it is an error.
 
 Linear maps (aff). z = gelu(z) - gelu(-z), exactly.
@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from innergrad.functions.dictionaries import coarse_square, reciprocal_sum, square
+from innergrad.functions.fits.gelu import coarse_square, reciprocal_sum, square
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program
 from innergrad.prompt import POSITION

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from innergrad.errors import InputError
 from innergrad.functions.approximants import approximate, approximate_jointly
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import Function
 from innergrad.interpret.ranges import argument_bounds
 from innergrad.options import Options

@@ -18,16 +18,10 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import FEATURES, Approximant, FeatureSum
-from innergrad.functions.features import (
-    COARSE,
-    SIGMAS,
-    algebra_error,
-    linear_sum,
-    piecewise_sum,
-    scales,
-    shared_sums,
-)
+from innergrad.functions.fits.algebra import algebra_error, linear_sum, piecewise_sum, scales
+from innergrad.functions.fits.sigmas import COARSE, SIGMAS
+from innergrad.functions.fits.smooth import shared_sums
+from innergrad.functions.fits.sums import FEATURES, Approximant, FeatureSum
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
