@@ -26,6 +26,7 @@ ORDER = (
     ("functions",),
     ("stream", "options"),
     ("program",),
+    ("dense",),
     ("losses", "networks", "kernels"),
     ("algorithms",),
     ("interpret",),

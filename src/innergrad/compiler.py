@@ -100,7 +100,7 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
     algorithm.check_options(options)
     target = TARGETS[options.target]
     program = target.prepare(algorithm.program(options), options)
-    target.check(program)
+    target.check(program, options)
     _check_epsilons(program, options)
     if options.until is not None:
         from innergrad.stopping import check_until

@@ -35,6 +35,7 @@ from torch import Tensor
 from innergrad.algorithms import SHIPPED
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import check_options, prepared
+from innergrad.dense.sparse import SparseStack
 from innergrad.errors import InputError
 from innergrad.files import make_folder
 from innergrad.functions.fits.sigmas import fingerprint
@@ -43,7 +44,6 @@ from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.sparse import SparseStack
 from innergrad.transformer import CompiledTransformer
 
 FORMAT = "innergrad-1"

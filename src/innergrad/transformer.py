@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.dense.sparse import BYTES_PER_ENTRY, require_memory
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.executor import OVERFLOWED, FusedExecutor, recorded
 from innergrad.functions.fits.sums import Approximant
@@ -27,7 +28,6 @@ from innergrad.program import Attend, Layer, Program, Score
 from innergrad.prompt import ArrayLike, Noted, Prompt, in_prompts, make_prompt, refuse
 from innergrad.stream import State
 from innergrad.targets import TARGETS, LoopedTransformer, Target
-from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
 
 if TYPE_CHECKING:
     from innergrad.attack import Attack

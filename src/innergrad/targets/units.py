@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from innergrad.errors import LoweringError
 from innergrad.functions.fits.sigmas import Terms
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
@@ -115,7 +114,5 @@ class Units:
 
     def _square(self, z: Row, R: float, entry: int, scale: float) -> None:
         """dst += scale z^2 for |z| <= R."""
-        if not self.algebra.square:
-            raise LoweringError("these MLPs do not multiply", hint="use tables, or another variant")
         for a, b, c in self.algebra.square:
             self.unit(scaled(z, a / R), b, entry, scale * c * R**2)
