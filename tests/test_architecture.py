@@ -32,6 +32,7 @@ ORDER = (
     ("interpret",),
     ("prompt",),
     ("targets",),
+    ("legalise",),
     ("report", "executor", "ragged"),
     ("transformer",),
     ("compiler", "solver", "verification", "certificate", "bounds", "explain", "attack"),

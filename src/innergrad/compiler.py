@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, LoweringError, integer, real
 from innergrad.functions.approximants import check_epsilon
+from innergrad.legalise import legalise
 from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.prompt import ArrayLike
@@ -33,7 +34,8 @@ def compile(
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
-    target, variant: the architecture; by default the first the algorithm has a program for.
+    target, variant: the architecture; by default the first the algorithm names, or, if it names none, the first that
+        can run its program, relu before others.
     epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
         relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel attention needs none.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
@@ -50,7 +52,7 @@ def compile(
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
-    target = algorithm.targets[0] if target is None else target
+    target = _first_that_can(algorithm, n_examples) if target is None else target
     known = TARGETS.get(target) if isinstance(target, str) else None
     options = Options(
         target,
@@ -80,6 +82,23 @@ def compile(
     return solve(algorithm, program, options, data, w0)
 
 
+def _first_that_can(algorithm: Algorithm, n_examples: int) -> str:
+    """The target of an algorithm that was not told one."""
+    if algorithm.targets != ("any",):
+        return algorithm.targets[0]
+    refusals = []
+    for name, target in TARGETS.items():
+        sigma, variant = next(iter(target.sigmas), None), default_variant(algorithm, name)
+        options = check_options(Options(name, variant, target.epsilon, n_examples, sigma=sigma))
+        try:
+            prepared(algorithm, options)
+        except LoweringError as error:
+            refusals.append(f"{name}: {error}")
+        else:
+            return name
+    raise LoweringError(f"no target can run the program of {algorithm.kind}", got="; ".join(refusals))
+
+
 def _pairs(epsilons: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
     if not isinstance(epsilons, Mapping | None):
         raise InputError("epsilons are given by name", got=repr(epsilons), allowed="e.g. {'tanh': 1e-3}")
@@ -88,7 +107,7 @@ def _pairs(epsilons: Mapping[str, float] | None) -> tuple[tuple[str, float], ...
 
 def prepared(algorithm: Algorithm, options: Options) -> Program:
     """The algorithm's program as the target runs it, or the reason why the target cannot."""
-    if options.target not in algorithm.targets:
+    if options.target not in algorithm.targets and algorithm.targets != ("any",):
         raise InputError(
             f"{algorithm.kind} has no program for target {options.target!r}", allowed=", ".join(algorithm.targets)
         )
@@ -99,7 +118,10 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
         raise InputError(what, allowed=", ".join(variants), hint=hint)
     algorithm.check_options(options)
     target = TARGETS[options.target]
-    program = target.prepare(algorithm.program(options), options)
+    program = algorithm.program(options)
+    if algorithm.targets == ("any",):
+        program = legalise(program, target, options)
+    program = target.prepare(program, options)
     target.check(program, options)
     _check_epsilons(program, options)
     if options.until is not None:

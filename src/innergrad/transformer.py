@@ -134,7 +134,7 @@ class CompiledTransformer:
     @cached_property
     def _cost(self) -> Cost:
         paper = {}
-        if self.options.target == self.algorithm.targets[0]:  # what the paper says is about that architecture
+        if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         return self.target.cost(self.program, self.approximants, self.options, paper)
 
@@ -603,7 +603,7 @@ def reference(
     """
     shape = np.shape(X) if isinstance(X, np.ndarray | Tensor) else np.shape(np.array(X, dtype=object))
     n = shape[-2] if len(shape) > 1 else 1
-    target = algorithm.targets[0]
+    target = algorithm.home
     program = algorithm.program(Options(target, default_variant(algorithm, target), n_examples=max(n, 1)))
     prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
     oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)

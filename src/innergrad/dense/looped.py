@@ -48,6 +48,10 @@ class Sublayer(nn.Module):
         for hook in self.hooks:
             self.add_module(hook, nn.Identity())
 
+    @property
+    def n_heads(self) -> int:
+        return self.W_V.shape[0]
+
     def show(self, hook: str, tensor: Tensor) -> Tensor:
         """The tensor, after whoever looks at it."""
         seen: Tensor = getattr(self, hook)(tensor)

@@ -39,7 +39,7 @@ def with_linear_scores(program: Program, chosen: Callable[[Attend], bool]) -> Pr
         if not chosen(i) or all(score.f != IDENTITY for score in i.scores):
             return i
         scores = (Score(LINEAR, *score.pairs) if score.f == IDENTITY else score for score in i.scores)
-        return Attend((i.dst,), *scores, value=i.value, scope=i.scope, reduce=i.reduce, scale=i.scale, where=i.where)
+        return i.changed(scores=scores)
 
     def change(layer: Layer) -> Layer:
         if layer.kind != "attention":
