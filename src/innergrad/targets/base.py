@@ -58,6 +58,14 @@ class Target:
 
     # -------------------------------------------------------------------------------------------- what it can realise
 
+    def abilities(self) -> dict[str, dict[str, str]]:
+        """Kind of layer -> ability -> how well, in words."""
+        words = {"how": self.functions.how, "linear": self.functions.linear}
+        return {
+            part.kind: {a: text.format(**words) for a, text in part.abilities(self.norm, self.positions).items()}
+            for part in self.parts
+        }
+
     def prepare(self, program: Program, options: Options) -> Program:
         """The program as this target runs it: lanes of its own, a sink token, instructions rewritten."""
         if "product" not in self.modules:

@@ -234,13 +234,17 @@ class Part(Sublayer):
     about: ClassVar[str]
 
     @classmethod
+    def abilities(cls, norm: Norm, positions: Positions) -> Abilities:
+        """What it can do beside this norm and these positions."""
+        return {**cls.can, **{"attention": positions.can, "mlp": norm.can}.get(cls.kind, {})}
+
+    @classmethod
     def why_not(cls, instruction: Attend, context: Context) -> Reason | None:
-        """Why it cannot do an instruction, beside this norm and these positions; or None."""
-        more = {"attention": context.positions.can, "mlp": context.norm.can}.get(cls.kind, {})
+        """Why it cannot do an instruction, or None."""
         if instruction.where != "all":
             hint = "multiply by the lane t, query or omega in a layer before"
             return Reason("this target writes all tokens", f"where={instruction.where!r}", hint=hint)
-        if need(instruction) not in {**cls.can, **more}:
+        if need(instruction) not in cls.abilities(context.norm, context.positions):
             return Reason(cls.about, described(instruction), hint="split it into two layers, or use another kind")
         return cls.limits(instruction, context)
 
