@@ -25,9 +25,9 @@ import innergrad as ig
 from _results import store
 from innergrad.algorithms.lookup import table_rows
 from innergrad.export import export_onnx, gpt2_inputs, gpt2_stream, to_gpt2
-from innergrad.functions import features
 from innergrad.functions.decay import decay_condition
-from innergrad.functions.features import SIGMAS
+from innergrad.functions.fits import smooth
+from innergrad.functions.fits.sigmas import SIGMAS
 
 F32, F64 = torch.float32, torch.float64
 EPSILON = {F64: 1e-9, F32: 1e-5}
@@ -466,7 +466,7 @@ def sigma() -> list[dict[str, Any]]:
     for name in SIGMAS:
         entry: dict[str, Any] = {"sigma": name, "decay": decay_condition(name).holds}
         for units in (12, 24, 48):
-            epsilon = 1.001 * features.reachable(functions, name, units, (-4.0, 4.0))
+            epsilon = 1.001 * smooth.reachable(functions, name, units, (-4.0, 4.0))
             made = ig.compile(algorithm, target="sigma", sigma=name, epsilon=epsilon, n_examples=12, z_bound=4.0)
             fitted = made.approximants["tanh'"]
             assert len([a for a in fitted.a if a]) == units, (name, units, len(fitted.a))  # type: ignore[union-attr]

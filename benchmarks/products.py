@@ -43,9 +43,7 @@ from innergrad.interpret.cost import LayerCost
 from innergrad.program import Attend, Layer, Loop, Program, Score, View
 from innergrad.prompt import signs
 from innergrad.stream import Lane, State
-from innergrad.targets.base import LoopedTransformer
-from innergrad.targets.relu_cost import relu_cost
-from innergrad.targets.relu_lowering import lower
+from innergrad.targets import TARGETS, LoopedTransformer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,11 +122,14 @@ class Chain:
 
     @cached_property
     def module(self) -> LoopedTransformer:
-        return lower(self.program, self.functions)
+        return TARGETS["relu"].lower(self.program, self.functions, ig.Options())
 
     @property
     def cost(self) -> tuple[LayerCost, ...]:
-        return relu_cost(self.program, self.functions, self.tokens, {}).rows
+        relu, options = TARGETS["relu"], ig.Options()
+        counts = relu.foreseen(self.program, self.functions, options)
+        assert counts is not None
+        return relu.cost(self.program, options, counts, {}).rows
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
         return copy.deepcopy(self.module).to(dtype)

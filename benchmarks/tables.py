@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import abilities_tables
 import executor_tables
 import lab_tables
 import optimisers
@@ -384,6 +385,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **executor_tables.TABLES,
     **lab_tables.TABLES,
     **settings_tables.TABLES,
+    **abilities_tables.TABLES,
 }
 PAGES = (
     "README.md",
@@ -396,6 +398,7 @@ PAGES = (
     "docs/executor.md",
     "docs/lab.md",
     "docs/settings.md",
+    "docs/extending.md",
 )
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad import storage
-from innergrad.targets import sparse
+from innergrad.dense import sparse
 from test_cli import SMALL, call, change_weight, shell
 
 NAN, INF = math.nan, math.inf

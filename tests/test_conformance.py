@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -406,6 +406,8 @@ def test_float32_is_close_to_float64(case: Compiled) -> None:
 
 def test_a_program_the_target_cannot_realise_fails_at_compile_time_with_the_reason() -> None:
     class Impossible(LogisticRegression):
+        targets: ClassVar[tuple[str, ...]] = ("relu",)
+
         def program(self, options: ig.Options) -> ig.Program:
             program = super().program(options)
             layer = program.body[0].layers[0]

@@ -12,8 +12,8 @@ import torch
 
 import innergrad as ig
 from innergrad.explain import Explanation, Health, draw, explain
-from innergrad.targets.gpt import GptAttention
-from innergrad.targets.relu import ReluAttention
+from innergrad.targets.parts.scores import ScoreAttention
+from innergrad.targets.parts.softmax import SoftmaxAttention
 
 ROWS = ("error growth", "range use", "rounding share", "cancellation in products", "softmax leakage")
 
@@ -107,7 +107,7 @@ def test_shares_say_which_function_is_the_worst() -> None:
 def test_a_corrupted_weight_is_rounding_that_is_not() -> None:
     tf = ig.compile(descent(2, 3, 1), n_examples=5)
     assert red(explain(tf)) == set()
-    cast(ReluAttention, next(tf.module.layers())).W_V.value[0] += 0.05
+    cast(ScoreAttention, next(tf.module.layers())).W_V.value[0] += 0.05
     found = explain(tf)
     assert "rounding share" in red(found)
     assert row(found, "rounding share").value > 0.5
@@ -162,7 +162,7 @@ def test_attention_that_leaks() -> None:
     """Queries that no longer tell one position from the next."""
     tf = ig.compile(ig.OnlineSGD(d=2), n_examples=3)
     assert row(explain(tf), "softmax leakage").value < 1e-20
-    layer = next(layer for layer in tf.module.layers() if isinstance(layer, GptAttention))
+    layer = next(layer for layer in tf.module.layers() if isinstance(layer, SoftmaxAttention))
     layer.W_Q.value *= 1e-3
     found = explain(tf)
     assert not row(found, "softmax leakage").green

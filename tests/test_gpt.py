@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 import innergrad as ig
 from innergrad import IDENTITY, Attend, FunctionalGradientDescent, Kernel, Lane, Layer, Score
-from innergrad.functions import dictionaries
+from innergrad.functions.fits import gelu
 from innergrad.functions.scalar import RECIPROCAL
 from innergrad.kernels import EXP
-from innergrad.targets.base import LoopedTransformer
+from innergrad.targets import LoopedTransformer
 
 VARIANTS = ["raw", "pre-ln"]
 PRECISIONS = {"f64": (torch.float64, None), "f32": (torch.float32, 1e-5)}  # dtype, and the epsilon made for it
@@ -33,7 +33,7 @@ PAD = 2.0**24
 def fits_are_made_once() -> Iterator[None]:
     """Fitting GeLUs to tanh takes longer than everything else here, and is always the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionaries, "_fit", cache(dictionaries._fit))
+        patch.setattr(gelu, "_fit", cache(gelu._fit))
         yield
 
 
@@ -220,6 +220,7 @@ PRIMITIVES: dict[str, tuple[Layer, Numpy]] = {
         attention(Attend("p[0]", value="x[0]", scope="previous")),
         lambda x: shifted(x[:, 0]),
     ),
+    "mov, its own lanes": (attention(Attend("p[0]", value="x[0] - 0.5*x[2]")), lambda x: x[:, 0] - 0.5 * x[:, 2]),
     "mov, a token": (
         attention(Attend("p[0]", value="x[1] - 2.0*x[0]", scope="at(2)")),
         lambda x: from_token(x[:, 1] - 2 * x[:, 0], 2),
@@ -527,19 +528,19 @@ INSTRUCTIONS: dict[str, tuple[Layer, str]] = {
     ),
     "two scores": (
         mlp(Attend("p[0]", Score(IDENTITY, ("x[0]", "one")), Score(IDENTITY, ("x[1]", "one")), value="x[2]")),
-        "an mlp multiplies two factors; got 2 scores",
+        r"multiplies two linear forms; got .*a product of three \(identity, identity\)",
     ),
     "a function of a product": (
         mlp(Attend("p[0]", Score(TANH, ("x[0]", "x[1]")))),
-        "an mlp applies a function to a linear form",
+        "an mlp reads its own token: it applies a function to a linear form",
     ),
     "a function times a lane": (
         mlp(Attend("p[0]", Score(TANH, ("x[0]", "one")), value="x[1]")),
-        "got tanh of a product, or times a lane",
+        r"got a function of an inner product, or times a value; a product of three \(tanh\); split",
     ),
     "an mlp that reads another token": (
         mlp(Attend("p[0]", value="x[0]", scope="previous")),
-        "an mlp reads its own token; got scope='previous'",
+        "an mlp reads its own token: .*got scope='previous'",
     ),
     "attention with a function": (
         attention(Attend("p[0]", Score(TANH, ("x[0]", "x[1]")), scope="demos")),
@@ -547,16 +548,19 @@ INSTRUCTIONS: dict[str, tuple[Layer, str]] = {
     ),
     "scores over all tokens": (
         attention(Attend("p[0]", Score(IDENTITY, ("x[0]", "x[1]")), scope="all")),
-        "scores are for scope='demos'",
+        "softmax attention averages over all tokens.*got scope='all', reduce='sum'",
     ),
     "a sum over all tokens": (
         attention(Attend("p[0]", value="x[0]", scope="all")),
-        "no head for this; got scope='all', reduce='sum'; allowed: self, previous",
+        "softmax attention averages over all tokens.*got scope='all', reduce='sum'",
     ),
-    "tokens before": (attention(Attend("p[0]", value="x[0]", scope="before", reduce="mean")), "no head for this"),
-    "own lanes by attention": (
-        attention(Attend("p[0]", value="x[0]")),
-        "a token reads its own lanes in an mlp; make it an mlp layer",
+    "tokens before": (
+        attention(Attend("p[0]", value="x[0]", scope="before", reduce="mean")),
+        "softmax attention averages over all tokens.*got scope='before', reduce='mean'",
+    ),
+    "a score beside the mean": (
+        attention(Attend("p[0]", Score(IDENTITY, ("x[0]", "x[1]")), scope="all", reduce="mean")),
+        "scores are for scope='demos', or for a softmax",
     ),
     "a division and something else": (
         mlp(Attend("p[0]", Score(RECIPROCAL, ("c", "one")), value="x[0]"), Attend("p[0]", value="x[1]")),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.algorithms.lookup import MOST_ROWS, table_rows
-from innergrad.targets.gpt import GptAttention
+from innergrad.targets.parts.softmax import SoftmaxAttention
 
 LR = 0.37  # weights do not land on the edges of cells
 
@@ -196,7 +196,7 @@ def test_a_step_takes_four_layers(steps: int) -> None:
     assert tf.n_layers == 4 * steps
     layers = list(tf.module.layers())
     assert len(layers) == 4 * steps + tf.n_readout_layers
-    attention = [i for i, layer in enumerate(layers) if isinstance(layer, GptAttention)]
+    attention = [i for i, layer in enumerate(layers) if isinstance(layer, SoftmaxAttention)]
     assert attention == [4 * i + 1 for i in range(steps)]
     assert tf.n_heads == 1
 

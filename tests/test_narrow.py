@@ -16,7 +16,7 @@ from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE
 from innergrad.program import Attend, Layer, Loop, Mark, Part, Program
 from innergrad.prompt import flat_weights, placed
-from innergrad.targets.relu import ReluAttention
+from innergrad.targets.parts.scores import ScoreAttention
 from innergrad.transformer import exact_run
 
 N_EXAMPLES = 9
@@ -120,7 +120,7 @@ def test_the_width_is_linear_in_k_and_heads_do_not_depend_on_it() -> None:
 def test_the_counted_heads_are_the_built_ones() -> None:
     for K in (3, 6):
         module = compiled(descent([2, K, K, 1], steps=1)).module
-        built = [layer.n_heads for layer in module.stored_layers() if type(layer) is ReluAttention]
+        built = [layer.n_heads for layer in module.stored_layers() if type(layer) is ScoreAttention]
         r, dr = (len(compiled(descent([2, K, K, 1], steps=1)).approximants[f].hinges) for f in ("tanh", "tanh'"))
         derivatives = 2 * (dr - 1) + 1  # one head for all constants
         assert built == [r, r, 2, derivatives, 2, 2, 6, r, r, 2]

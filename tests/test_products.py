@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 import products as bench
 from _results import read
 from innergrad.errors import DomainError
-from innergrad.targets.relu import Mlp, Product, ReluAttention
+from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
 
 PRODUCT, SELECTING = bench.Method("product"), bench.Method("selecting")
 COARSE = bench.Method("squares", 1e-2)
@@ -50,7 +50,7 @@ def test_squares_err_as_much_as_was_proven_and_no_more(ranges: tuple[float, floa
 
 
 def test_sizes_of_a_product_are_those_of_the_built_layers() -> None:
-    kinds = {"product": Product, "selecting": ReluAttention, "squares": Mlp}
+    kinds = {"product": Product, "selecting": ScoreAttention, "squares": HingeMlp}
     for method in (PRODUCT, SELECTING, COARSE):
         built = bench.Chain(method, ((1.0, 1.0),), width=3)
         (layer,), (cost,) = built.module.layers(), built.cost

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 import innergrad as ig
 from innergrad.errors import DomainError, InputError
 from innergrad.functions.decay import decay_condition
-from innergrad.functions.dictionaries import FeatureSum
-from innergrad.targets.sigma import SigmaAttention, SigmaMlp
+from innergrad.functions.fits.sums import FeatureSum
+from innergrad.targets.parts.mlps import SigmaMlp
+from innergrad.targets.parts.scores import ScoreAttention
 
 DECAYING = ["gelu", "tanh", "sigmoid", "softplus", "silu"]  # those of Definition 3
 SIGMAS = [*DECAYING, "cos"]
@@ -128,9 +129,9 @@ def distance(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max())
 
 
-def first_attention(tf: ig.CompiledTransformer) -> SigmaAttention:
+def first_attention(tf: ig.CompiledTransformer) -> ScoreAttention:
     layer = next(iter(tf.module.layers()))
-    assert isinstance(layer, SigmaAttention)
+    assert isinstance(layer, ScoreAttention)
     return layer
 
 
@@ -321,7 +322,7 @@ def sizes_of_terms(tf: ig.CompiledTransformer, X: Tensor, y: Tensor, w0: Tensor)
         if isinstance(layer, SigmaMlp):
             terms = layer.W_2.weight[0].abs() @ layer.phi(h @ layer.W_1.weight[0].T).abs().mT
         else:
-            assert isinstance(layer, SigmaAttention)
+            assert isinstance(layer, ScoreAttention)
             pattern = layer.phi(layer.W_Q.project(h) @ layer.W_K.project(h).mT).abs() / h.shape[1]
             heads = pattern @ layer.W_V.project(h).abs()
             terms = layer.W_O.write(heads)
@@ -419,7 +420,7 @@ def test_an_mlp_is_that_of_definition_2(sigma: str) -> None:
     """h_i + W_2 sigma(W_1 h_i): no biases, every layer of a step is either of the two."""
     tf = compiled([2, 2, 1], sigma, epsilon=1e-4, z_bound=3.0)
     layers = list(tf.module.layers())
-    assert [type(layer) for layer in layers[:4]] == [SigmaAttention, SigmaMlp, SigmaAttention, SigmaMlp]
+    assert [type(layer) for layer in layers[:4]] == [ScoreAttention, SigmaMlp, ScoreAttention, SigmaMlp]
     assert all(layer.settings == {"sigma": sigma} for layer in layers)
     mlp = layers[1]
     assert isinstance(mlp, SigmaMlp)
@@ -607,7 +608,7 @@ def test_verify_notices_a_head_that_is_needed_at_the_end_of_the_domain() -> None
     """Without head 55 of 80 of the second layer, tanh' is off by 0.03 for some |z_2| <= z_bound = 8."""
     tf = compiled([2, 3, 2, 1], "gelu", z_bound=8.0, n_examples=6)
     layer = list(tf.module.layers())[1]
-    assert isinstance(layer, SigmaAttention)
+    assert isinstance(layer, ScoreAttention)
     f = tf.approximants["tanh'"]
     assert isinstance(f, FeatureSum)
     without = replace(f, c=tuple(0.0 if m == 55 else c for m, c in enumerate(f.c)))

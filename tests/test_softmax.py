@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import innergrad as ig
-from innergrad.functions import dictionaries, features
-from innergrad.targets.gpt import FeedForward, GptAttention
+from innergrad.functions.fits import gelu, smooth
+from innergrad.targets.parts.mlps import FeedForward
+from innergrad.targets.parts.softmax import SoftmaxAttention
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -43,7 +44,7 @@ VARIANTS = ["sink", "mean"]
 def fits_are_made_once() -> Iterator[None]:
     """Fitting GeLUs takes long, and is always the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dictionaries, "_fit", cache(dictionaries._fit))
+        patch.setattr(gelu, "_fit", cache(gelu._fit))
         yield
 
 
@@ -185,9 +186,9 @@ def blocks_of_the_module(tf: ig.CompiledTransformer) -> tuple[int, int]:
     (layers,) = tf.module.stored_blocks()
     blocks = 0
     for i, layer in enumerate(layers):
-        assert isinstance(layer, GptAttention | FeedForward)
-        blocks += isinstance(layer, GptAttention) or i == 0 or not isinstance(layers[i - 1], GptAttention)
-    return blocks, sum(isinstance(layer, GptAttention) for layer in layers)
+        assert isinstance(layer, SoftmaxAttention | FeedForward)
+        blocks += isinstance(layer, SoftmaxAttention) or i == 0 or not isinstance(layers[i - 1], SoftmaxAttention)
+    return blocks, sum(isinstance(layer, SoftmaxAttention) for layer in layers)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "log-cosh", "pseudo-huber"])
@@ -343,7 +344,7 @@ def test_a_head_with_a_sink_computes_a_sigmoid() -> None:
         )
         pattern, h = seen["layers.1.hook_pattern"], seen["layers.1.hook_resid_pre"]
         layer = list(tf.module.layers())[1]
-        assert isinstance(layer, GptAttention)
+        assert isinstance(layer, SoftmaxAttention)
         heads = layer.W_Q.dense()
         lane = tf.program.stream.entry("log_tokens")
         heads[..., lane] = 0.0  # what is left is a z + b
@@ -429,8 +430,8 @@ def test_a_corrupted_weight_of_any_layer_is_noticed(
     bad = copied(tf)
     assert not noticed(bad, **prompt)
     for layer in bad.module.stored_layers():
-        assert isinstance(layer, GptAttention | FeedForward)
-        stack = layer.W_O if isinstance(layer, GptAttention) else layer.W_2
+        assert isinstance(layer, SoftmaxAttention | FeedForward)
+        stack = layer.W_O if isinstance(layer, SoftmaxAttention) else layer.W_2
         entry = int(stack.value.abs().argmax())
         original = stack.value[entry].item()
         stack.value[entry] = 1.01 * original
@@ -445,7 +446,7 @@ def test_a_softmax_that_weights_the_examples_wrongly_is_noticed_where_they_have_
     tf, prompt = model
     bad = copied(tf)
     update = next(layer for layer in bad.module.stored_layers() if layer.name == "update")
-    assert isinstance(update, GptAttention)
+    assert isinstance(update, SoftmaxAttention)
     update.W_K.value *= 1.1
     assert noticed(bad, **prompt)
 
@@ -456,7 +457,7 @@ def test_a_softmax_that_weights_the_examples_wrongly_is_noticed_on_random_prompt
     """Its weights are omega^1.1: two examples with weights 2 and 1 count 2.14 to 1."""
     bad = copied(model[0])
     update = next(layer for layer in bad.module.stored_layers() if layer.name == "update")
-    assert isinstance(update, GptAttention)
+    assert isinstance(update, SoftmaxAttention)
     update.W_K.value *= 1.1
     assert noticed(bad)
 
@@ -485,7 +486,7 @@ def test_a_wrong_unit_at_the_end_of_the_domain_is_noticed() -> None:
     """Of the sum of sigmoids that is tanh on [-8, 8] up to 1e-9: the first, off by 1%, is an error of 1e-6 at -8."""
     bad = copied(small(n_examples=4))
     layer = next(layer for layer in bad.module.stored_layers() if layer.name == "activation 1")
-    assert isinstance(layer, GptAttention)
+    assert isinstance(layer, SoftmaxAttention)
     stream = bad.program.stream
     h = torch.zeros(1, 2, bad.d_model, dtype=torch.float64)
     h[..., stream.entry("one")] = 1.0
@@ -543,7 +544,7 @@ def test_a_z_bound_that_is_too_small_is_an_error_when_it_is_left(variant: str, e
 
 
 def test_an_epsilon_out_of_reach_is_refused_with_what_is_in_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "UNITS", (12, 16))  # trying up to 256 takes seconds
+    monkeypatch.setattr(smooth, "UNITS", (12, 16))  # trying up to 256 takes seconds
     with pytest.raises(ig.InputError, match=r"not a sum of 16 units sigmoid.*\[-500, 500\].*smaller z_bound"):
         small(z_bound=500.0)
 
@@ -581,7 +582,7 @@ def test_what_is_cached_is_what_happened(variant: str) -> None:
         at = {name.split(".")[2]: value for name, value in seen.items() if name.startswith(f"layers.{i}.")}
         assert torch.equal(at["hook_resid_pre"], seen[f"layers.{i - 1}.hook_resid_post"] if i else h)
         before = at["hook_resid_pre"]
-        if isinstance(layer, GptAttention):
+        if isinstance(layer, SoftmaxAttention):
             W_Q, W_K, W_V, W_O = (stack.dense() for stack in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
             q, k, v = (torch.einsum("mre,bte->mbtr", W, before) for W in (W_Q, W_K, W_V))
             pattern = (q @ k.mT).softmax(-1)

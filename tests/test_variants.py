@@ -21,9 +21,9 @@ from innergrad.errors import DomainError, LoweringError
 from innergrad.functions.derived import square_derivative, within
 from innergrad.functions.facts import prove_facts
 from innergrad.functions.scalar import IDENTITY
-from innergrad.targets.relu import Mlp, Product, ReluAttention
-from innergrad.targets.relu_functions import together
-from innergrad.targets.relu_lowering import check, selects
+from innergrad.targets import TARGETS
+from innergrad.targets.parts.functions import Piecewise
+from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
 from innergrad.transformer import exact_run
 from logistic_regression import LogisticRegression
 
@@ -65,12 +65,12 @@ def test_layers_a_step(variant: str, N: int, output: str) -> None:
     assert cost.sublayers_a_step == len(block) == tf.n_layers / 2
     kinds = Counter(type(layer) for layer in block)
     if variant == "literal":
-        assert (kinds[ReluAttention], kinds[Product], kinds[Mlp]) == (N + 2, N, 2)
+        assert (kinds[ScoreAttention], kinds[Product], kinds[HingeMlp]) == (N + 2, N, 2)
         return
-    assert kinds[ReluAttention] == DEPTH[variant](N)
+    assert kinds[ScoreAttention] == DEPTH[variant](N)
     assert kinds[Product] == 0
-    assert not any(isinstance(a, Mlp) and isinstance(b, Mlp) for a, b in pairwise(block))
-    assert [type(layer) for layer in tf.module.stored_readout()] == [ReluAttention] * N
+    assert not any(isinstance(a, HingeMlp) and isinstance(b, HingeMlp) for a, b in pairwise(block))
+    assert [type(layer) for layer in tf.module.stored_readout()] == [ScoreAttention] * N
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -185,8 +185,8 @@ def test_functions_of_one_argument_in_one_layer_share_their_knots() -> None:
     knots = {name: f.knots for name, f in compact.approximants.items()}  # type: ignore[union-attr]
     assert knots["tanh"] == knots["tanh'"]
     assert literal.approximants["tanh"].knots != literal.approximants["tanh'"].knots  # type: ignore[union-attr]
-    assert {"tanh", "tanh'"} in map(set, together(compact.program))
-    assert all(len(names) == 1 for names in together(literal.program))
+    assert {"tanh", "tanh'"} in map(set, Piecewise().together(compact.program))
+    assert all(len(names) == 1 for names in Piecewise().together(literal.program))
     first = compact.cost().rows[0]
     pieces = compact.approximants["tanh'"].pieces  # type: ignore[union-attr]
     assert first.heads == 4 * (pieces + 1) + 1 + 2  # the constant hinge is one head for all; 2 weigh the examples
@@ -217,7 +217,9 @@ def test_self_selecting_heads_see_no_other_token(variant: str) -> None:
             own = sorted({int(h) for h, c in zip(head, column, strict=True) if int(c) in bits})
             pattern = cache[f"layers.{number}.hook_pattern"][own]
             assert bool((pattern == torch.diag_embed(pattern.diagonal(dim1=-2, dim2=-1))).all())
-            assert bool(own) == any(selects(tf.program, layer, i) for i in layer.instructions)
+            assert bool(own) == any(
+                layer.kind == "attention" and ScoreAttention.selects(tf.program, i) for i in layer.instructions
+            )
             seen += len(own)
     assert seen > 30
 
@@ -274,13 +276,17 @@ def test_a_range_that_is_wide_enough_is_a_power_of_two() -> None:
     wide.run(**given)  # type: ignore[arg-type]
 
 
+def _check(program: ig.Program) -> None:
+    TARGETS["relu"].check(program, ig.Options(variant="compact"))
+
+
 def test_what_self_selecting_heads_need_is_checked() -> None:
     program = gd(2).program(ig.Options(variant="compact", n_examples=9))
-    check(program)
+    _check(program)
     with pytest.raises(LoweringError, match=r"only through shared keys and values.*fixed length"):
-        check(replace(program, length=None))
+        _check(replace(program, length=None))
     with pytest.raises(LoweringError, match="4 binary digits for 17 tokens"):
-        check(replace(program, length=17))
+        _check(replace(program, length=17))
 
     def with_score(*score: object) -> ig.Program:
         (loop,) = program.body
@@ -288,11 +294,11 @@ def test_what_self_selecting_heads_need_is_checked() -> None:
         layer = replace(loop.layers[1], instructions=(*loop.layers[1].instructions, more))
         return replace(program, body=(replace(loop, layers=(loop.layers[0], layer, *loop.layers[2:])),))
 
-    check(with_score(within(IDENTITY, 8.0), ("d1[k]", "one")))
+    _check(with_score(within(IDENTITY, 8.0), ("d1[k]", "one")))
     with pytest.raises(LoweringError, match=r"needs a bound on its score; got identity.*within\(f, radius\)"):
-        check(with_score(IDENTITY, ("d1[k]", "one")))
+        _check(with_score(IDENTITY, ("d1[k]", "one")))
     with pytest.raises(LoweringError, match="both read lanes that differ between tokens"):
-        check(with_score(within(IDENTITY, 8.0), ("d1[k]", "p1[k]")))
+        _check(with_score(within(IDENTITY, 8.0), ("d1[k]", "p1[k]")))
 
 
 def test_arguments_count_also_where_they_are_multiplied_by_nothing() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.functions.decay import Decay, decay_condition
     from innergrad.functions.facts import Facts, prove_facts
-    from innergrad.functions.features import register_sigma
+    from innergrad.functions.fits.register import register_sigma
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
     from innergrad.kernels import Kernel
     from innergrad.losses import LOSSES, Loss, ResidualLoss
@@ -52,7 +52,7 @@ _NAMES = {
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.decay": "Decay decay_condition",
     "functions.facts": "Facts prove_facts",
-    "functions.features": "register_sigma",
+    "functions.fits.register": "register_sigma",
     "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
     "kernels": "Kernel",
     "losses": "LOSSES Loss ResidualLoss",

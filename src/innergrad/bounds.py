@@ -31,8 +31,8 @@ from torch import Tensor
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.compiled import Compiled
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import proven
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.worst import Bound, Known, Worst
 from innergrad.losses import LogisticLoss, ResidualLoss, SoftmaxLoss

@@ -27,7 +27,7 @@ from torch import Tensor
 from innergrad.compiled import Compiled
 from innergrad.errors import InputError, JobError
 from innergrad.executors import Executor, Name, executor_of
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.guard import Guard, Outside
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm

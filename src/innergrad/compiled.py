@@ -16,8 +16,10 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.dense.looped import Count
+from innergrad.dense.sparse import BYTES_PER_ENTRY, require_memory
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.guard import Guard, Outside
 from innergrad.interpret.cost import Cost
@@ -25,8 +27,7 @@ from innergrad.interpret.tensors import ScalarFunction
 from innergrad.options import Options
 from innergrad.program import Layer, Program
 from innergrad.prompt import ArrayLike, Prompt, make_prompt
-from innergrad.targets import TARGETS, LoopedTransformer, Target, counted, tokens_of
-from innergrad.targets.sparse import BYTES_PER_ENTRY, require_memory
+from innergrad.targets import TARGETS, LoopedTransformer, Target
 
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
@@ -95,11 +96,14 @@ class Compiled:
     @cached_property
     def _cost(self) -> Cost:
         paper = {}
-        if self.options.target == self.algorithm.targets[0]:  # what the paper says is about that architecture
+        if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
-        if self.target.cost is None:
-            return counted(self.program, self.module, tokens_of(self.program, self.options), paper)
-        return self.target.cost(self.program, self.approximants, self.options, paper)
+        counts = self._foreseen or [built.counted() for built in self.module.stored_layers()]
+        return self.target.cost(self.program, self.options, counts, paper)
+
+    @cached_property
+    def _foreseen(self) -> list[Count] | None:
+        return self.target.foreseen(self.program, self.approximants, self.options)
 
     # ------------------------------------------------------------------------------------------------------- weights
 
@@ -108,7 +112,7 @@ class Compiled:
         """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
         if self.stored_module is not None:
             return self.stored_module
-        if self.target.cost is not None:
+        if self._foreseen:
             require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
         return self.target.lower(self.program, self.approximants, self.options)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError
-from innergrad.legalise import check_options, default_variant, prepared
+from innergrad.errors import InputError, LoweringError
 from innergrad.options import Options
+from innergrad.preparation import check_options, default_variant, prepared
 from innergrad.prompt import ArrayLike
 from innergrad.solver import solve
 from innergrad.targets import TARGETS
@@ -50,7 +50,7 @@ def compile(
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
-    target = algorithm.targets[0] if target is None else target
+    target = _first_that_can(algorithm, n_examples) if target is None else target
     known = TARGETS.get(target) if isinstance(target, str) else None
     options = Options(
         target,
@@ -77,6 +77,23 @@ def compile(
         )
     found, solution = solve(algorithm, program, options, data, w0)
     return CompiledTransformer(algorithm, program, found.approximants, found.options, solution=solution)
+
+
+def _first_that_can(algorithm: Algorithm, n_examples: int) -> str:
+    """The target of an algorithm that was not told one."""
+    if algorithm.targets != ("any",):
+        return algorithm.targets[0]
+    refusals = []
+    for name, target in TARGETS.items():
+        sigma, variant = next(iter(target.sigmas), None), default_variant(algorithm, name)
+        options = check_options(Options(name, variant, target.epsilon, n_examples, sigma=sigma))
+        try:
+            prepared(algorithm, options)
+        except LoweringError as error:
+            refusals.append(f"{name}: {error}")
+        else:
+            return name
+    raise LoweringError(f"no target can run the program of {algorithm.kind}", got="; ".join(refusals))
 
 
 def _pairs(epsilons: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:

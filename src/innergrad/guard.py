@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError, InputError
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, Score
 from innergrad.stream import Lane, State

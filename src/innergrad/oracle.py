@@ -8,8 +8,8 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.interpret import plain
-from innergrad.legalise import default_variant
 from innergrad.options import Options
+from innergrad.preparation import default_variant
 from innergrad.program import Program
 from innergrad.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.running import Run, as_run
@@ -31,7 +31,7 @@ def reference(
     """
     shape = np.shape(X) if isinstance(X, np.ndarray | Tensor) else np.shape(np.array(X, dtype=object))
     n = shape[-2] if len(shape) > 1 else 1
-    target = algorithm.targets[0]
+    target = algorithm.home
     program = algorithm.program(Options(target, default_variant(algorithm, target), n_examples=max(n, 1)))
     prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
     oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)

@@ -11,8 +11,8 @@ product; the labels of ``dst`` range over a family, so one instruction writes a 
 
 Queries are read at the token that is written (i), keys and values at the token that is attended to (s); with
 ``scope="self"`` they are the same token. How a target architecture realises an instruction (hinges, signs, heads)
-belongs to its lowering and never to the program. What a program does say, with the ``kind`` of each layer, is which
-sublayer of a transformer the instructions go into; a target that cannot do that says why.
+belongs to its lowering and never to the program. The ``kind`` of a layer says which sublayer of a transformer the
+instructions go into: exactly, for a construction that names its targets; for others it is a hint, or ``any``.
 
 What ``scope``, ``reduce`` and ``where`` ask for is decided once, in :mod:`innergrad.interpret.walk`; interpretations
 bring their arithmetic. A new choice is a new literal here: the type checker then finds every decision that lacks it.
@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
@@ -35,7 +35,7 @@ from innergrad.stream import Lane, Stream
 
 Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]
-Kind = Literal["attention", "mlp", "product"]
+Kind = Literal["attention", "mlp", "product", "any"]
 Scope = Literal["self", "all", "demos", "before", "upto", "previous"]
 STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -176,6 +176,11 @@ class Attend:
         """The labels of the destination."""
         return "".join(self.dst.labels)
 
+    def changed(self, **changes: Any) -> Attend:
+        """The same instruction with another dst (a View), scores, value, scope, reduce, scale or where."""
+        parts = {name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__}
+        return Attend((parts.pop("dst"),), *parts.pop("scores"), **parts)
+
     def views(self) -> Iterator[View]:
         yield self.dst
         yield from self.value
@@ -187,7 +192,9 @@ class Attend:
 
 @dataclass(frozen=True)
 class Layer:
-    """Instructions that all read the stream before the layer, then all add. Becomes exactly one layer of the target."""
+    """Instructions that all read the stream before the layer, then all add. Becomes exactly one layer of the target, if
+    the algorithm names the target; otherwise :mod:`innergrad.legalise` places and, where needed, splits it.
+    """
 
     kind: Kind
     name: str

@@ -22,9 +22,9 @@ from torch import Tensor
 from innergrad.certificate import INFLATION, double, fresh, rounded_inputs
 from innergrad.compiled import Compiled
 from innergrad.executors import Executor
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.guard import Guard
-from innergrad.legalise import check_until
+from innergrad.preparation import check_until
 from innergrad.prompt import Prompt
 from innergrad.stream import State
 

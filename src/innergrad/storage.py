@@ -35,16 +35,16 @@ from torch import Tensor
 from innergrad.algorithms import SHIPPED
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiled import Compiled
+from innergrad.dense.sparse import SparseStack
 from innergrad.errors import InputError
 from innergrad.files import make_folder
-from innergrad.functions.dictionaries import Approximant, FeatureSum
-from innergrad.functions.features import fingerprint
+from innergrad.functions.fits.sigmas import fingerprint
+from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.legalise import check_options, prepared
 from innergrad.options import Options
+from innergrad.preparation import check_options, prepared
 from innergrad.program import Program
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.sparse import SparseStack
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"

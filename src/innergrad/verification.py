@@ -32,7 +32,7 @@ from torch import Tensor
 from innergrad.compiled import Compiled
 from innergrad.errors import DomainError, InputError, integer, seed_number
 from innergrad.functions.approximants import approximate
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.proof import prove
 from innergrad.functions.scalar import RECIPROCAL, Function

@@ -30,20 +30,30 @@ class Algorithm(ABC):
 
     kind: the name under which it is saved; the name of the class unless it says otherwise. A field ``lr``, if there is
     one, is the learning rate: verification divides by it, to speak of gradients.
-    targets: the architectures it has a program for; the first is the default. variants: of a target, those it has one
-    for, if not all.
+    targets: the architectures it has a construction for, which then is lowered as it is written; the first is the
+    default. ("any",): its program is placed into the layers that a target has, on every target that can run it.
+    variants: of a target, those it has a program for, if not all.
     weighted: it averages over the examples, each with its weight; verification checks that, unless they are chosen
     ``by_place`` in the prompt.
     """
 
     kind: ClassVar[str]
-    targets: ClassVar[tuple[str, ...]] = ("relu",)
-    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {"relu": ("literal",)}
+    targets: ClassVar[tuple[str, ...]] = ("any",)
+    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "relu": ("literal",),
+        "softmax": ("mean", "sink"),
+        "sigma": ("backprop",),
+    }
     weighted: ClassVar[bool] = True
     by_place: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__dict__.get("kind", cls.__name__)
+
+    @property
+    def home(self) -> str:
+        """The target that the algorithm is for, or is looked at on if it is for any."""
+        return "relu" if self.targets == ("any",) else self.targets[0]
 
     @abstractmethod
     def program(self, options: Options) -> Program:
@@ -117,7 +127,7 @@ class Algorithm(ABC):
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Random (X, y, X_query) of one prompt, for verification: Gaussian unless the algorithm says otherwise."""
-        stream = self.program(Options(target=self.targets[0], n_examples=n)).stream
+        stream = self.program(Options(target=self.home, n_examples=n)).stream
         X = torch.randn(n + n_query, *stream["x"].shape, generator=generator, dtype=torch.float64)
         y = torch.randn(n, *stream["y"].shape, generator=generator, dtype=torch.float64)
         return X[:n], y, X[n:]

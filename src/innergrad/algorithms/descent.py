@@ -123,8 +123,7 @@ def _on_batch(layer: Layer, batch: int) -> Layer:
 
     def of(i: Attend) -> Attend:
         scores = [Score(s.f, *((restricted(query), restricted(key)) for query, key in s.pairs)) for s in i.scores]
-        how = {"scope": i.scope, "reduce": i.reduce, "scale": i.scale, "where": i.where}
-        return Attend((i.dst,), *scores, value=restricted(i.value), **how)  # type: ignore[arg-type]
+        return i.changed(scores=scores, value=restricted(i.value))
 
     return replace(layer, instructions=tuple(map(of, layer.instructions)))
 

@@ -34,13 +34,15 @@ from innergrad.options import Options
 from innergrad.program import Program
 
 BOX_BITS = 24
-# by variant; others: mean_program
-PROGRAMS = {
+PROGRAMS = {  # by variant
     "literal": literal_program,
     "compact": compact_program,
     "shallow": shallow_program,
     "narrow": narrow_program,
     "sink": sink_program,
+    "mean": mean_program,
+    "pre-ln": mean_program,
+    "raw": mean_program,
     "backprop": backprop_program,
     "recursion": recursion_program,
 }
@@ -200,7 +202,10 @@ class GradientDescent(Algorithm):
                 allowed="target='relu'",
                 hint="its exp is cut off at 0, where a sum of smooth units is not accurate",
             )
-        return PROGRAMS.get(options.variant, mean_program)(self, options)
+        if options.variant not in PROGRAMS:
+            what = f"{self.kind} has no program for variant {options.variant!r}"
+            raise InputError(what, allowed=", ".join(PROGRAMS))
+        return PROGRAMS[options.variant](self, options)
 
     def check_options(self, options: Options) -> None:
         last = max((max(batch) for batch in self.batches or ()), default=-1)

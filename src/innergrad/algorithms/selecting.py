@@ -1,7 +1,7 @@
 """What the variants of gradient descent without product layers share (``compact``, ``shallow``): everything up to s_N.
 
 An instruction of an attention layer that multiplies lanes of its own token becomes *self-selecting heads*, whose scores
-are positive at the token itself and nowhere else (:mod:`innergrad.targets.relu_lowering`). They need positions (the
+are positive at the token itself and nowhere else (:mod:`innergrad.targets.parts.scores`). They need positions (the
 lane bits, binary signs), prompts of a fixed length, and a bound on what the score is: ``z_bound``, by default 64, for
 derivatives and pre-activations; outside it a run stops with a DomainError.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from innergrad.compiled import Compiled
 from innergrad.errors import InputError, JobError, integer
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.guard import Guard
 from innergrad.program import Layer
 from innergrad.prompt import Prompt

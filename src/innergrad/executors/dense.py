@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from innergrad.compiled import SMALLER
+from innergrad.dense.sparse import require_memory
 from innergrad.errors import InputError, LongRun
 from innergrad.executors.base import Layered, Step, check_rounding
 from innergrad.executors.timing import dense_seconds
@@ -15,7 +16,6 @@ from innergrad.guard import Guard
 from innergrad.interpret import plain
 from innergrad.prompt import Prompt
 from innergrad.stream import State
-from innergrad.targets.sparse import require_memory
 
 LONG = 3.0  # seconds, from which a run is announced
 

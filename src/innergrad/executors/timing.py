@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 from innergrad.compiled import Compiled
-from innergrad.interpret.cost import LayerCost, structured_flops
+from innergrad.interpret.cost import LayerCost
+from innergrad.interpret.counts import structured_flops
 
 
 def plain_seconds(of: Compiled, batch: int, tokens: int) -> float:

@@ -26,7 +26,7 @@ from innergrad.interpret.walk import Algebra, Seen, Token, added, seen
 from innergrad.program import Attend, Expr, Layer, Program, Score
 from innergrad.prompt import Prompt
 from innergrad.stream import State
-from innergrad.targets.gpt import GptAttention
+from innergrad.targets.parts.softmax import SoftmaxAttention
 
 Group = Callable[[str], str]
 NEAR = 0.95  # of a range
@@ -257,12 +257,12 @@ def leakage(tf: Compiled, prompt: Prompt) -> Health:
     inside; in the weights themselves, in float64. A value that all tokens share cannot leak.
     """
     name, limit = "softmax leakage", tf.options.epsilon
-    if tf.target.modules.get("attention") is not GptAttention:
+    if tf.target.modules.get("attention") is not SoftmaxAttention:
         return Health(name, 0.0, limit, True, "no softmax here")
     value, where, program = 0.0, "", tf.program
     h = program.stream.pack(prompt.state(program))
     for (layer, _), module in zip(program.schedule(), tf.module.layers(), strict=True):
-        if not isinstance(module, GptAttention) or not module.W_V.shape[0]:
+        if not isinstance(module, SoftmaxAttention) or not module.W_V.shape[0]:
             h = module(h)
             continue
         state = program.stream.unpack(h)
@@ -279,12 +279,12 @@ def leakage(tf: Compiled, prompt: Prompt) -> Health:
     return Health(name, value, limit, value <= limit, text)
 
 
-def _observed(module: GptAttention, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _observed(module: SoftmaxAttention, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The stream after the layer, and its heads' values and patterns."""
     kept: list[Tensor] = []
     hooks = [
-        hook.register_forward_hook(lambda module, inputs, output: kept.append(output))
-        for hook in (module.hook_v, module.hook_pattern)
+        module.get_submodule(hook).register_forward_hook(lambda module, inputs, output: kept.append(output))
+        for hook in ("hook_v", "hook_pattern")
     ]
     try:
         after: Tensor = module(h)
@@ -294,7 +294,7 @@ def _observed(module: GptAttention, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return after, kept[0], kept[1]
 
 
-def _allowed(program: Program, layer: Layer, module: GptAttention, state: State, shape: torch.Size) -> Tensor:
+def _allowed(program: Program, layer: Layer, module: SoftmaxAttention, state: State, shape: torch.Size) -> Tensor:
     """Which tokens each head may read: (heads, batch, tokens, tokens), from the lanes that it writes."""
     _, batch, tokens, _ = shape
     scopes: dict[str, Tensor] = {}

@@ -22,18 +22,19 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from innergrad.dense.sparse import require_memory
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.files import make_folder
-from innergrad.targets.gpt import LN_EPS, FeedForward, GptAttention
-from innergrad.targets.gpt_prepare import PAD
-from innergrad.targets.sparse import require_memory
+from innergrad.targets.parts.mlps import FeedForward
+from innergrad.targets.parts.norms import LN_EPS, PAD
+from innergrad.targets.parts.softmax import SoftmaxAttention
 from innergrad.transformer import CompiledTransformer
 
 if TYPE_CHECKING:
     from transformers import GPT2Model
 
-Block = tuple[GptAttention | None, FeedForward | None]
+Block = tuple[SoftmaxAttention | None, FeedForward | None]
 NOTE = "innergrad.json"
 
 
@@ -67,7 +68,7 @@ def blocks_of(tf: CompiledTransformer) -> list[Block]:
     tf.require_double()
     blocks: list[Block] = []
     for layer in tf.module.layers():
-        if isinstance(layer, GptAttention):
+        if isinstance(layer, SoftmaxAttention):
             blocks.append((layer, None))
         elif isinstance(layer, FeedForward):
             if blocks and blocks[-1][1] is None:
@@ -131,7 +132,7 @@ def state_of(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Tensor]:
     return state
 
 
-def _attention(layer: GptAttention | None, sizes: GPT2Export) -> dict[str, Tensor]:
+def _attention(layer: SoftmaxAttention | None, sizes: GPT2Export) -> dict[str, Tensor]:
     """c_attn (D, 3D) = [W_Q | W_K | W_V], heads side by side; c_proj (D, D)."""
     D, d = sizes.n_embd, sizes.d_head
     c_attn, c_proj = (torch.zeros(D, width, dtype=torch.float64) for width in (3 * D, D))

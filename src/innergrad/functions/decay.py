@@ -33,7 +33,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer
 from innergrad.functions.activations import ACTIVATIONS, Activation
-from innergrad.functions.dictionaries import FEATURES
+from innergrad.functions.fits.sums import FEATURES
 from innergrad.functions.scalar import Asymptote, Function
 
 Kind = Literal[

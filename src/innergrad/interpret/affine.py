@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import Approximant
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret.form_rules import apply, divided, product, scaled, softmax, summed
 from innergrad.interpret.forms import BEFORE, Form, Key, measure, plus

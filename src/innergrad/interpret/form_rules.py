@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import local_curvature, local_swing, prove_facts
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import Function
 from innergrad.interpret.forms import (
     COMMON,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor
 
-from innergrad.functions.dictionaries import FeatureSum
+from innergrad.functions.fits.sums import FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.guard import SCALE_INPUTS, argument_error
 from innergrad.interpret.tensors import ScalarFunction, Tensors, used

@@ -171,7 +171,7 @@ def added(program: Program, i: Attend, algebra: Algebra[V]) -> V:
     factors, keep = factors or [algebra.read(ONE, "I")], "BI" + i.family
     averages = tokens is not None and not softmax
     result = algebra.over(factors, keep, mask, mean) if averages else algebra.product(factors, keep)
-    written = _written(i)
+    written = written_on(i)
     if written is not None:
         result = algebra.product([result, algebra.read((View(written),), "I")], keep)
     return algebra.scale(result, i.scale)
@@ -211,7 +211,7 @@ def _reduction(i: Attend) -> tuple[bool, bool]:
             assert_never(unknown)
 
 
-def _written(i: Attend) -> str | None:
+def written_on(i: Attend) -> str | None:
     """The lane that is 1 on the tokens that are written, and 0 on others; None if all are."""
     match i.where:
         case "all":
@@ -224,10 +224,14 @@ def _written(i: Attend) -> str | None:
             assert_never(unknown)
 
 
+def by_itself(i: Attend) -> bool:
+    """A token reads nothing but itself, and its scores are used as they are."""
+    return i.scope == "self" and not _reduction(i)[0]
+
+
 def in_place(i: Attend) -> PiecewiseLinear | None:
     """The piecewise-linear f of an instruction that does dst += f(dst), entry by entry, and nothing else."""
-    alone = i.scope == "self" and not _reduction(i)[0] and _written(i) is None
-    if not alone or not i.dst.whole:
+    if not by_itself(i) or written_on(i) is not None or not i.dst.whole:
         return None
     if not i.scores:
         same = [view for view in i.value if (view.lane, view.index) == (i.dst.lane, i.dst.index)]

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import Approximant
 from innergrad.functions.facts import proven
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
 from innergrad.interpret.tensors import Labelled, contract

@@ -3,7 +3,7 @@
 A unit is a row of W_1, a bias, and what it writes. Units with the same row and bias are one.
 
 Products: u v = ((u + v)^2 - (u - v)^2) / 4, u and v scaled to the same range, and z^2 a sum of sigma
-(:mod:`innergrad.functions.dictionaries`, :mod:`innergrad.functions.features`). Their error is relative to the square of
+(:mod:`innergrad.functions.fits`). Their error is relative to the square of
 the range that lanes are declared to stay in; leaving it is an error.
 """
 
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from innergrad.errors import LoweringError
-from innergrad.functions.dictionaries import Approximant
-from innergrad.functions.features import Terms
+from innergrad.functions.fits.sigmas import Terms
+from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import NEGATION
 from innergrad.program import Attend, Program
@@ -115,7 +114,5 @@ class Units:
 
     def _square(self, z: Row, R: float, entry: int, scale: float) -> None:
         """dst += scale z^2 for |z| <= R."""
-        if not self.algebra.square:
-            raise LoweringError("these MLPs do not multiply", hint="use tables, or another variant")
         for a, b, c in self.algebra.square:
             self.unit(scaled(z, a / R), b, entry, scale * c * R**2)

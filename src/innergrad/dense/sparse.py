@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -130,3 +132,31 @@ class SparseStack(Stack):
             raise InputError(f"{name} has the wrong shape", got=tuple(full.shape), allowed=str(self.shape))
         self.index = full.nonzero().T.contiguous()
         self.value = full[tuple(self.index)].to(self.value.dtype)
+
+
+def stack(shape: tuple[int, int, int], entries: Iterable[tuple[int, int, int, float]]) -> SparseStack:
+    """From entries (matrix, row, column, weight), in any order."""
+    table = np.array([entry for entry in entries if entry[3] != 0.0], dtype=np.float64).reshape(-1, 4)
+    table = table[np.lexsort(table[:, 2::-1].T)]  # the order in which a dense matrix is read
+    return SparseStack(
+        shape, torch.from_numpy(table[:, :3].T.astype(np.int64).copy()), torch.from_numpy(table[:, 3].copy())
+    )
+
+
+def value_norm(W_V: SparseStack, W_O: SparseStack) -> float:
+    """sum over heads of ||W_O W_V||_1 (largest absolute column sums), from the entries: dense they would be large."""
+    if not W_V.shape[0]:
+        return 0.0
+    (heads, d_v, D), (m, e, r), (n, s, c) = W_V.shape, W_O.index, W_V.index
+    rows, order = n * d_v + s, torch.argsort(n * d_v + s)
+    counts = torch.bincount(rows, minlength=heads * d_v)
+    first = torch.cat([counts.new_zeros(1), counts.cumsum(0)[:-1]])
+    repeats = counts[m * d_v + r]  # how many entries of W_V meet each entry of W_O
+    left = torch.repeat_interleave(torch.arange(len(m)), repeats)
+    inside = torch.arange(len(left)) - torch.repeat_interleave(repeats.cumsum(0) - repeats, repeats)
+    right = order[first[(m * d_v + r)[left]] + inside]
+    places, index = torch.unique((m[left] * D + e[left]) * D + c[right], return_inverse=True)
+    products = W_O.value.new_zeros(len(places)).index_add_(0, index, W_O.value[left] * W_V.value[right])
+    columns = W_O.value.new_zeros(heads * D)
+    columns.index_add_(0, places // D**2 * D + places % D, products.abs())
+    return float(columns.view(heads, D).amax(-1).sum())

@@ -18,15 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import innergrad as ig
-from innergrad.functions.dictionaries import (
-    UNITS,
-    FeatureSum,
-    coarse_square,
-    exponential_sum,
-    gelu_sum,
-    reciprocal_sum,
-    square,
-)
+from innergrad.functions.fits.exponentials import exponential_sum
+from innergrad.functions.fits.gelu import UNITS, coarse_square, gelu_sum, reciprocal_sum, square
+from innergrad.functions.fits.sums import FeatureSum
 from innergrad.functions.scalar import Function, clip_residual
 
 U = 2.0**-53

@@ -18,18 +18,10 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.errors import InputError
-from innergrad.functions.dictionaries import FEATURES, FeatureSum
-from innergrad.functions.features import (
-    SIGMAS,
-    UNITS,
-    evaluate,
-    feature,
-    linear_sum,
-    piecewise_sum,
-    scales,
-    shared_sums,
-    unit_level,
-)
+from innergrad.functions.fits.algebra import evaluate, linear_sum, piecewise_sum, scales
+from innergrad.functions.fits.sigmas import SIGMAS, unit_level
+from innergrad.functions.fits.smooth import UNITS, shared_sums
+from innergrad.functions.fits.sums import FEATURES, FeatureSum, feature
 from innergrad.functions.scalar import Function, clip_residual
 
 Array = np.ndarray

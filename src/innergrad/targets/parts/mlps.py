@@ -1,0 +1,172 @@
+"""MLPs whose units are features: they apply fitted functions, and multiply.
+
+A unit is a row of W_1, a bias, and what it writes; :mod:`innergrad.targets.units` makes them, instruction by
+instruction: functions, products and linear maps as sums of one sigma.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innergrad.dense.sparse import SparseStack, stack
+from innergrad.functions.fits.algebra import scales
+from innergrad.functions.fits.gelu import coarse_square, square
+from innergrad.functions.fits.sigmas import COARSE, SIGMAS
+from innergrad.functions.fits.sums import FEATURES
+from innergrad.functions.scalar import IDENTITY, RECIPROCAL
+from innergrad.options import Options
+from innergrad.program import Attend, Layer
+from innergrad.targets.parts.base import Abilities, Context, Normed, Part, Reason, constant, need
+from innergrad.targets.rows import Row
+from innergrad.targets.units import EXACT, Algebra, Units
+
+Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
+
+
+class Mlp(Part):
+    """h_i += W_2 phi(W_1 h_i). Shapes: W_1 (1, units, D), W_2 (1, D, units). Constants come from the lane one."""
+
+    kind = "mlp"
+    matrices: ClassVar[tuple[str, ...]] = ("W_1", "W_2")
+    hooks: ClassVar[tuple[str, ...]] = ("hook_pre", "hook_post")
+
+    def phi(self, z: Tensor) -> Tensor:
+        """The activation."""
+        return torch.relu(z)
+
+    def normalised(self, h: Tensor) -> Tensor:
+        return h
+
+    def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
+        pre = self.W_1.tall() @ self.normalised(h).flatten(0, 1).T
+        pre = self.show("hook_pre", pre + self.b_1.dense()[0] if "b_1" in self.matrices else pre)
+        written: Tensor = self.W_2.tall() @ self.show("hook_post", self.phi(pre))
+        return h + written.T.view_as(h)
+
+    @classmethod
+    def units(cls, layer: Layer, context: Context) -> list[Unit]:
+        raise NotImplementedError
+
+    @classmethod
+    def stacks(cls, units: list[Unit], d_model: int) -> list[SparseStack]:
+        """W_1, b_1 and W_2."""
+        rows = ((0, u, e, w) for u, (row, _, _) in enumerate(units) for e, w in row.items())
+        written = ((0, e, u, w) for u, (_, _, row) in enumerate(units) for e, w in row.items())
+        biases = stack((1, len(units), 1), ((0, u, 0, bias) for u, (_, bias, _) in enumerate(units)))
+        return [stack((1, len(units), d_model), rows), biases, stack((1, d_model, len(units)), written)]
+
+    @classmethod
+    def build(cls, layer: Layer, context: Context, **settings: Any) -> Self:
+        units = cls.units(layer, context)
+        for row, bias, _ in units:
+            row[context.one] = row.get(context.one, 0.0) + bias
+        W_1, _, W_2 = cls.stacks(units, context.program.stream.d_model)
+        return cls(layer.name, W_1, W_2, **settings)
+
+
+class FeatureMlp(Mlp):
+    """An MLP whose units are features."""
+
+    can: ClassVar[Abilities] = {"linear map": "{linear}", "product": "by a fit", "function": "{how}"}
+    about = "an mlp reads its own token: it applies a function to a linear form, or multiplies two linear forms"
+
+    @classmethod
+    def algebra(cls, options: Options) -> Algebra:
+        """t and t^2 as sums of its activation."""
+        raise NotImplementedError
+
+    @classmethod
+    def room(cls, options: Options) -> int:
+        return 2 * max(10, len(cls.algebra(options).square))
+
+    @classmethod
+    def limits(cls, instruction: Attend, context: Context) -> Reason | None:
+        if need(instruction) == "product" and not cls.algebra(context.options).square:
+            return Reason("these MLPs do not multiply", hint="use tables, or another variant")
+        return None
+
+    @classmethod
+    def bounds(cls, layer: Layer, context: Context) -> dict[str, tuple[float, float]]:
+        """Ranges of the lanes that are factors of a product of this layer, or are divided by."""
+        lows, ranges = dict[str, float](), context.ranges
+        for instruction in layer.instructions:
+            for score in instruction.scores:
+                divides = score.f == RECIPROCAL
+                sides = [*(side for pair in score.pairs for side in pair), *(() if divides else (instruction.value,))]
+                several = score.f == IDENTITY and len([side for side in sides if not constant(side)]) > 1
+                for lane in {view.lane for side in sides for view in side if view.lane != "one"}:
+                    if divides or several:
+                        lows[lane] = context.program.stream[lane].least if divides else -ranges[lane]
+        return {lane: (lows[lane], ranges[lane]) for lane in sorted(lows)}
+
+    @classmethod
+    def units(cls, layer: Layer, context: Context) -> list[Unit]:
+        made = Units(context.program, context.bound, cls.algebra(context.options))
+        context.norm.write(layer, made, context)
+        return made.rows()
+
+
+class SigmaMlp(FeatureMlp):
+    """h_i += W_2 sigma(W_1 h_i), for any sigma."""
+
+    def __init__(self, name: str, *stacks: SparseStack, sigma: str) -> None:
+        super().__init__(name, *stacks, sigma=sigma)
+        self.sigma = sigma
+
+    def phi(self, z: Tensor) -> Tensor:
+        return FEATURES[self.sigma](z)
+
+    @classmethod
+    def algebra(cls, options: Options) -> Algebra:
+        sigma, coarse = options.sigma or "", options.epsilon >= COARSE
+        exact = SIGMAS[sigma].hinge is not None
+        return Algebra(EXACT if exact else scales(sigma, 1, coarse), scales(sigma, 2, coarse))
+
+    @classmethod
+    def bounds(cls, layer: Layer, context: Context) -> dict[str, tuple[float, float]]:
+        """Ranges of factors of products; where linear maps are not exact, of all lanes that it reads."""
+        found = super().bounds(layer, context)
+        if SIGMAS[context.options.sigma or ""].hinge is None:
+            read = {view.lane for i in layer.instructions for view in list(i.views())[1:]} - {"one"}
+            found |= {lane: (-context.ranges[lane], context.ranges[lane]) for lane in sorted(read)}
+        return found
+
+    @classmethod
+    def build(cls, layer: Layer, context: Context, **settings: Any) -> Self:
+        return super().build(layer, context, sigma=context.options.sigma or "")
+
+
+class FeedForward(Normed, FeatureMlp):
+    """h_i += W_2 gelu(W_1 g_i + b_1), g the stream behind a norm; b_1 (1, units, 1). activation: gelu, or, for tables,
+    relu.
+    """
+
+    matrices = ("W_1", "b_1", "W_2")
+    hooks = ("hook_normalized", "hook_pre", "hook_post")
+
+    def __init__(
+        self, name: str, *stacks: SparseStack, gain: Any, activation: str = "gelu", norm: str = "layer"
+    ) -> None:
+        super().__init__(name, *stacks, gain=gain, norm=norm, activation=activation)
+        self.activation = {"gelu": FEATURES["gelu"], "relu": torch.relu}[activation]
+
+    def phi(self, z: Tensor) -> Tensor:
+        return self.activation(z)
+
+    @classmethod
+    def algebra(cls, options: Options) -> Algebra:
+        if options.variant == "lookup":
+            return Algebra(EXACT, ())  # relu(z) - relu(-z) = z, but no products
+        scales = square() if options.epsilon < COARSE else coarse_square()
+        return Algebra(EXACT, tuple((sign / s, 0.0, c) for s, c in scales for sign in (1.0, -1.0)))
+
+    @classmethod
+    def build(cls, layer: Layer, context: Context, **settings: Any) -> Self:
+        behind, units = cls.behind(context), cls.units(layer, context)
+        units = [(context.norm.read(row, behind["gain"], context), bias, written) for row, bias, written in units]
+        activation = "relu" if context.options.variant == "lookup" else "gelu"
+        return cls(layer.name, *cls.stacks(units, context.program.stream.d_model), activation=activation, **behind)

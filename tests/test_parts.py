@@ -1,0 +1,157 @@
+"""A part is one class, tested alone: a gated MLP and a norm that no target has; what parts say of themselves."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+import torch
+from torch import Tensor
+
+import innergrad as ig
+from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
+from innergrad.dense.sparse import SparseStack, stack
+from innergrad.interpret import exact
+from innergrad.legalise import legalise
+from innergrad.targets import TARGETS
+from innergrad.targets.base import Target
+from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, constant, need
+from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.rows import Row, destinations, score_rows
+
+SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
+
+
+class Gated(Part):
+    """h_i += W_2 (silu(W_1 h_i) * W_U h_i): products are exact, silu(a) b - silu(-a) b = a b."""
+
+    kind = "mlp"
+    matrices = ("W_1", "W_U", "W_2")
+    can: ClassVar[Abilities] = {"linear map": "exactly", "product": "exactly"}
+    about = "a gated mlp multiplies two linear forms of its own token"
+    W_U: SparseStack
+
+    def forward(self, h: Tensor) -> Tensor:
+        gate, up = (matrix.tall() @ h.flatten(0, 1).T for matrix in (self.W_1, self.W_U))
+        written: Tensor = self.W_2.tall() @ (torch.nn.functional.silu(gate) * up)
+        return h + written.T.view_as(h)
+
+    @classmethod
+    def build(cls, layer: Layer, context: Context) -> Self:
+        units: list[tuple[Row, Row, int, float]] = []
+        for i in layer.instructions:
+            sides = [i.value, *(side for score in i.scores for pair in score.pairs for side in pair)]
+            factors = [side for side in sides if not constant(side)]
+            plain = Attend((i.dst,), Score(IDENTITY, (factors[0], factors[-1] if len(factors) > 1 else "one")))
+            for at in (dict.fromkeys(plain.dst.labels, n) for n in range(3)):  # a family of one label
+                for a, b in score_rows(context.program, plain, plain.scores[0], at):
+                    for entry, _ in destinations(context.program, plain, at):
+                        units += [({e: s * w for e, w in a.items()}, b, entry, s * i.scale) for s in (1.0, -1.0)]
+        D, n = context.program.stream.d_model, len(units)
+        return cls(
+            layer.name,
+            stack((1, n, D), ((0, u, e, w) for u, (a, _, _, _) in enumerate(units) for e, w in a.items())),
+            stack((1, n, D), ((0, u, e, w) for u, (_, b, _, _) in enumerate(units) for e, w in b.items())),
+            stack((1, D, n), ((0, entry, u, w) for u, (_, _, entry, w) in enumerate(units))),
+        )
+
+
+class Halved(Norm):
+    """A norm that halves: every row that reads doubles."""
+
+    name = "halved"
+
+    def gain(self, kind: str, context: Context) -> Any:
+        return 0.5
+
+    def apply(self, h: Tensor, gain: float) -> Tensor:
+        return gain * h
+
+    def read(self, row: Row, gain: float, context: Context) -> Row:
+        return {entry: weight / gain for entry, weight in row.items()}
+
+
+def program(*layers: Layer) -> Program:
+    stream = ig.example_stream(3, 3, Lane("w", (3,), "weight"), Lane("p", (3,)))
+    return Program(stream, (Loop(1, layers),), (), "p")
+
+
+def test_a_gated_mlp_is_one_class() -> None:
+    products = Attend("p[k]", Score(IDENTITY, ("x[k]", "y[k] - w[k]")), scale=-2.0)
+    layer = Layer("any", "products", (products, Attend("p[k]", value="x[k]")))
+    target = Target(("only",), (SoftmaxAttention, Gated), Functions(), 1e-3, 1e-12, ())
+    options = ig.Options("gated", "only")
+    placed = legalise(program(layer), target, options)
+    assert [x.kind for x in placed.layers] == ["mlp"]
+    state = {
+        lane.name: torch.randn(2, 1 if lane.shared else 5, *lane.shape, dtype=torch.float64)
+        for lane in placed.stream.lanes
+    } | {"one": torch.ones(2, 1, dtype=torch.float64)}
+    ((_, after, _),) = exact.run(placed, state)
+    module = target.lower(placed, {}, options)
+    found = placed.stream.unpack(module(placed.stream.pack(state)))
+    torch.testing.assert_close(found["p"], after["p"], rtol=1e-13, atol=1e-13)
+    cost = target.cost(placed, {}, options, {}, module)
+    assert (cost.rows[0].heads, cost.rows[0].kind) == (12, "mlp")
+    with pytest.raises(ig.LoweringError, match=r"a gated mlp multiplies two linear forms.*got a function"):
+        target.check(
+            program(Layer("mlp", "f", (Attend("p[k]", Score(ig.ACTIVATIONS["tanh"].r, ("x[k]", "one"))),))), options
+        )
+
+
+def test_a_norm_is_one_class() -> None:
+    mean = program(Layer("attention", "mean", (Attend("p[k]", value="x[k]", scope="all", reduce="mean"),)))
+    context = Context(mean, ig.Options("gpt", "pre-ln"), norm=Halved())
+    built = SoftmaxAttention.build(mean.layers[0], context)
+    assert built.settings == {"gain": 0.5, "norm": "halved", "causal": False}
+    h = torch.randn(2, 5, mean.stream.d_model, dtype=torch.float64)
+    x, p = mean.stream.unpack(h)["x"], mean.stream.unpack(built(h))["p"]
+    torch.testing.assert_close(p - mean.stream.unpack(h)["p"], x.mean(1, keepdim=True).expand_as(x))
+
+
+def test_the_cost_is_counted_on_a_module_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    tf = ig.compile(ig.GradientDescent(ig.Network([2, 3, 1]), steps=2), target="gpt", epsilon=1e-5)
+    expected, module = tf.cost(), tf.module
+    monkeypatch.setattr(Target, "lower", None)
+    assert tf.target.cost(tf.program, tf.approximants, tf.options, expected.paper, module) == expected
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_a_part_says_it_can_do_is_an_ability(name: str) -> None:
+    for kind, can in TARGETS[name].abilities().items():
+        assert kind in TARGETS[name].modules
+        assert set(can) <= set(ABILITIES)
+        assert all(text and "{" not in text for text in can.values())
+
+
+def test_what_is_not_in_the_table_is_refused() -> None:
+    """why_not goes by the table: without its entry an ability is gone."""
+    copy = Attend("p[k]", value="x[k]")
+    assert need(copy) == "linear map"
+    context = Context(program(Layer("mlp", "copy", (copy,))), ig.Options())
+    assert Gated.why_not(copy, context) is None
+
+    class Less(Gated):
+        can: ClassVar[Abilities] = {"product": "exactly"}
+
+    reason = Less.why_not(copy, context)
+    assert reason is not None
+    assert reason.got == "a linear map of the token's own lanes"
+
+
+def test_only_the_parts_read_what_an_instruction_asks_for() -> None:
+    """Of targets and the scheduling pass, nothing outside targets/parts reads scope, reduce or where."""
+    paths = list(SOURCE.glob("targets/*.py")) + [SOURCE / "legalise.py", SOURCE / "compiler.py"]
+    for path in (*paths, *SOURCE.glob("dense/*.py")):
+        read = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert not read & {"scope", "reduce", "where"}, path.name
+
+
+def test_no_row_is_written_in_terms_of_another() -> None:
+    """Parts are shared; no part is named after, or imports, a target."""
+    names = {path.stem for path in SOURCE.glob("targets/**/*.py")}
+    assert not {name for name in names if name.split("_")[0] in ("relu", "gpt", "sigma")}
+    assert replace(TARGETS["gpt"], norm=Norm()).abilities()["mlp"] == TARGETS["softmax"].abilities()["mlp"]
