@@ -48,8 +48,8 @@ def choose(of: Compiled, prompt: Prompt, *, compiled: bool | None = None) -> tup
     """What ``auto`` takes for a run, and whether with a kernel.
 
     Plain where gradients flow through the prompt, where the run is short (less than 0.1 s, or than fusing its loops
-    takes), and for programs that cannot be fused; else fused, with a kernel if it is built already or the run is long enough (10 s of the plain
-    interpreter) to pay for building it, else in torch.
+    takes), and for programs that cannot be fused; else fused, with a kernel if it is built already or the run is long
+    enough (10 s of the plain interpreter) to pay for building it, else in torch.
     """
     plain = executor_of(of, "plain")
     if compiled is not None:
