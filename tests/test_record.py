@@ -32,8 +32,8 @@ from test_conformance import CASES
 from test_conformance import Compiled as Case
 
 
-def descent(activation: str = "tanh", steps: int = 2, **settings: Any) -> ig.GradientDescent:
-    return ig.GradientDescent(ig.Network([2, 3, 1], activation), lr=0.1, steps=steps, **settings)
+def descent(activation: str = "tanh", steps: int | None = 2, **settings: Any) -> ig.GradientDescent:
+    return ig.GradientDescent(ig.Network([2, 3, 1], activation), steps=steps, **{"lr": 0.1, **settings})
 
 
 def record(tf: ig.CompiledTransformer) -> Compiled:
@@ -203,6 +203,7 @@ def test_dense_runs_no_interpreter_beside_it(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def no_run_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "SHORT", 0.0)
+    monkeypatch.setattr(executors, "GRAPH", 0.0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -226,6 +227,15 @@ def test_short_runs_are_plain() -> None:
     tf, (X, y) = ig.compile(descent(), n_examples=4), examples()
     assert isinstance(choose(tf, tf.prompt(X, y))[0], Plain)
     assert torch.equal(tf.run(X, y).weights, tf.run(X, y, executor="plain").weights)
+
+
+def test_a_loop_for_every_step_has_to_pay_for_being_fused() -> None:
+    """A schedule makes a graph for every rate; many prompts pay for them."""
+    tf = ig.compile(descent(steps=None, lr=ig.schedules.cosine(0.1, 300)), n_examples=4)
+    (X, y), (many, more) = examples(), examples(20_000)
+    assert plain_seconds(tf, 1, 4) > executors.SHORT
+    assert isinstance(choose(tf, tf.prompt(X, y))[0], Plain)
+    assert isinstance(choose(tf, tf.prompt(many, more))[0], Fused)
 
 
 def test_long_runs_are_fused_and_very_long_ones_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def run(
         weights, state = chosen.run(prompt, wanted, guard, compiled)
     predictions = prompt.predictions(of.program, state)
     require_finite(weights[-1], predictions)
-    std = _std(of, prompt, state, chosen, guard) if return_std else None
+    std = _std(of, prompt, state, chosen, guard, compiled) if return_std else None
     return replace(
         as_run(of.program, prompt, torch.stack(weights, dim=1), state, std),
         stopped=stopped if stopped is None or prompt.batched else stopped[0],
@@ -99,7 +99,7 @@ def _check_until(guard: Guard, record: object) -> None:
         raise InputError("a run that stops by itself records all steps", got=f"record={record!r}")
 
 
-def _std(of: Compiled, prompt: Prompt, state: State, chosen: Executor, guard: Guard) -> Tensor:
+def _std(of: Compiled, prompt: Prompt, state: State, chosen: Executor, guard: Guard, compiled: bool | None) -> Tensor:
     """Predictive standard deviation at the queries, (batch, n_query)."""
     algorithm, program = of.algorithm, of.program
     if program.variance is not None:
@@ -119,7 +119,7 @@ def _std(of: Compiled, prompt: Prompt, state: State, chosen: Executor, guard: Gu
         True,
     )
     aside = guard.aside()
-    _, state = chosen.run(one_each, (), aside)
+    _, state = chosen.run(one_each, (), aside, compiled)
     guard.violations += [f"predictive deviation, one prompt a query: {text}" for text in aside.violations]
     explained = one_each.predictions(program, state)[:, 0, 0].view(batch, n_query)
     return algorithm.std(prior - explained)

@@ -85,7 +85,7 @@ def verify_model(
         () if table is None else (table.X, table.y, table.X_query if len(table.X_query) else None)
     )
     explanation, worst = None, None
-    with working("verifying", quiet or as_json):
+    with warning_lines(quiet), working("verifying", quiet or as_json):
         reports = {"random prompts": tf.verify(seed=seed, prompts=prompts)}
         if table is not None:
             reports[str(data)] = tf.verify(*given, seed=seed)

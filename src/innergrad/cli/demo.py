@@ -13,7 +13,7 @@ from rich.table import Table
 from torch import Tensor
 
 from innergrad.algorithms import GradientDescent
-from innergrad.cli.show import print_cost, print_report
+from innergrad.cli.show import print_cost, print_report, warning_lines
 from innergrad.compiler import compile
 from innergrad.errors import InputError
 from innergrad.files import make_folder
@@ -47,7 +47,7 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
     console = Console(quiet=quiet or as_json)
     X, y, X_query, y_query = diabetes(seed)
     algorithm = GradientDescent(Network([X.shape[1], 8, 8, 1], "tanh"), lr=0.5, steps=20)
-    with console.status("compiling, then learning inside one forward pass ..."):
+    with warning_lines(quiet or as_json), console.status("compiling, then learning inside one forward pass ..."):
         started = time.perf_counter()
         tf = compile(algorithm, epsilon=EPSILON, n_examples=N_EXAMPLES)
         tf.save(out / "model")

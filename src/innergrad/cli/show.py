@@ -118,7 +118,7 @@ def working(what: str, silent: bool) -> AbstractContextManager[object]:
 def warning_lines(silent: bool) -> Iterator[None]:
     """The library's warnings, one line each on stderr, when they are raised: some are about what comes next."""
 
-    def show(message: Warning | str, *where: object) -> None:
+    def show(message: Warning | str, *where: object, **more: object) -> None:
         if not silent:
             print(f"innergrad: warning: {message}", file=sys.stderr)
 

@@ -23,6 +23,7 @@ from innergrad.prompt import Prompt
 Name = Literal["plain", "dense", "fused", "auto"]
 EXECUTORS: Mapping[str, type[Plain] | type[Dense] | type[Fused]] = {"plain": Plain, "dense": Dense, "fused": Fused}
 SHORT = 0.1  # seconds of the plain interpreter, up to which nothing is gained by another
+GRAPH = 5e-3  # seconds that fusing a loop takes
 WORTH_A_KERNEL = 10.0  # from which building one is; it takes a second or two, six the first time on a machine
 
 
@@ -46,9 +47,9 @@ def fused_of(of: Compiled) -> Fused:
 def choose(of: Compiled, prompt: Prompt, *, compiled: bool | None = None) -> tuple[Executor, bool | None]:
     """What ``auto`` takes for a run, and whether with a kernel.
 
-    Plain where gradients flow through the prompt, where the run is short (less than 0.1 s), and for programs that
-    cannot be fused; else fused, with a kernel if it is built already or the run is long enough (10 s of the plain
-    interpreter) to pay for building it, else in torch.
+    Plain where gradients flow through the prompt, where the run is short (less than 0.1 s, or than fusing its loops
+    takes), and for programs that cannot be fused; else fused, with a kernel if it is built already or the run is long
+    enough (10 s of the plain interpreter) to pay for building it, else in torch.
     """
     plain = executor_of(of, "plain")
     if compiled is not None:
@@ -56,7 +57,7 @@ def choose(of: Compiled, prompt: Prompt, *, compiled: bool | None = None) -> tup
     if any(part.requires_grad for part in (prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)):
         return plain, None
     seconds = plain_seconds(of, len(prompt.X), prompt.state(of.program)["x"].shape[1])
-    if seconds < SHORT:
+    if seconds < max(SHORT, GRAPH * len(of.program.body)):
         return plain, None
     fast = fused_of(of)
     if not fast.possible:
