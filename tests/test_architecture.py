@@ -214,6 +214,25 @@ def test_help_does_not_import_torch(arguments: tuple[str, ...]) -> None:
     assert not loaded & {"torch", "numpy", "matplotlib", "sklearn"}
 
 
+def test_the_lab_needs_torch_numpy_and_safetensors_only() -> None:
+    """What ``import innergrad.lab`` imports, read from the source: GPU machines often have these and nothing else."""
+    reached, found, waiting = set[str](), set[str](), ["innergrad.lab"]
+    while waiting:
+        module = waiting.pop()
+        if module in reached:
+            continue
+        reached.add(module)
+        for one in imports():
+            if one.module == module and not one.deferred:
+                if one.imported in MODULES:
+                    parts = one.imported.split(".")
+                    waiting += [".".join(parts[: end + 1]) for end in range(1, len(parts))]
+                else:
+                    found.add(one.imported.split(".")[0])
+    assert {"innergrad.lab.training", "innergrad.lab.learners.gpt", "innergrad.lab.kernels.attention"} <= reached
+    assert found - set(sys.stdlib_module_names) == {"torch", "numpy", "safetensors"}
+
+
 def test_the_script_is_the_module() -> None:
     """The console script and ``python -m innergrad`` call the same function."""
     (script,) = entry_points(group="console_scripts", name="innergrad")

@@ -17,7 +17,7 @@ from innergrad.errors import InputError
 from innergrad.lab.baselines import Mean, TrainedNetwork
 from innergrad.lab.checkpoints import load
 from innergrad.lab.evaluation import prompts
-from innergrad.lab.gpt import GPTConfig
+from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import GaussianMixture, Linear, Networks

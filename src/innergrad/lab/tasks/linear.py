@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Linear(Task, kind="linear"):
         super().__post_init__()
         real("tau", self.tau, above=0.0)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"w": self.tau * stream.normal(index, self.d)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": self.tau * rng.normal(index, self.d)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         return torch.einsum("bnd,bd->bn", x, params["w"])
@@ -53,10 +53,10 @@ class SparseLinear(Task, kind="sparse-linear"):
         super().__post_init__()
         integer("nonzeros", self.nonzeros, high=self.d)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        draws = stream.fork("support").uniform(index, self.d)
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        draws = rng.fork("support").uniform(index, self.d)
         rank = draws.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
-        return {"w": stream.normal(index, self.d) * (rank < self.nonzeros)}
+        return {"w": rng.normal(index, self.d) * (rank < self.nonzeros)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         return torch.einsum("bnd,bd->bn", x, params["w"])

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ class Networks(Task, kind="network"):
             return float(((1.0 if last else 2.0) / fan_in) ** 0.5)
         return float((2.0 / self.width) ** 0.5) if self.scaling == "garg" and last else 1.0
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         made = {}
         for layer in range(1, self.layers + 1):
             shapes: dict[str, tuple[int, ...]] = {f"W{layer}": (self.sizes[layer], self.sizes[layer - 1])}
             if self.bias:
                 shapes[f"b{layer}"] = (self.sizes[layer],)
             for name, shape in shapes.items():
-                weights = self.weight_mean + self.weight_std * stream.fork(name).normal(index, *shape)
+                weights = self.weight_mean + self.weight_std * rng.fork(name).normal(index, *shape)
                 made[name] = self.factor(layer) * weights
         return made
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import integer
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ class DecisionTrees(Task, kind="decision-tree"):
         super().__post_init__()
         integer("depth", self.depth, high=12)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        feature = stream.fork("feature").integers(index, self.d, 2**self.depth - 1)
-        return {"feature": feature, "leaf": stream.normal(index, 2**self.depth)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        feature = rng.fork("feature").integers(index, self.d, 2**self.depth - 1)
+        return {"feature": feature, "leaf": rng.normal(index, 2**self.depth)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         node = torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device)

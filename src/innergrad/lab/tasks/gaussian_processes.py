@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
+from innergrad.lab.tasks.covariances import KernelTerm, SumKernel, all_positive, covariances
 from innergrad.lab.tasks.inputs import Covariance, Inputs
-from innergrad.lab.tasks.kernels import KernelTerm, SumKernel, all_positive, covariances
 
 if TYPE_CHECKING:
     from innergrad.lab.baselines.base import Predictor
@@ -55,8 +55,8 @@ class GaussianProcesses(Task, kind="gaussian-process"):
         """K as a function of the points x."""
         return SumKernel(self.terms, self.inputs)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"z": stream.normal(index, n)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"z": rng.normal(index, n)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         n = x.shape[1]
@@ -106,6 +106,6 @@ def absolute_by_products(matrix: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _root_diagonal(task: GaussianProcesses) -> float:
-    """sqrt(E K(x, x)) over 65,536 points of a fixed stream; exact where K(x, x) is a constant, as on the sphere."""
-    x = task.inputs.sample(Stream.of(0, "scale"), torch.arange(2**16), 1, task.d).double()
+    """sqrt(E K(x, x)) over 65,536 points of a fixed generator; exact where K(x, x) is a constant, as on the sphere."""
+    x = task.inputs.sample(CounterRNG.of(0, "scale"), torch.arange(2**16), 1, task.d).double()
     return float(task.kernel(x, x).mean() ** 0.5)
