@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from innergrad.functions.features import SIGMAS
+from innergrad.registry import Registry
 from innergrad.targets import gpt_functions, gpt_lowering, gpt_prepare, kernel, relu_lowering, sigma
 from innergrad.targets.base import LoopedTransformer, Sublayer, Target, counted, tokens_of
 from innergrad.targets.gpt import FeedForward, GptAttention
@@ -32,7 +33,7 @@ GPT = Target(
     modules={"attention": GptAttention, "mlp": FeedForward},
 )
 
-TARGETS: dict[str, Target] = {
+_BUILTIN: dict[str, Target] = {
     "relu": Target(
         variants=("literal", "compact", "shallow", "narrow"),
         epsilon=1e-3,
@@ -93,5 +94,6 @@ TARGETS: dict[str, Target] = {
     ),
     "gpt": GPT,
 }
+TARGETS = Registry("target", _BUILTIN)
 
 __all__ = ["TARGETS", "LoopedTransformer", "Sublayer", "Target"]

@@ -24,21 +24,25 @@ from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
+from innergrad.registry import Registry
 
 if TYPE_CHECKING:
     from innergrad.lab.baselines.base import Predictor
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "gelu": functional.gelu,
-    "sigmoid": torch.sigmoid,
-    "softplus": functional.softplus,
-    "silu": functional.silu,
-    "sin": torch.sin,
-    "leaky_relu": functional.leaky_relu,
-    "linear": lambda x: x,
-}
+ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
+    "activation",
+    {
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "gelu": functional.gelu,
+        "sigmoid": torch.sigmoid,
+        "softplus": functional.softplus,
+        "silu": functional.silu,
+        "sin": torch.sin,
+        "leaky_relu": functional.leaky_relu,
+        "linear": lambda x: x,
+    },
+)
 KEPT = {"relu": 0.5, "linear": 1.0}  # E r(z)^2 / E z^2 for symmetric z, where it does not depend on z
 
 
@@ -63,8 +67,7 @@ class Networks(Task, kind="network"):
         super().__post_init__()
         integer("layers", self.layers)
         integer("width", self.width)
-        if self.activation not in ACTIVATIONS:
-            raise InputError("unknown activation", got=repr(self.activation), allowed=", ".join(ACTIVATIONS))
+        ACTIVATIONS.find(self.activation)
         check_choices(self)
         real("weight_mean", self.weight_mean)
         real("weight_std", self.weight_std, above=0.0)
