@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent / "src" / "innergrad"
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
     ("errors",),
-    ("registry",),
+    ("registry", "figures"),
     ("files", "resources"),
     ("functions",),
     ("stream", "options"),
