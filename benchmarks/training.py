@@ -29,11 +29,11 @@ from torch import Tensor, nn
 
 from _results import device_name, store, wait
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.gpt import GPT, GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.tasks import Linear, Task
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig
 
 PEAK = {"NVIDIA H200": 989e12}  # bf16, dense, by the datasheet
 ROUNDS = 3  # timings of a rate

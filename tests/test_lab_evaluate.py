@@ -23,10 +23,11 @@ from innergrad.lab.evaluation import (
     named_baseline,
     trained_points,
 )
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
 from innergrad.lab.tasks import DecisionTrees, GaussianMixture, Linear, Networks
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train
+from innergrad.lab.training import load_learner, train
 
 SMALL = GPTConfig(n_layers=1, d_model=8, n_heads=2, d_mlp=8)
 NETWORKS = Networks(d=3, width=100, layers=2, noise=0.25, inputs=GaussianMixture(w1=0.75, mean=1.5))

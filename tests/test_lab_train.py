@@ -23,6 +23,7 @@ from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.journal import read_log
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig
@@ -30,7 +31,7 @@ from innergrad.lab.optimisers import Optimiser, adamw, clipped, muon, orthogonal
 from innergrad.lab.stack import Stack
 from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import Linear, Networks
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, processes, train
+from innergrad.lab.training import load_learner, processes, train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RULE = Optimiser(lr=3e-3, schedule="cosine", warmup=5, clip=1.0, weight_decay=0.1)

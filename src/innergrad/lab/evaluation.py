@@ -27,10 +27,11 @@ from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.checks import check_predictor, check_task, foreign
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.devices import pick_device
+from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import SWEEP, write_whole
 from innergrad.lab.metrics import Curve
 from innergrad.lab.tasks import Task
-from innergrad.lab.training import Experiment, load_learner
+from innergrad.lab.training import load_learner
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 MODEL = "model"

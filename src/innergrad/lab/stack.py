@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,13 +24,11 @@ from torch import distributed as dist
 from innergrad.errors import InputError, real
 from innergrad.lab import optimisers
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.experiments import Experiment
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPT
 from innergrad.lab.tasks import Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.training import Experiment
 
 
 def _scale(task: Task) -> float:

@@ -1,4 +1,4 @@
-"""Training: what is trained, on what, how, and the loop.
+"""Training: the loop, and what is around it.
 
     Experiment(task, learner, train, n_points, seed)  --train-->  a run's folder: config, manifest, log, checkpoints
 
@@ -15,105 +15,23 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor
 from torch import distributed as dist
 
-from innergrad.config import check_choices, differences, parse, to_table
-from innergrad.errors import InputError, JobError, integer, seed_number
+from innergrad.config import differences, parse, to_table
+from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, foreign
 from innergrad.lab.devices import pick_device
+from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import Journal, Progress, check_new, read_log
 from innergrad.lab.layout import Layout
-from innergrad.lab.learners.base import Learner, LearnerConfig
-from innergrad.lab.learners.gpt import GPTConfig
-from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.learners.base import Learner
 from innergrad.lab.stack import Stack
-from innergrad.lab.tasks import Linear, Task
-
-
-@dataclass(frozen=True)
-class Curriculum:
-    """Prompts that grow: ``first`` + ``more`` floor(step / every) coordinates (points), at most all. 0: all at once.
-
-    Garg et al.: dims 5 + floor(i / 2000), points 11 + 2 floor(i / 2000) (linear), 26 + 5 floor(i / 2000) (networks).
-    A step is recorded for at most ``buckets`` lengths: prompts have the next of these, and the loss counts the points.
-    """
-
-    first_dims: int = 0
-    more_dims: int = 1
-    first_points: int = 0
-    more_points: int = 2
-    every: int = 2000
-    buckets: int = 4
-
-    def __post_init__(self) -> None:
-        for name in ("first_dims", "first_points"):
-            integer(f"curriculum.{name}", getattr(self, name), low=0)
-        for name in ("more_dims", "more_points", "every", "buckets"):
-            integer(f"curriculum.{name}", getattr(self, name))
-
-    def dims(self, step: Tensor, d: int) -> Tensor | None:
-        """Coordinates that are not zero."""
-        return (self.first_dims + self.more_dims * (step // self.every)).clamp(max=d) if self.first_dims else None
-
-    def points(self, step: Tensor, n: int) -> Tensor | None:
-        """Points the loss counts."""
-        return (self.first_points + self.more_points * (step // self.every)).clamp(max=n) if self.first_points else None
-
-    def length(self, step: int, n: int) -> int:
-        """Points of a prompt: the smallest bucket that holds ``points``."""
-        points = self.points(torch.tensor(step), n)
-        if points is None:
-            return n
-        width = math.ceil((n - min(self.first_points, n)) / self.buckets) or 1
-        return n - (n - int(points)) // width * width
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How to train. precision: bf16 keeps float32 master weights. data_every: steps on the same batch (003: 10).
-
-    compile: on a GPU, fuse the step and record it as a CUDA graph.
-    """
-
-    steps: int = 500_000
-    batch: int = 64
-    optimiser: Optimiser = field(default_factory=Optimiser)
-    curriculum: Curriculum = field(default_factory=Curriculum)
-    precision: Literal["fp32", "bf16"] = "fp32"
-    compile: bool = True
-    data_every: int = 1
-    log_every: int = 100
-    checkpoint_every: int = 10_000
-
-    def __post_init__(self) -> None:
-        check_choices(self, "train.")
-        for name in ("steps", "batch", "data_every", "log_every", "checkpoint_every"):
-            integer(f"train.{name}", getattr(self, name))
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One model to train: a task, a learner of prompts of at most ``n_points`` points, and how."""
-
-    name: str = "experiment"
-    seed: int = 0
-    n_points: int = 41
-    task: Task = field(default_factory=Linear)
-    learner: LearnerConfig = field(default_factory=GPTConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        seed_number(self.seed)
-        if not self.name or self.name.startswith(".") or set(self.name) & set("/\\\0"):
-            raise InputError("name is that of a folder", got=repr(self.name), allowed="no slashes, no dot in front")
-        integer("n_points", self.n_points, low=2)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from innergrad.errors import real
+from innergrad.lab.baselines import Predictor, TunedRidge
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,4 @@ class Balls(Task, kind="ball"):
 
     def best(self) -> Predictor:
         """Ridge regression: the strongest of the shipped ones, not the best there is (it knows nothing of balls)."""
-        from innergrad.lab.baselines import TunedRidge
-
         return TunedRidge()

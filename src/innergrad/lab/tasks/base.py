@@ -17,18 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innergrad.config import Family
 from innergrad.errors import InputError, integer, lacks, real
+from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.inputs import Gaussian, Inputs
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 Params = dict[str, Tensor]
 

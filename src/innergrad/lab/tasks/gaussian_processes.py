@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.lab.baselines import KernelBayes, Predictor
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
 from innergrad.lab.tasks.covariances import KernelTerm, SumKernel, all_positive, covariances
 from innergrad.lab.tasks.inputs import Covariance, Inputs
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 JITTER = 1e-12  # of a label's variance, for the Cholesky factor of a singular K: labels move by 1e-6
 TINY = 1e-30  # where that variance is zero
@@ -78,8 +75,6 @@ class GaussianProcesses(Task, kind="gaussian-process"):
 
     def best(self) -> Predictor:
         """The posterior mean (13) of 003."""
-        from innergrad.lab.baselines import KernelBayes
-
         return KernelBayes(self.kernel, noise=self.noise, flip=not self.kernel.positive)
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import integer, real
+from innergrad.lab.baselines import Lasso, LeastSquares, Predictor, Ridge
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,6 @@ class Linear(Task, kind="linear"):
 
     def best(self) -> Predictor:
         """The posterior mean: ridge regression with lambda = noise^2 / tau^2, least squares without noise."""
-        from innergrad.lab.baselines import LeastSquares, Ridge
-
         return Ridge(lam=(self.noise / self.tau) ** 2, intercept=False) if self.noise else LeastSquares()
 
 
@@ -67,6 +62,4 @@ class SparseLinear(Task, kind="sparse-linear"):
 
     def best(self) -> Predictor:
         """The lasso: the strongest that is cheap. (The posterior mean sums over all supports.)"""
-        from innergrad.lab.baselines import Lasso
-
         return Lasso()

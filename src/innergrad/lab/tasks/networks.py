@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,12 +22,10 @@ from torch.nn import functional
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
+from innergrad.lab.baselines import NNGP, Predictor, TunedRidge
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
 from innergrad.registry import Registry
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "activation",
@@ -122,8 +120,6 @@ class Networks(Task, kind="network"):
 
         The strongest known, not the best: a posterior over the weights of finite networks has no closed form.
         """
-        from innergrad.lab.baselines import NNGP, TunedRidge
-
         if self.activation == "relu" and self.weight_mean == 0.0 and not self.bias:
             return NNGP(self.layers, self.width, self.scaling, self.noise, self.weight_std)
         return TunedRidge()

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
+from innergrad.lab.baselines import NNGP, Predictor
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -94,6 +92,4 @@ class DiffusionScores(Task, kind="diffusion"):
 
     def best(self) -> Predictor:
         """Networks of three layers in the limit of infinite width; the strongest here, not the best there is."""
-        from innergrad.lab.baselines import NNGP
-
         return NNGP(layers=3, scaling="he", noise=max(self.noise, 0.01))

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from innergrad.errors import integer, real
+from innergrad.lab.baselines import KernelBayes, Predictor
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
 from innergrad.lab.tasks.covariances import Matern
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,4 @@ class SmoothFunctions(Task, kind="smooth"):
 
     def best(self) -> Predictor:
         """The posterior mean of the Gaussian process with this covariance, which many waves are close to."""
-        from innergrad.lab.baselines import KernelBayes
-
         return KernelBayes(self.kernel, noise=self.noise, flip=False)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import integer
+from innergrad.lab.baselines import Boosting, Predictor
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,4 @@ class DecisionTrees(Task, kind="decision-tree"):
 
     def best(self) -> Predictor:
         """Gradient boosting, the strongest known; Garg et al. found that trained transformers beat it by far."""
-        from innergrad.lab.baselines import Boosting
-
         return Boosting()
