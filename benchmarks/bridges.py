@@ -29,6 +29,8 @@ from torch import Tensor
 
 import innergrad as ig
 from _results import read, store
+from innergrad import figures
+from innergrad.figures import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -235,34 +237,20 @@ def rendered(text: str) -> str:
     return re.sub(r"<!-- table: bridges -->\n.*?<!-- end -->", lambda _: new, text, flags=re.DOTALL)
 
 
-BLUE, ORANGE, GREY = "#2a5d9f", "#e07b39", "#8a8f98"
 TICKS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 def draw() -> None:
     """Error on the queries and on the examples by depth, one panel a function."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     rows = read("bridges")["bridges"]
-    style: dict[Any, Any] = {
-        "font.size": 11,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titleweight": "bold",
-    }
-    with plt.rc_context(style):
-        figure, axes = plt.subplots(1, len(TASKS), figsize=(13, 4.6), layout="constrained", sharey=True)
+    with figures.new(1, len(TASKS), size=(13, 4.6), share_y=True) as (figure, axes):
         for ax, task in zip(axes, TASKS, strict=True):
             _panel(ax, task.name, [row for row in rows if row["task"] == task.name])
         axes[0].set_ylabel("mean squared error")
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=3)
-        figure.suptitle("Learned in context through networks of n layers, with transformers of equal size", fontsize=14)
-        figure.savefig(ROOT / "docs" / "bridges.png", dpi=150)
-        plt.close(figure)
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.suptitle("Learned in context through networks of n layers, with transformers of equal size")
+        figures.save(figure, ROOT / "docs" / "bridges.png")
 
 
 def _panel(ax: Axes, title: str, rows: list[dict[str, Any]]) -> None:

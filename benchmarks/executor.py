@@ -19,13 +19,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 import innergrad as ig
 from _results import read, store
+from innergrad import figures
 from innergrad.bench import rivals
 from innergrad.bench.executor import (
     DTYPES,
@@ -40,6 +41,9 @@ from innergrad.bench.executor import (
     medians,
     rounds,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROOT = Path(__file__).parent.parent
 FEW = {"prompts": 4096, "n": 32, "K": 16, "N": 3}
@@ -267,48 +271,47 @@ def run_steps() -> None:
 # --------------------------------------------------------------------------------------------------------------- draw
 
 
+COLOURS = {"compiled": figures.GREEN, "fallback": figures.ORANGE}
+GROWS = {"n": "examples n", "K": "width K", "N": "layers N", "L": "steps L", "prompts": "prompts in a batch"}
+
+
 def draw() -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    """Every point of the grid, and how the time grows with each size."""
     rows, growth = read("executor_grid_1")["rows"], read("executor_growth")
-    figure, axes = plt.subplots(2, 3, figsize=(12.5, 7.2), constrained_layout=True)
-    colours = {"compiled": "#0b6e4f", "fallback": "#c8553d"}
-    left = axes[0, 0]
-    for dtype, marker in (("float32", "o"), ("float64", "s")):
-        for path, key in (("compiled", "ratio"), ("fallback", "fallback_ratio")):
-            part = [row for row in rows if row["dtype"] == dtype and row["threads"] == 1]
-            work = [3 * row["n"] * Point(row["n"], row["K"], row["N"]).network.n_weights for row in part]
-            label = f"{path}, {dtype}"
-            left.scatter(
-                work, [row[key] for row in part], s=14, marker=marker, color=colours[path], alpha=0.6, label=label
-            )
-    left.axhline(1.0, color="black", linewidth=0.8)
-    left.set(xscale="log", yscale="log", xlabel="multiply-adds a step", ylabel="time / torch autograd")
-    left.set_title("Every point of the grid, one thread", loc="left", fontsize=10)
-    left.legend(fontsize=7, frameon=False)
-    titles = {"n": "examples n", "K": "width K", "N": "layers N", "L": "steps L", "prompts": "prompts in a batch"}
-    for axis, (name, title) in zip(axes.flat[1:], titles.items(), strict=True):
-        part = [row for row in growth["rows"] if row["grows"] == name]
-        for path, colour in colours.items():
-            axis.plot([row["value"] for row in part], [1e3 * row[path] for row in part], "o-", color=colour, label=path)
-        axis.set(xscale="log", yscale="log", xlabel=title, ylabel="ms a run")
-        key = "weights, by N" if name == "N" else "weights" if name == "K" else name
-        slopes = {e["path"]: e["exponent"] for e in growth["exponents"] if e["in"] == key}
-        of = "weights" if name in ("K", "N") else name
-        text = ", ".join(f"{path} {slope:.2f}" for path, slope in slopes.items())
-        axis.set_title(f"exponent in {of}: {text}", loc="left", fontsize=9)
-        ticks = [row["value"] for row in part]
-        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=7)
-        axis.minorticks_off()
-    axes[0, 1].legend(fontsize=8, frameon=False)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25)
-    figure.savefig(ROOT / "docs" / "executor.png", dpi=110)
+    with figures.new(2, 3, size=(13, 7.6)) as (figure, axes):
+        _draw_grid(axes[0], [row for row in rows if row["threads"] == 1])
+        for ax, (name, title) in zip(axes[1:], GROWS.items(), strict=True):
+            _draw_growth(ax, name, title, growth)
+        axes[1].legend()
+        figures.save(figure, ROOT / "docs" / "executor.png")
     print("wrote docs/executor.png")
+
+
+def _draw_grid(ax: Axes, rows: list[dict[str, Any]]) -> None:
+    for dtype, marker in (("float32", "o"), ("float64", "s")):
+        part = [row for row in rows if row["dtype"] == dtype]
+        work = [3 * row["n"] * Point(row["n"], row["K"], row["N"]).network.n_weights for row in part]
+        for path, key in (("compiled", "ratio"), ("fallback", "fallback_ratio")):
+            look: dict[str, Any] = {"s": 14, "marker": marker, "color": COLOURS[path], "alpha": 0.6}
+            ax.scatter(work, [row[key] for row in part], label=f"{path}, {dtype}", **look)
+    ax.axhline(1.0, color=figures.DARK, lw=0.8)
+    ax.set(xscale="log", yscale="log", xlabel="multiply-adds a step", ylabel="time / torch autograd")
+    ax.set_title("Every point of the grid, one thread")
+    ax.legend()
+
+
+def _draw_growth(ax: Axes, name: str, title: str, growth: dict[str, Any]) -> None:
+    part = [row for row in growth["rows"] if row["grows"] == name]
+    sizes = [row["value"] for row in part]
+    for path, colour in COLOURS.items():
+        ax.plot(sizes, [1e3 * row[path] for row in part], "o-", color=colour, label=path)
+    key = "weights, by N" if name == "N" else "weights" if name == "K" else name
+    of = "weights" if name in ("K", "N") else name
+    slopes = [f"{e['path']} {e['exponent']:.2f}" for e in growth["exponents"] if e["in"] == key]
+    ax.set(xscale="log", yscale="log", xlabel=title, ylabel="ms a run")
+    ax.set_title(f"exponent in {of}: {', '.join(slopes)}", fontsize=figures.SMALL)
+    ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=7)
+    ax.minorticks_off()
 
 
 def main() -> None:

@@ -33,10 +33,11 @@ from innergrad.errors import InputError, JobError
 from innergrad.lab.baselines import Mean, Predictor, TrainedNetwork, TunedRidge
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.evaluation import MODEL, measured, prompts
+from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import CONFIG, LOG, MANIFEST, Progress, read_log
 from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import GaussianMixture, Networks, Task
-from innergrad.lab.training import Experiment, load_learner
+from innergrad.lab.training import load_learner
 from innergrad.lab.training import train as run_training
 
 ROOT = Path(__file__).parent.parent

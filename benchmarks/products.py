@@ -32,8 +32,10 @@ from torch import Tensor
 
 import innergrad as ig
 from _results import read, store
+from innergrad import figures
 from innergrad.algorithms.base import example_stream
 from innergrad.errors import DomainError
+from innergrad.figures import BLUE, DARK, GREENS, GREY, ORANGE
 from innergrad.functions.approximants import approximate
 from innergrad.functions.derived import within
 from innergrad.functions.piecewise import PiecewiseLinear
@@ -559,38 +561,27 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "product_outside": table_outside,
     "product_training": table_of_training,
 }
-COLORS = {"product": "#2a5d9f", "selecting": "#e07b39", "squares, 1e-02": "#a9c9a4", "squares, 1e-04": "#5fa055"}
-COLORS["squares, 1e-06"] = "#2f6b2a"
+SQUARES = ("squares, 1e-02", "squares, 1e-04", "squares, 1e-06")
+COLORS = {"product": BLUE, "selecting": ORANGE, **dict(zip(SQUARES, GREENS, strict=True))}
 NAMES = {"product": "product layer", "selecting": "self-selecting heads"}
 
 
 def draw() -> None:
     """The largest error by scale, with fitted ranges and with one range for all, and by depth."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
     from matplotlib.lines import Line2D
 
     stored = read("products")
     fitted = [row for row in stored["scales"] if row["range"] == "fitted"]
     fixed = [row for row in stored["scales"] if row["range"] == "fixed" or row["method"] == "product"]
-    style: dict[Any, Any] = {
-        "font.size": 11,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titleweight": "bold",
-    }
-    with plt.rc_context(style):
-        figure, axes = plt.subplots(1, 3, figsize=(15, 5.4), layout="constrained", sharey=True)
+    with figures.new(1, 3, size=(15, 5.4), share_y=True) as (figure, axes):
         _panel(axes[0], fitted, "scale", "one product, range fitted to the scale")
         _panel(axes[1], fixed, "scale", f"one product, range {WIDEST:.0f} for every scale")
         _panel(axes[2], stored["depths"], "depth", "chains of d products, ranges fitted")
         axes[0].set_ylabel("largest error")
         for dtype, place in (("float64", 4e-16), ("float32", 6e-10)):
-            axes[0].annotate(f"{dtype}: one rounding", (1e-3, place), color="#444444", fontsize=10)
-        axes[0].annotate("float32 and float64 alike", (1e-3, 2e-3), color="#444444", fontsize=10)
-        axes[0].annotate("as large as the product", (1e-3, 2.0), color="#8a8f98", fontsize=10)
+            axes[0].annotate(f"{dtype}: one rounding", (1e-3, place), color=DARK, fontsize=10)
+        axes[0].annotate("float32 and float64 alike", (1e-3, 2e-3), color=DARK, fontsize=10)
+        axes[0].annotate("as large as the product", (1e-3, 2.0), color=GREY, fontsize=10)
         for ax in axes[:2]:
             ax.set(xscale="log", xlabel="inputs uniform in [−scale, scale];  error / scale²")
         axes[2].set(xlabel="d, factors of size about one;  error / |product|", xticks=range(2, DEPTH + 1, 2))
@@ -599,13 +590,12 @@ def draw() -> None:
             for m in METHODS
         ]
         handles += [
-            Line2D([], [], color="#444444", lw=1.8, ls=line, label=dtype)
+            Line2D([], [], color=DARK, lw=1.8, ls=line, label=dtype)
             for dtype, line in (("float64", "-"), ("float32", (0, (4, 2))))
         ]
-        figure.legend(handles=handles, frameon=False, loc="outside lower center", ncols=7)
-        figure.suptitle("Three ways to multiply inside a transformer", fontsize=14)
-        figure.savefig(PICTURE, dpi=150)
-        plt.close(figure)
+        figure.legend(handles=handles, loc="outside lower center", ncols=7)
+        figure.suptitle("Three ways to multiply inside a transformer")
+        figures.save(figure, PICTURE)
     print(f"wrote docs/{PICTURE.name}")
 
 
@@ -631,8 +621,8 @@ def _panel(ax: Axes, rows: list[dict[str, Any]], across: str, title: str) -> Non
                 "ms": 7,
             }
             ax.plot([row[across] for row in found], [row["max"] for row in found], **look)
-    ax.axhline(1.0, color="#8a8f98", lw=0.8, ls=":")
-    ax.set_title(title, fontsize=11.5)
+    ax.axhline(1.0, color=GREY, lw=0.8, ls=":")
+    ax.set_title(title)
     ax.set(yscale="log")
 
 

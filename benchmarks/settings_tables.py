@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from innergrad.config import Family
 from innergrad.lab.baselines import Predictor
-from innergrad.lab.learner import LearnerConfig
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
+from innergrad.lab.learners.base import LearnerConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Inputs, Task
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig
 
 FAMILIES: dict[str, tuple[str, type[Family]]] = {
     "tasks": ("task", Task),

@@ -20,6 +20,7 @@ import products
 import settings_tables
 import variants
 from _results import read
+from innergrad import figures
 
 ROOT = Path(__file__).parent.parent
 
@@ -411,49 +412,34 @@ def rendered(text: str) -> str:
 
 def draw() -> None:
     """Growth of the gradient error with depth, width, outputs and steps."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     growth = read("gradient_error")["growth"]
-    style: dict[Any, Any] = {
-        "font.size": 11,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titleweight": "bold",
-    }
     panels = (
         ("depth", "N", "depth N"),
         ("width", "K", "width K"),
         ("outputs", "d_y", "outputs d_y"),
         ("steps", "step", "step"),
     )
-    with plt.rc_context(style):
-        figure, axes = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
+    with figures.new(1, 4, size=(15, 3.8), share_y=True) as (figure, axes):
         for ax, (key, name, label) in zip(axes, panels, strict=True):
             rows = [row for row in growth[key] if row["median"] > 0]  # a linear model has no approximants
             x = [row[name] for row in rows]
             for statistic, color, width in (
-                ("median", "#2a5d9f", 2.5),
-                ("q95", "#e07b39", 1.5),
-                ("max", "#8a8f98", 1.0),
+                ("median", figures.BLUE, 2.5),
+                ("q95", figures.ORANGE, 1.5),
+                ("max", figures.GREY, 1.0),
             ):
                 ax.plot(x, [row[statistic] for row in rows], "o-", color=color, lw=width, ms=4, label=statistic)
             if key == "steps":
                 distance = [row["distance"] for row in rows]
-                ax.plot(x, distance, "s--", color="#4b8f4b", ms=4, lw=1.5, label=r"median $\|w-w_{GD}\|$")
-                ax.legend(frameon=False, fontsize=9)
+                ax.plot(x, distance, "s--", color=figures.GREEN, ms=4, lw=1.5, label=r"median $\|w-w_{GD}\|$")
+                ax.legend()
             if key != "depth":
                 ax.set_xscale("log", base=2 if key != "steps" else 10)
             ax.set(xlabel=label, yscale="log")
         axes[0].set_ylabel(r"gradient error / $\epsilon$")
-        axes[0].legend(frameon=False, fontsize=9)
-        figure.suptitle(
-            "Error of the in-context gradient, in units of epsilon (tanh, squared loss, epsilon = 1e-3)", fontsize=13
-        )
-        figure.savefig(ROOT / "docs" / "growth.png", dpi=150)
-        plt.close(figure)
+        axes[0].legend()
+        figure.suptitle("Error of the in-context gradient, in units of epsilon (tanh, squared loss, epsilon = 1e-3)")
+        figures.save(figure, ROOT / "docs" / "growth.png")
 
 
 def main() -> None:

@@ -28,12 +28,12 @@ import torch
 from torch import Tensor, nn
 
 from _results import device_name, store, wait
-from innergrad.lab.gpt import GPT, GPTConfig
+from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
+from innergrad.lab.learners.gpt import GPT, GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
-from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Linear, Task
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig
 
 PEAK = {"NVIDIA H200": 989e12}  # bf16, dense, by the datasheet
 ROUNDS = 3  # timings of a rate
@@ -205,7 +205,7 @@ def curve(device: str, small: bool, seeds: int, steps: int, every: int) -> dict[
     fast = []
     for _ in range(steps // every):
         stack.run(every, one.n_points)
-        fast.append(stack.taken()[0])
+        fast.append(stack.take_means()[0])
     return {"steps": steps, "every": every, "plain": plain, "fast": [list(each) for each in zip(*fast, strict=True)]}
 
 
@@ -235,11 +235,11 @@ class Plain(nn.Module):
 def plain_losses(model: Plain, one: Experiment, device: str, steps: int, every: int) -> Iterator[float]:
     rule = one.train.optimiser
     optimiser = torch.optim.AdamW(model.parameters(), rule.lr, rule.betas, rule.eps, weight_decay=0.0)
-    stream, total = Stream.of(one.seed, "train", device), torch.zeros((), device=device)
+    rng, total = CounterRNG.of(one.seed, "train", device), torch.zeros((), device=device)
     for step in range(steps):
         index = step * one.train.batch + torch.arange(one.train.batch, device=device)
         dims = one.train.curriculum.dims(torch.tensor(step, device=device), one.task.d)
-        x, y, _ = one.task.sample(stream, index, one.n_points, dims)
+        x, y, _ = one.task.sample(rng, index, one.n_points, dims)
         loss = ((model(x, y) - y) / one.task.scale).square().mean()
         optimiser.zero_grad()
         loss.backward()
@@ -311,7 +311,7 @@ def lab_blocks(one: Experiment, device: str) -> Iterator[float]:
     stack = Stack([one], device)
     while True:
         stack.run(WINDOW, one.n_points)
-        yield stack.taken()[0][0]
+        yield stack.take_means()[0][0]
 
 
 # -------------------------------------------------------------------------------------------------------------- profile

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent / "src" / "innergrad"
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
     ("errors",),
+    ("registry", "figures"),
     ("files", "resources"),
     ("functions",),
     ("stream", "options"),
@@ -163,7 +164,7 @@ def test_no_module_is_part_of_a_cycle() -> None:
     [
         ("guard", ("interpret", "targets", "transformer", "compiler")),
         ("interpret", ("algorithms", "targets", "transformer", "compiler")),
-        ("functions", tuple(name for name in ROW if name not in ("errors", "functions"))),
+        ("functions", tuple(name for name in ROW if name not in ("errors", "registry", "functions"))),
         ("program", ("algorithms", "interpret", "targets", "transformer", "compiler")),
         ("targets", ("algorithms", "transformer", "compiler")),
         ("algorithms", ("interpret", "targets", "transformer", "compiler")),
@@ -231,6 +232,25 @@ def test_help_does_not_import_torch(arguments: tuple[str, ...]) -> None:
     assert "Usage" in printed
     assert all(command in printed for command in (arguments or COMMANDS))
     assert not loaded & {"torch", "numpy", "matplotlib", "sklearn"}
+
+
+def test_the_lab_needs_torch_numpy_and_safetensors_only() -> None:
+    """What ``import innergrad.lab`` imports, read from the source: GPU machines often have these and nothing else."""
+    reached, found, waiting = set[str](), set[str](), ["innergrad.lab"]
+    while waiting:
+        module = waiting.pop()
+        if module in reached:
+            continue
+        reached.add(module)
+        for one in imports():
+            if one.module == module and not one.deferred:
+                if one.imported in MODULES:
+                    parts = one.imported.split(".")
+                    waiting += [".".join(parts[: end + 1]) for end in range(1, len(parts))]
+                else:
+                    found.add(one.imported.split(".")[0])
+    assert {"innergrad.lab.training", "innergrad.lab.learners.gpt", "innergrad.lab.kernels.attention"} <= reached
+    assert found - set(sys.stdlib_module_names) == {"torch", "numpy", "safetensors"}
 
 
 def test_the_script_is_the_module() -> None:

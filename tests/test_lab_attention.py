@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from innergrad.errors import InputError
-from innergrad.lab.attention import HAS_TRITON, INTERPRETED, KINDS, NORMALISE, attend, attention_pattern
+from innergrad.lab.kernels.attention import HAS_TRITON, INTERPRETED, KINDS, NORMALISE, attend, attention_pattern
 
 CUDA = torch.cuda.is_available()
 kernels = pytest.mark.skipif(
@@ -295,7 +295,7 @@ def test_kernels_take_strided_input_and_gradients(device: str) -> None:
 
 @kernels
 def test_kernels_choices_agree(device: str) -> None:
-    from innergrad.lab.attention_triton import Choice, backward, forward
+    from innergrad.lab.kernels.attention_triton import Choice, backward, forward
 
     qkv, grad, bias = (random(*shape, dtype=HALF).to(device) for shape in ((1, 50, 48), (1, 50, 16), (1, 48)))
     results = []

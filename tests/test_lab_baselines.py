@@ -27,7 +27,7 @@ from innergrad.lab.baselines import (
     lasso,
     trained,
 )
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.networks import Networks
 
 B, N, D = 4, 9, 4
@@ -65,9 +65,9 @@ def named(predictor: Predictor) -> str:
 def prompts(n: int = N, d: int = D, rows: int = B, shift: float = 0.0) -> tuple[Tensor, Tensor]:
     """Prompts of a rough function with a level of its own, in float64."""
     index = torch.arange(rows)
-    stream = Stream.of(3, "baselines")
-    x = shift + stream.fork("x").normal(index, n, d, dtype=torch.float64)
-    w = stream.fork("w").normal(index, d, dtype=torch.float64)
+    rng = CounterRNG.of(3, "baselines")
+    x = shift + rng.fork("x").normal(index, n, d, dtype=torch.float64)
+    w = rng.fork("w").normal(index, d, dtype=torch.float64)
     return x, 0.5 + torch.einsum("bnd,bd->bn", x, w) + torch.sin(3.0 * x[..., 0])
 
 
@@ -192,8 +192,8 @@ def test_least_squares_has_the_least_norm_where_coordinates_are_zero() -> None:
 def test_least_squares_is_exact_at_d_points_in_float32() -> None:
     """Labels w . x of float32 points: from k = d on the answer is known up to the labels' own rounding."""
     index = torch.arange(200)
-    x = Stream.of(0, "x").normal(index, 23, 20)
-    y = torch.einsum("bnd,bd->bn", x.double(), Stream.of(0, "w").normal(index, 20).double())
+    x = CounterRNG.of(0, "x").normal(index, 23, 20)
+    y = torch.einsum("bnd,bd->bn", x.double(), CounterRNG.of(0, "w").normal(index, 20).double())
     assert float((LeastSquares()(x, y) - y)[:, 20:].abs().max()) < 1e-6  # labels in float64
     rounded = LeastSquares()(x, y.float())
     assert rounded.dtype == torch.float32
@@ -258,10 +258,10 @@ def test_lasso_takes_points_twice_and_coordinates_that_are_zero() -> None:
 @pytest.mark.parametrize("same", [False, True])
 def test_the_lassos_path_ends_at_a_minimum(same: bool) -> None:
     """Optimality: c_j = alpha sign(w_j) where w_j is not 0, |c_j| <= alpha elsewhere; also with two equal columns."""
-    X = Stream.of(8, "X").normal(torch.arange(50), 12, 20, dtype=torch.float64)
+    X = CounterRNG.of(8, "X").normal(torch.arange(50), 12, 20, dtype=torch.float64)
     if same:
         X[..., 3] = X[..., 11]
-    y = Stream.of(8, "y").normal(torch.arange(50), 12, dtype=torch.float64)
+    y = CounterRNG.of(8, "y").normal(torch.arange(50), 12, dtype=torch.float64)
     G, b, alpha = X.mT @ X / 12, torch.einsum("pnd,pn->pd", X, y) / 12, 0.01
     w = lasso.path(G, b, alpha)
     if same:
@@ -319,10 +319,10 @@ def test_the_nngp_kernel_is_the_covariance_of_the_tasks_networks(
     """Labels of many networks at the same points. ``bias``: of finite width, O(1 / width) beyond two layers."""
     d, points, networks = 3, 4, 2000
     task = Networks(d=d, layers=layers, width=width, scaling=scaling, weight_std=1.5)
-    x = Stream.of(1, "points").normal(torch.zeros(1, dtype=torch.int64), points, d)
+    x = CounterRNG.of(1, "points").normal(torch.zeros(1, dtype=torch.int64), points, d)
     labels = []
     for index in torch.arange(networks).chunk(10):
-        params = task.params(Stream.of(2, "weights"), index, points)
+        params = task.params(CounterRNG.of(2, "weights"), index, points)
         labels.append(task.evaluate(params, x.expand(len(index), -1, -1)).double())
     y = torch.cat(labels)
     products = y[:, :, None] * y[:, None, :]
@@ -335,7 +335,7 @@ def test_the_nngp_kernel_is_the_covariance_of_the_tasks_networks(
 def test_published_numbers_for_two_layer_networks() -> None:
     """Squared error / d at 20, 40, 50 examples, width 100, d = 20: known to about 0.01 each (1,280 prompts)."""
     task = Networks(d=20, layers=2, width=100, scaling="garg")
-    x, y, _ = task.sample(Stream.of(5, "test"), torch.arange(2000), 51)
+    x, y, _ = task.sample(CounterRNG.of(5, "test"), torch.arange(2000), 51)
     error = (NNGP()(x, y) - y).square()[:, [20, 40, 50]].double() / 20.0
     known = torch.tensor([0.413, 0.276, 0.235], dtype=torch.float64)
     assert bool(((error.mean(0) - known).abs() < 0.01 + 2.0 * error.std(0) / 2000**0.5).all()), error.mean(0)
@@ -389,7 +389,7 @@ def one_by_one(settings: TrainedNetwork, x: Tensor, y: Tensor) -> Tensor:
             for epoch in range(settings.epochs):
                 order = torch.arange(k)
                 if settings.batch:
-                    numbers = Stream.of(settings.seed, f"minibatches/{k}").uniform(torch.tensor([epoch]), k)
+                    numbers = CounterRNG.of(settings.seed, f"minibatches/{k}").uniform(torch.tensor([epoch]), k)
                     order = numbers[0].argsort()
                 for some in order.split(settings.batch or k):
                     optimiser.zero_grad()

@@ -17,11 +17,12 @@ from innergrad.errors import InputError
 from innergrad.lab.baselines import Mean, TrainedNetwork
 from innergrad.lab.checkpoints import load
 from innergrad.lab.evaluation import prompts
-from innergrad.lab.gpt import GPTConfig
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
+from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import GaussianMixture, Linear, Networks
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig, check_stack, load_learner
+from innergrad.lab.training import check_stack, load_learner
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 

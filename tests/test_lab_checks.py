@@ -8,14 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from innergrad import lab
 from innergrad.errors import InputError
 from innergrad.lab.baselines import Boosting, Mean, Predictor, Ridge, TrainedNetwork, Tree, TunedRidge
 from innergrad.lab.checks import check_predictor, check_task
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.learners import KernelLearner, KernelLearnerConfig
 from innergrad.lab.tasks import (
     DecisionTrees,
     Gaussian,
     GaussianProcesses,
+    Inputs,
     KernelTerm,
     Linear,
     Mixture,
@@ -24,6 +27,7 @@ from innergrad.lab.tasks import (
     Pool,
     SmoothFunctions,
     Task,
+    measured_scale,
 )
 from test_lab_baselines import PREDICTORS
 
@@ -61,33 +65,77 @@ def test_other_settings_pass(task: Task) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
+class OldInputs(Inputs):
+    """Inputs, and below a task and a learner, of users who call the generator by the name that it once had."""
+
+    def sample(self, stream: lab.Stream, index: Tensor, n: int, d: int) -> Tensor:
+        return stream.normal(index, n, d)
+
+
+@dataclasses.dataclass(frozen=True)
+class OldTask(Task):
+    inputs: Inputs = dataclasses.field(default_factory=OldInputs)
+
+    def params(self, stream: lab.Stream, index: Tensor, n: int) -> Params:
+        return {"w": stream.normal(index, self.d)}
+
+    def points(self, stream: lab.Stream, index: Tensor, n: int, params: Params) -> Tensor:
+        return super().points(stream, index, n, params)
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.einsum("bnd,bd->bn", x, params["w"]) / self.d**0.5
+
+
+class OldLearner(KernelLearner):
+    def draw(self, name: str, stream: lab.Stream, shape: torch.Size) -> Tensor:
+        return super().draw(name, stream, shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class OldConfig(KernelLearnerConfig):
+    def build(self, d: int, n_points: int, stack: int = 1) -> OldLearner:
+        return OldLearner(self, d, stack)
+
+
+def test_classes_that_call_the_generator_stream_still_work() -> None:
+    """Its class, its module and the parameter were once named after streams; overrides are called by position."""
+    task = OldTask(d=3)
+    assert lab.Stream is lab.CounterRNG
+    assert check_task(task) == ()
+    assert check_task(Pool(task, 4)) == check_task(Mixture((task, Linear(d=3)))) == ()
+    assert measured_scale(task) == pytest.approx(1.0, abs=0.05)
+    one = lab.Experiment(n_points=4, task=task, learner=OldConfig(n_layers=1), train=lab.TrainConfig(steps=2, batch=4))
+    assert lab.train(one).finished
+
+
+@dataclasses.dataclass(frozen=True)
 class Right(Task):
     """y = w . x, from which the wrong tasks differ in one place."""
 
     d: int = 3
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"w": stream.normal(index, self.d)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": rng.normal(index, self.d)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         return torch.einsum("bnd,bd->bn", x, params["w"])
 
 
 class GlobalParams(Right):
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         return {"w": torch.randn(len(index), self.d)}
 
 
 class SeededParams(Right):
     """The same numbers every time, and for every user of torch's generator."""
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         torch.manual_seed(0)
         return {"w": torch.randn(self.d).expand(len(index), -1)}
 
 
 class GlobalPoints(Right):
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
         return torch.rand(len(index), n, self.d)
 
 
@@ -97,8 +145,8 @@ class GlobalEvaluate(Right):
 
 
 class ByPlace(Right):
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"w": stream.normal(torch.arange(len(index)), self.d)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": rng.normal(torch.arange(len(index)), self.d)}
 
 
 class Normalised(Right):
@@ -130,23 +178,23 @@ class InfiniteLabels(Right):
 
 
 class InfinitePoints(Right):
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
-        return super().points(stream, index, n, params).sqrt()
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return super().points(rng, index, n, params).sqrt()
 
 
 class TurnedPoints(Right):
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
-        return super().points(stream, index, n, params).mT
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return super().points(rng, index, n, params).mT
 
 
 class OneParameterForAll(Right):
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"w": stream.normal(index[:1], self.d)[0]}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": rng.normal(index[:1], self.d)[0]}
 
 
 class NoDictionary(Right):
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return stream.normal(index, self.d)  # type: ignore[return-value]
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return rng.normal(index, self.d)  # type: ignore[return-value]
 
 
 class WrongLabels(Right):

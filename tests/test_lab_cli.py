@@ -30,13 +30,13 @@ from innergrad.errors import InputError
 from innergrad.lab.baselines import Predictor
 from innergrad.lab.checkpoints import load, newest
 from innergrad.lab.evaluation import evaluate_run, named_baseline, shifted
-from innergrad.lab.gpt import GPTConfig
+from innergrad.lab.experiments import Experiment, TrainConfig
 from innergrad.lab.journal import read_log
+from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.sweeps import COMMA, grid, groups, read_experiments, sweep
 from innergrad.lab.tasks import Linear, Networks, Task
-from innergrad.lab.training import Experiment, TrainConfig
 from innergrad.manifest import IMPORTED
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.lab.baselines import KNN, LeastSquares, Mean, Predictor, Ridge, Zero
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.evaluation import (
     MEASURES,
     default_baselines,
@@ -22,11 +23,11 @@ from innergrad.lab.evaluation import (
     named_baseline,
     trained_points,
 )
-from innergrad.lab.gpt import GPTConfig
-from innergrad.lab.kernel_learner import KernelLearnerConfig
-from innergrad.lab.streams import Stream
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
+from innergrad.lab.learners.gpt import GPTConfig
+from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
 from innergrad.lab.tasks import DecisionTrees, GaussianMixture, Linear, Networks
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, train
+from innergrad.lab.training import load_learner, train
 
 SMALL = GPTConfig(n_layers=1, d_model=8, n_heads=2, d_mlp=8)
 NETWORKS = Networks(d=3, width=100, layers=2, noise=0.25, inputs=GaussianMixture(w1=0.75, mean=1.5))
@@ -43,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_curves_are_those_of_the_definitions() -> None:
     task, n = Linear(d=3, tau=2.0, noise=0.5), 6
     found = evaluate(Mean(), task, n_prompts=300, n_points=n, seed=3, batch=64, baselines=[Mean(), Zero()])
-    drawn = task.sample(Stream.of(3, "evaluate"), torch.arange(300), n)
+    drawn = task.sample(CounterRNG.of(3, "evaluate"), torch.arange(300), n)
     error = (drawn.y.double() - Mean()(drawn.x, drawn.y).double()).square()
     expected = {
         "squared error": error.mean(0) / task.scale**2,
@@ -77,7 +78,7 @@ def test_the_task_is_the_checkpoints(run: Path) -> None:
 
 def test_evaluation_does_not_see_the_training_data() -> None:
     index = torch.arange(50)
-    trained, tested = (NETWORKS.sample(Stream.of(0, name), index, 3).x for name in ("train", "evaluate"))
+    trained, tested = (NETWORKS.sample(CounterRNG.of(0, name), index, 3).x for name in ("train", "evaluate"))
     assert not torch.isin(trained, tested).any()
 
 

@@ -8,9 +8,9 @@ import torch
 
 import innergrad as ig
 from innergrad.errors import InputError
-from innergrad.lab.kernel_learner import KernelLearner, KernelLearnerConfig, distance
-from innergrad.lab.learner import LearnerConfig
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.learners.base import LearnerConfig
+from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig, distance
 from innergrad.lab.tasks import Covariance, GaussianProcesses, KernelTerm, Sphere
 
 H = {"linear": lambda z: z, "relu": lambda z: np.maximum(z, 0), "exp": np.exp}
@@ -19,7 +19,7 @@ H = {"linear": lambda z: z, "relu": lambda z: np.maximum(z, 0), "exp": np.exp}
 def prompts(n: int = 7, models: int = 1, count: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     """x (models, count, n + 1, 5) and labels, float64."""
     task = GaussianProcesses(inputs=Sphere(), terms=(KernelTerm("exp"),))
-    made = task.sample(Stream.of(0, "test"), torch.arange(models * count), n + 1)
+    made = task.sample(CounterRNG.of(0, "test"), torch.arange(models * count), n + 1)
     return made.x.double().unflatten(0, (models, count)), made.y.double().unflatten(0, (models, count))
 
 
@@ -122,7 +122,7 @@ def test_identity_weights_are_the_compiled_transformer(kernel: str) -> None:
 def test_steps_lead_to_the_bayes_predictor() -> None:
     """Proposition 3.4: many layers of the right kernel are the posterior mean of the process."""
     task = GaussianProcesses(inputs=Sphere(), terms=(KernelTerm("linear"),))
-    made = task.sample(Stream.of(0, "test"), torch.arange(20), 15)
+    made = task.sample(CounterRNG.of(0, "test"), torch.arange(20), 15)
     x, y = made.x.double(), made.y.double()
     model = KernelLearnerConfig(n_layers=200, heads=("linear",)).build(5, 15).double().as_descent([0.2] * 200)
     torch.testing.assert_close(model.predict(x, y)[:, -1], task.best()(x, y)[:, -1], rtol=0, atol=1e-3)
@@ -172,7 +172,7 @@ def test_a_few_steps_of_training_learn() -> None:
     optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
     losses = []
     for step in range(60):
-        made = task.sample(Stream.of(1, "train"), torch.arange(512) + 512 * step, 13)
+        made = task.sample(CounterRNG.of(1, "train"), torch.arange(512) + 512 * step, 13)
         x, y = made.x.unflatten(0, (2, 256)), made.y.unflatten(0, (2, 256))
         loss = (model(x, y)[..., 0] - y[..., -1]).square().mean(1)
         optimiser.zero_grad()

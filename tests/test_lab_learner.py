@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.lab.gpt import GPT, GPTConfig
-from innergrad.lab.learner import Learner, LearnerConfig
+from innergrad.lab.learners.base import Learner, LearnerConfig
+from innergrad.lab.learners.gpt import GPT, GPTConfig
 
 SMALL = GPTConfig(n_layers=3, d_model=32, n_heads=4, d_mlp=48, init_std=0.3)
 D, N, B = 5, 9, 6

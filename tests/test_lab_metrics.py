@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.metrics import Curve, mean_r2, pooled_r2, squared_error, within_prompt_r2
-from innergrad.lab.streams import Stream
 
 B, N = 60, 7
 
@@ -18,9 +18,9 @@ B, N = 60, 7
 def prompts() -> tuple[Tensor, Tensor]:
     """Labels with a level for each prompt, and predictions of them."""
     index = torch.arange(B)
-    stream = Stream.of(0, "metrics")
-    y = 2.0 * stream.fork("level").normal(index, 1) + stream.fork("labels").normal(index, N)
-    return y + 0.5 * stream.fork("error").normal(index, N), y
+    rng = CounterRNG.of(0, "metrics")
+    y = 2.0 * rng.fork("level").normal(index, 1) + rng.fork("labels").normal(index, N)
+    return y + 0.5 * rng.fork("error").normal(index, N), y
 
 
 MEASURES = [squared_error, pooled_r2, within_prompt_r2, mean_r2]
@@ -58,7 +58,7 @@ def test_within_prompt_r2_of_the_prompts_own_mean_is_zero() -> None:
 
 def test_intervals_are_as_wide_as_the_standard_error_says() -> None:
     index = torch.arange(2000)
-    y = Stream.of(1, "y").normal(index, 3)
+    y = CounterRNG.of(1, "y").normal(index, 3)
     curve = squared_error(torch.zeros_like(y), y, resamples=4000)
     error = y.double().square().std(0) / 2000**0.5
     torch.testing.assert_close(curve.high - curve.low, 2 * 1.96 * error, rtol=0.05, atol=0.0)
@@ -66,8 +66,8 @@ def test_intervals_are_as_wide_as_the_standard_error_says() -> None:
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     """The mean square of normal labels is 1; 300 sets of 200 prompts, 95% intervals."""
-    y = Stream.of(2, "y").normal(torch.arange(200), 300)
-    curve = squared_error(torch.zeros_like(y), y, stream=Stream.of(3, "bootstrap"))
+    y = CounterRNG.of(2, "y").normal(torch.arange(200), 300)
+    curve = squared_error(torch.zeros_like(y), y, rng=CounterRNG.of(3, "bootstrap"))
     covered = float(((curve.low <= 1.0) & (curve.high >= 1.0)).double().mean())
     assert 0.90 < covered < 0.98
 
@@ -78,7 +78,7 @@ def test_values_lie_in_their_intervals_and_depend_on_the_stream_alone(measure) -
     curve = measure(p, y)
     assert bool((curve.low < curve.value).all())
     assert bool((curve.value < curve.high).all())
-    again, other = measure(p, y), measure(p, y, stream=Stream.of(9, "other"))
+    again, other = measure(p, y), measure(p, y, rng=CounterRNG.of(9, "other"))
     assert torch.equal(curve.low, again.low)
     assert torch.equal(curve.high, again.high)
     assert torch.equal(curve.value, other.value)
@@ -88,31 +88,31 @@ def test_values_lie_in_their_intervals_and_depend_on_the_stream_alone(measure) -
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda m: m.__name__)
 def test_intervals_are_the_measure_of_resampled_prompts(measure) -> None:
     p, y = (part[:12] for part in prompts())
-    stream = Stream.of(4, "bootstrap")
-    drawn = stream.integers(torch.arange(40), 12, 12)
+    rng = CounterRNG.of(4, "bootstrap")
+    drawn = rng.integers(torch.arange(40), 12, 12)
     values = torch.stack([measure(p[some], y[some], resamples=1).value for some in drawn])
-    curve = measure(p, y, stream=stream, resamples=40)
+    curve = measure(p, y, rng=rng, resamples=40)
     torch.testing.assert_close(curve.low, values.quantile(0.025, dim=0))
     torch.testing.assert_close(curve.high, values.quantile(0.975, dim=0))
 
 
 def test_resamples_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """All measures of an evaluation resample the same prompts; what is remembered is what would be drawn."""
-    (p, y), drawn, draw = prompts(), [], Stream.integers
+    (p, y), drawn, draw = prompts(), [], CounterRNG.integers
 
-    def counting(self: Stream, index: torch.Tensor, high: int, *shape: int) -> torch.Tensor:
+    def counting(self: CounterRNG, index: torch.Tensor, high: int, *shape: int) -> torch.Tensor:
         drawn.append((len(index), high))
         return draw(self, index, high, *shape)
 
-    expected = [measure(p, y, stream=Stream.of(0, "bootstrap"), resamples=30) for measure in MEASURES]
-    few = pooled_r2(p[:9], y[:9], stream=Stream.of(0, "bootstrap"), resamples=30)
-    monkeypatch.setattr(Stream, "integers", counting)
+    expected = [measure(p, y, rng=CounterRNG.of(0, "bootstrap"), resamples=30) for measure in MEASURES]
+    few = pooled_r2(p[:9], y[:9], rng=CounterRNG.of(0, "bootstrap"), resamples=30)
+    monkeypatch.setattr(CounterRNG, "integers", counting)
     for measure, curve in zip(MEASURES, expected, strict=True):
         found = measure(p, y, resamples=30)
         assert torch.equal(found.low, curve.low)
         assert torch.equal(found.high, curve.high)
     assert torch.equal(pooled_r2(p[:9], y[:9], resamples=30).low, few.low)
-    assert not torch.equal(pooled_r2(p, y, stream=Stream.of(1), resamples=30).low, expected[1].low)
+    assert not torch.equal(pooled_r2(p, y, rng=CounterRNG.of(1), resamples=30).low, expected[1].low)
     assert drawn == [(30, B), (30, 9), (30, B)]
 
 

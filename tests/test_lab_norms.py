@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from innergrad.errors import InputError
-from innergrad.lab.norms import HAS_TRITON, INTERPRETED, add_norm, bias_gelu
+from innergrad.lab.kernels.norms import HAS_TRITON, INTERPRETED, add_norm, bias_gelu
 
 CUDA = torch.cuda.is_available()
 HALF = torch.float16
@@ -182,7 +182,7 @@ def test_kernels_of_gelu_cut_wide_rows(device: str) -> None:
 @kernels
 def test_kernels_choices_agree(device: str) -> None:
     """Sums over programs do not depend on how many there are, but for rounding."""
-    from innergrad.lab.norms_triton import Choice, add_norm_backward, column_sums
+    from innergrad.lab.kernels.norms_triton import Choice, add_norm_backward, column_sums
 
     total, dy, gain = (random(*shape, seed=7, dtype=HALF).to(device) for shape in ((2, 60, 64), (2, 60, 64), (2, 64)))
     first, *others = (

@@ -16,7 +16,7 @@ from scipy.special import gamma, kv
 from innergrad.config import parse, to_table
 from innergrad.errors import InputError
 from innergrad.lab.baselines import Lasso
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks import (
     Balls,
     Covariance,
@@ -38,7 +38,7 @@ from innergrad.lab.tasks import (
     Task,
     measured_scale,
 )
-from innergrad.lab.tasks.processes import absolute, absolute_by_products
+from innergrad.lab.tasks.gaussian_processes import absolute, absolute_by_products
 
 
 def test_what_a_task_lacks_is_named() -> None:
@@ -48,7 +48,7 @@ def test_what_a_task_lacks_is_named() -> None:
     class Bare(Task):
         d: int = 2
 
-        def params(self, stream: Stream, index: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
+        def params(self, rng: CounterRNG, index: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
             return {}
 
     @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def test_what_a_task_lacks_is_named() -> None:
 
     for task, words in ((Task(d=2), "has no params"), (Bare(), "has no evaluate"), (Foreign(), "got ndarray")):
         with pytest.raises(InputError, match=words):
-            task.sample(Stream.of(0, "x"), torch.arange(3), 4)
+            task.sample(CounterRNG.of(0, "x"), torch.arange(3), 4)
 
 
 FIGURE_4C = (
@@ -92,11 +92,11 @@ TASKS: dict[str, Task] = {
     "mixture": Mixture((Networks(d=6, width=16), Linear(d=6, inputs=Gaussian(mean=1.0))), (1.0, 3.0)),
 }
 each_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
-STREAM = Stream.of(0, "test")
+RNG = CounterRNG.of(0, "test")
 
 
 def draw(task: Task, count: int = 6, n: int = 9, **options: object) -> tuple[torch.Tensor, ...]:
-    prompts = task.sample(STREAM, torch.arange(count), n, **options)  # type: ignore[arg-type]
+    prompts = task.sample(RNG, torch.arange(count), n, **options)  # type: ignore[arg-type]
     return prompts.x, prompts.y, prompts.params
 
 
@@ -106,7 +106,7 @@ def draw(task: Task, count: int = 6, n: int = 9, **options: object) -> tuple[tor
 @each_task
 def test_a_prompt_depends_on_its_number_alone(task: Task) -> None:
     x, y, params = draw(task, 20)
-    parts = [task.sample(STREAM, part, 9) for part in torch.arange(20).split([1, 12, 7])]
+    parts = [task.sample(RNG, part, 9) for part in torch.arange(20).split([1, 12, 7])]
     assert torch.equal(x, torch.cat([part.x for part in parts]))
     for name, value in params.items():
         assert torch.equal(value, torch.cat([part.params[name] for part in parts]))
@@ -127,7 +127,7 @@ def test_a_longer_prompt_begins_with_the_shorter_one(task: Task) -> None:
 def test_scale_is_the_root_mean_square_of_labels(task: Task) -> None:
     """Against 4 standard errors of the mean of squares over prompts (plus the measured scales' own)."""
     quiet = task if isinstance(task, Pool | Mixture) else dataclasses.replace(task, noise=0.0)
-    squares = quiet.sample(Stream.of(5, "scale test"), torch.arange(4000), 16).y.double().square().mean(1)
+    squares = quiet.sample(CounterRNG.of(5, "scale test"), torch.arange(4000), 16).y.double().square().mean(1)
     error = float(squares.std()) / len(squares) ** 0.5
     repeats = 16 if isinstance(task, Pool) else 1  # 256 functions, not 4,000
     assert abs(float(squares.mean()) - task.scale**2) < 4 * math.sqrt(1 + repeats) * error
@@ -160,8 +160,8 @@ def test_the_best_predictor_beats_zero(name: str) -> None:
 @each_task
 def test_sampling_never_looks_at_a_value(task: Task) -> None:
     """On the meta device there are none: what works there needs no copy to the host and has shapes known in advance."""
-    stream, index = Stream.of(0, "test", "meta"), torch.arange(6, device="meta")
-    prompts = task.sample(stream, index, 9, torch.tensor(2, device="meta"))
+    rng, index = CounterRNG.of(0, "test", "meta"), torch.arange(6, device="meta")
+    prompts = task.sample(rng, index, 9, torch.tensor(2, device="meta"))
     assert prompts.x.shape == (6, 9, task.d)
     assert prompts.y.shape == (6, 9)
     assert prompts.x.is_meta
@@ -195,7 +195,7 @@ def test_linear_by_a_loop() -> None:
 
 
 def test_sparse_weights_have_a_uniform_support() -> None:
-    w = SparseLinear(d=8, nonzeros=3).params(STREAM, torch.arange(4000), 1)["w"]
+    w = SparseLinear(d=8, nonzeros=3).params(RNG, torch.arange(4000), 1)["w"]
     assert torch.equal((w != 0).sum(1), torch.full((4000,), 3))
     _, counts = np.unique((w != 0).numpy(), axis=0, return_counts=True)
     assert len(counts) == math.comb(8, 3)
@@ -212,7 +212,7 @@ def test_trees_by_walking_nodes() -> None:
             while node < 7:
                 node = 2 * node + (2 if x[b, i, params["feature"][b, node]] > 0 else 1)
             assert y[b, i] == params["leaf"][b, node - 7]
-    features = task.params(STREAM, torch.arange(2000), 1)["feature"]
+    features = task.params(RNG, torch.arange(2000), 1)["feature"]
     assert stats.chisquare(torch.bincount(features.flatten(), minlength=5).numpy()).pvalue > 1e-3
 
 
@@ -242,7 +242,7 @@ def test_networks_by_layers(name: str) -> None:
 )
 def test_scalings_of_weights(scaling: str, factors: list[float]) -> None:
     task = Networks(d=5, layers=3, width=8, scaling=scaling, weight_mean=-0.5, weight_std=2.0)  # type: ignore[arg-type]
-    params = task.params(STREAM, torch.arange(3000), 1)
+    params = task.params(RNG, torch.arange(3000), 1)
     for layer, factor in enumerate(factors, 1):
         weights = params[f"W{layer}"].double().numpy().ravel()
         assert stats.kstest((weights / factor + 0.5) / 2.0, "norm").pvalue > 1e-3
@@ -291,14 +291,14 @@ def test_smooth_functions_are_sums_of_waves_with_the_covariance_of_matern() -> N
                 for m in range(task.waves)
             ]
             assert float(y[b, i]) == pytest.approx(sum(waves), abs=1e-5)
-    points = 2.0 * STREAM.normal(torch.arange(1), 4, 4)
-    labels = task.evaluate(task.params(STREAM, torch.arange(6000), 1), points.expand(6000, -1, -1)).double()
+    points = 2.0 * RNG.normal(torch.arange(1), 4, 4)
+    labels = task.evaluate(task.params(RNG, torch.arange(6000), 1), points.expand(6000, -1, -1)).double()
     torch.testing.assert_close(labels.T @ labels / 6000, task.kernel(points, points)[0].double(), rtol=0, atol=0.08)
 
 
 @pytest.mark.parametrize("smoothness", [0, 1, 3])
 def test_matern_kernel_against_bessel_functions(smoothness: int) -> None:
-    x, z = STREAM.normal(torch.arange(2), 3, 4, dtype=torch.float64)
+    x, z = RNG.normal(torch.arange(2), 3, 4, dtype=torch.float64)
     nu, r = smoothness + 0.5, torch.cdist(x, z).numpy()
     a = math.sqrt(2 * nu) * r / 0.7
     np.testing.assert_allclose(Matern(smoothness, 0.7)(x, z), 2 ** (1 - nu) / gamma(nu) * a**nu * kv(nu, a), rtol=1e-9)
@@ -308,7 +308,7 @@ def test_matern_kernel_against_bessel_functions(smoothness: int) -> None:
 def test_processes_have_the_covariance_of_definition_3_3(name: str) -> None:
     task = TASKS[name]
     assert isinstance(task, GaussianProcesses)
-    x = task.sample(STREAM, torch.arange(1), 14).x
+    x = task.sample(RNG, torch.arange(1), 14).x
     u = x[0].double().numpy()
     if isinstance(task.inputs, Covariance):
         values, vectors = np.linalg.eigh(task.inputs.sigma().numpy())
@@ -323,7 +323,7 @@ def test_processes_have_the_covariance_of_definition_3_3(name: str) -> None:
     K_plus = (vectors * np.abs(values)) @ vectors.T
     assert (values.min() < -1e-3) == (name == "relu process")
     count = 20000
-    y = task.evaluate(task.params(STREAM, torch.arange(count), 14), x.expand(count, -1, -1)).double().numpy()
+    y = task.evaluate(task.params(RNG, torch.arange(count), 14), x.expand(count, -1, -1)).double().numpy()
     diagonal = np.diag(K_plus)
     error = np.sqrt((np.outer(diagonal, diagonal) + K_plus**2) / count)  # standard error of a sample covariance
     assert (np.abs(y.T @ y / count - K_plus) < 5 * error).all()
@@ -331,7 +331,7 @@ def test_processes_have_the_covariance_of_definition_3_3(name: str) -> None:
 
 @pytest.mark.parametrize("compute", [absolute, absolute_by_products])
 def test_absolute_values_of_matrices(compute: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    K = STREAM.normal(torch.arange(20), 31, 31, dtype=torch.float64)
+    K = RNG.normal(torch.arange(20), 31, 31, dtype=torch.float64)
     K = K + K.mT
     positive = compute(K)
     for b in range(20):
@@ -351,7 +351,7 @@ def test_a_linear_process_is_linear() -> None:
 
 
 def test_a_process_has_no_labels_beyond_its_prompt() -> None:
-    params = GaussianProcesses().params(STREAM, torch.arange(2), 3)
+    params = GaussianProcesses().params(RNG, torch.arange(2), 3)
     with pytest.raises(InputError, match="shorter prompts"):
         GaussianProcesses().evaluate(params, torch.zeros(2, 4, 5))
 
@@ -382,7 +382,7 @@ def test_points_of_a_diffusion_follow_the_process() -> None:
         "mean": torch.tensor([[-2.0, 1.5]]),
         "std": torch.tensor([[0.4, 0.5]]),
     }
-    x = task.points(STREAM, torch.arange(1), 5000, params)
+    x = task.points(RNG, torch.arange(1), 5000, params)
     torch.testing.assert_close(x, task.features(2 * x[..., 0], torch.tensor(0.5).expand(1, 5000)))
     decay, noise = math.exp(-0.5), 1 - math.exp(-1)
 
@@ -398,13 +398,13 @@ def test_points_of_a_diffusion_follow_the_process() -> None:
 
 def test_a_pool_has_exactly_its_size_of_functions() -> None:
     task = Pool(Linear(d=3), size=10)
-    w = task.params(STREAM, torch.arange(3000), 1)["w"]
+    w = task.params(RNG, torch.arange(3000), 1)["w"]
     members, counts = torch.unique(w, dim=0, return_counts=True)
     assert len(members) == 10
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3
-    others = task.params(Stream.of(9, "another run"), torch.arange(500), 1)["w"]
+    others = task.params(CounterRNG.of(9, "another run"), torch.arange(500), 1)["w"]
     assert torch.equal(torch.unique(others, dim=0), members), "the pool is the task's, not the run's"
-    assert not torch.isin(Pool(Linear(d=3), 10, pool_seed=1).params(STREAM, torch.arange(9), 1)["w"], members).any()
+    assert not torch.isin(Pool(Linear(d=3), 10, pool_seed=1).params(RNG, torch.arange(9), 1)["w"], members).any()
 
 
 def test_a_mixture_takes_whole_prompts_from_its_tasks() -> None:
@@ -421,21 +421,19 @@ def test_a_mixture_takes_whole_prompts_from_its_tasks() -> None:
 
 def test_mixture_inputs_are_drawn_per_example() -> None:
     """All coordinates of a point have one sign; points of a prompt differ. Per prompt: they do not."""
-    signs = GaussianMixture(w1=0.3, mean=8.0).sample(STREAM, torch.arange(1000), 20, 5).sign()
+    signs = GaussianMixture(w1=0.3, mean=8.0).sample(RNG, torch.arange(1000), 20, 5).sign()
     assert torch.equal(signs, signs[..., :1].expand_as(signs))
     inside = (signs[..., 0] < 0).double()
     assert stats.binomtest(int(inside.sum()), 20000, 0.3).pvalue > 1e-3
     assert abs(float(inside.mean(1).var()) - 0.21 / 20) < 0.002, "independent within a prompt"
-    signs = GaussianMixture(w1=0.3, mean=8.0, per="prompt").sample(STREAM, torch.arange(1000), 20, 5).sign()
+    signs = GaussianMixture(w1=0.3, mean=8.0, per="prompt").sample(RNG, torch.arange(1000), 20, 5).sign()
     assert torch.equal(signs, signs[:, :1, :1].expand_as(signs))
     assert stats.binomtest(int((signs[:, 0, 0] < 0).sum()), 1000, 0.3).pvalue > 1e-3
 
 
 def test_a_mixture_of_one_component_is_a_gaussian() -> None:
     index = torch.arange(5)
-    assert torch.equal(
-        GaussianMixture(w1=1.0).sample(STREAM, index, 4, 3), Gaussian(mean=-2.0).sample(STREAM, index, 4, 3)
-    )
+    assert torch.equal(GaussianMixture(w1=1.0).sample(RNG, index, 4, 3), Gaussian(mean=-2.0).sample(RNG, index, 4, 3))
 
 
 INPUTS = [
@@ -449,7 +447,7 @@ INPUTS = [
 
 @pytest.mark.parametrize("inputs", INPUTS, ids=repr)
 def test_second_moments_of_inputs(inputs: Inputs) -> None:
-    squares = inputs.sample(STREAM, torch.arange(20000), 1, 5).double().square().sum(-1)
+    squares = inputs.sample(RNG, torch.arange(20000), 1, 5).double().square().sum(-1)
     assert abs(float(squares.mean()) - inputs.second_moment(5)) < 4 * float(squares.std()) / 20000**0.5 + 1e-6
 
 
@@ -457,7 +455,7 @@ def test_inputs_with_covariance_are_those_of_003() -> None:
     inputs = Covariance()
     sigma = inputs.sigma()
     np.testing.assert_allclose(np.linalg.eigvalsh(sigma), [0.25, 1, 1, 1, 2.25], rtol=1e-12)
-    x = inputs.sample(STREAM, torch.arange(20000), 1, 5)[:, 0]
+    x = inputs.sample(RNG, torch.arange(20000), 1, 5)[:, 0]
     torch.testing.assert_close(5 * x.T.cov().double(), sigma, rtol=0, atol=0.06)
     torch.testing.assert_close(inputs.whiten(x).norm(dim=1), torch.ones(20000))
     assert (sigma - Covariance(sigma_seed=1).sigma()).abs().max() > 0.1
@@ -505,8 +503,8 @@ def test_errors_say_what_is_allowed(make: object, words: str) -> None:
 def test_user_tasks_are_known_by_their_kind() -> None:
     @dataclasses.dataclass(frozen=True)
     class Constant(Task, kind="test constant"):
-        def params(self, stream: Stream, index: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
-            return {"c": stream.normal(index)}
+        def params(self, rng: CounterRNG, index: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
+            return {"c": rng.normal(index)}
 
         def evaluate(self, params: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
             return params["c"][:, None].expand(x.shape[:2])

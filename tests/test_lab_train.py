@@ -22,15 +22,16 @@ from torch import Tensor
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
-from innergrad.lab.gpt import GPTConfig
+from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.journal import read_log
-from innergrad.lab.kernel_learner import KernelLearner, KernelLearnerConfig
+from innergrad.lab.learners.gpt import GPTConfig
+from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig
 from innergrad.lab.optimisers import Optimiser, adamw, clipped, muon, orthogonal
 from innergrad.lab.stack import Stack
-from innergrad.lab.streams import Stream
 from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import Linear, Networks
-from innergrad.lab.training import Curriculum, Experiment, TrainConfig, load_learner, processes, train
+from innergrad.lab.training import load_learner, processes, train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RULE = Optimiser(lr=3e-3, schedule="cosine", warmup=5, clip=1.0, weight_decay=0.1)
@@ -152,7 +153,7 @@ def test_a_plain_loop_gives_the_same_weights() -> None:
     optimiser = torch.optim.AdamW(groups, lr=RULE.lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: float(RULE.factor(torch.tensor(step), 24)))
     for step in range(24):
-        x, y, _ = BASE.task.sample(Stream.of(0, "train"), torch.arange(8 * step, 8 * step + 8), 6)
+        x, y, _ = BASE.task.sample(CounterRNG.of(0, "train"), torch.arange(8 * step, 8 * step + 8), 6)
         loss = ((learner(x[None], y[None])[0] - y) / BASE.task.scale).square().mean()
         optimiser.zero_grad()
         loss.backward()
@@ -197,7 +198,7 @@ def test_it_learns() -> None:
     learner = GPTConfig(n_layers=2, d_model=32, n_heads=4, d_mlp=32)
     result = train([replace(BASE, task=Linear(d=2), learner=learner, train=config)])
     assert result.log[-1]["loss"][0] < 0.6
-    x, y, _ = Linear(d=2).sample(Stream.of(1, "test"), torch.arange(500), 6)
+    x, y, _ = Linear(d=2).sample(CounterRNG.of(1, "test"), torch.arange(500), 6)
     errors = (result.learner.predict(x, y) - y).square().mean(0) / 2
     assert errors[5] < 0.5 * errors[0]
 
@@ -211,11 +212,11 @@ def test_a_step_is_one_graph(name: str) -> None:
     ]
     plain, traced = Stack(small, "cpu"), Stack(small, "cpu")
     how: dict[str, Any] = {"backend": "eager", "fullgraph": True, "dynamic": False}
-    traced.fused, traced.change = torch.compile(traced.batch, **how), torch.compile(traced.update, **how)
+    traced.draw_batch, traced.apply_update = torch.compile(traced.batch, **how), torch.compile(traced.update, **how)
     for stack in (plain, traced):
         stack.run(2, stack.n_points)
     assert torch.equal(plain.theta, traced.theta)
-    assert plain.taken() == traced.taken()
+    assert plain.take_means() == traced.take_means()
 
 
 @pytest.mark.parametrize("change", [{"kind": "muon"}, {"weight_decay": 1.0}])

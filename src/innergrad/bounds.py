@@ -28,6 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from innergrad import figures
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.compiled import Compiled
 from innergrad.errors import InputError
@@ -450,22 +451,17 @@ def draw_convergence(certificate: Domainwide, norms: Sequence[float], risk0: flo
 
     norms: ||G(w_l)|| for l = 0, 1, ..., from :func:`gradient_mapping`. Needs matplotlib, of the extra ``demo``.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     steps = range(1, len(norms) + 1)
     squares = torch.tensor([float(norm) ** 2 for norm in norms], dtype=torch.float64)
     bounds = [certificate.lemma14(count, risk0) for count in steps]
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    if math.isfinite(bounds[0]):
-        axes.plot(steps, bounds, color="black", label="Lemma 14, corrected: on the mean so far")
-    axes.plot(steps, squares.cumsum(0) / torch.arange(1, len(norms) + 1), label="mean so far")
-    axes.plot(steps, squares.cummin(0).values, label="least so far", linestyle="--")
-    axes.set(xscale="log", yscale="log", xlabel="steps", ylabel="squared norm of the gradient mapping")
-    met = "met" if certificate.step_size_met else "not met: no bound"
-    axes.set_title(f"lr = {certificate.lr:g} <= 1/L_f = {1.0 / certificate.lipschitz:.3g}: {met}", fontsize=10)
-    axes.legend()
-    figure.savefig(path, dpi=150)
-    return Path(path)
+    means, least = squares.cumsum(0) / torch.arange(1, len(norms) + 1), squares.cummin(0).values
+    with figures.new(size=(6.4, 4.0)) as (figure, (ax,)):
+        if math.isfinite(bounds[0]):
+            ax.plot(steps, bounds, color=figures.DARK, label="Lemma 14, corrected: on the mean so far")
+        ax.plot(steps, means.tolist(), color=figures.BLUE, label="mean so far")
+        ax.plot(steps, least.tolist(), "--", color=figures.ORANGE, label="least so far")
+        ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="squared norm of the gradient mapping")
+        met = "met" if certificate.step_size_met else "not met: no bound"
+        ax.set_title(f"lr = {certificate.lr:g} <= 1/L_f = {1.0 / certificate.lipschitz:.3g}: {met}")
+        ax.legend()
+        return figures.save(figure, path)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from innergrad.errors import InputError
+from innergrad.registry import Registry
 
 T = TypeVar("T")
 Table = dict[str, Any]
@@ -42,17 +43,14 @@ class Family:
     """
 
     kind: ClassVar[str] = ""
-    kinds: ClassVar[dict[str, type[Any]]] = {}
+    kinds: ClassVar[Registry[type[Any]]] = Registry("kind", {})
 
     def __init_subclass__(cls, kind: str = "") -> None:
         if Family in cls.__bases__:
-            cls.kinds = {}
+            cls.kinds = Registry("kind", {})
         elif kind:
-            names = [f"{one.__module__}.{one.__qualname__}" for one in (cls.kinds.get(kind, cls), cls)]
-            if names[0] != names[1]:
-                raise InputError(f"two classes of kind {kind!r}", got=" and ".join(names), hint="give yours another")
+            cls.kinds.add(kind, cls)
             cls.kind = kind
-            cls.kinds[kind] = cls
 
 
 def load(cls: type[T], path: str | Path, sets: Iterable[str] = ()) -> T:
@@ -60,20 +58,20 @@ def load(cls: type[T], path: str | Path, sets: Iterable[str] = ()) -> T:
     return change(parse(cls, read(path), source=str(path)), sets)
 
 
-def read(path: str | Path) -> Table:
-    """The table in a TOML file."""
+def read(path: str | Path, what: str = "the configuration ") -> Table:
+    """The table in a TOML file; ``what`` is how errors call it."""
+    wrong = f"cannot read {what}{path}"
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text file", allowed="TOML in UTF-8") from error
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-        hint = "name a TOML file, e.g. one of configs/"
-        raise InputError(f"cannot read the configuration {path}", got=error.strerror, hint=hint) from error
+        raise InputError(wrong, allowed="TOML in UTF-8", hint="it is not a text file") from error
+    except OSError as error:
+        raise InputError(wrong, got=error.strerror, hint="name a TOML file, e.g. one of configs/") from error
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        where = f"at line {text.count(chr(10)) + 1}, the last"
-        raise InputError(f"{path} is not TOML", got=str(error).replace("at end of document", where)) from error
+        got = str(error).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the last")
+        raise InputError(wrong, got=got, hint="it is not TOML") from error
 
 
 def parse(cls: type[T], table: Mapping[str, Any], *, source: str = "") -> T:
@@ -174,16 +172,13 @@ def check_choices(instance: Any, prefix: str = "") -> None:
 
 def _member(cls: Any, table: Mapping[str, Any], name: str, source: str, default: Any) -> tuple[Any, Mapping[str, Any]]:
     """The member of a family that ``kind`` names, and the table without that key."""
-    members = {kind: member for kind, member in cls.kinds.items() if issubclass(member, cls)}
+    key, hint = _join(name, "kind"), "a kind of your own is imported first, on the command line with --import FILE"
+    below = {kind: member for kind, member in sorted(cls.kinds.items()) if issubclass(member, cls)}
+    members = Registry("kind", below, unknown=f"{source}unknown {key}", hint=hint)
     kind = table.get("kind", getattr(default, "kind", "") or getattr(cls, "kind", "") or None)
-    if kind not in members:
-        key, allowed = _join(name, "kind"), ", ".join(sorted(members))
-        if kind is None:
-            raise InputError(f"{source}the key {key} is missing", allowed=allowed)
-        near = [f"did you mean {near}?" for near in difflib.get_close_matches(str(kind), members, n=1)]
-        hint = "; ".join([*near, "a kind of your own is imported first, on the command line with --import FILE"])
-        raise InputError(f"{source}unknown {key}", got=repr(kind), allowed=allowed, hint=hint)
-    return members[kind], {key: value for key, value in table.items() if key != "kind"}
+    if kind is None:
+        raise InputError(f"{source}the key {key} is missing", allowed=", ".join(members))
+    return members.find(kind), {key: value for key, value in table.items() if key != "kind"}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

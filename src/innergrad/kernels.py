@@ -26,9 +26,10 @@ from innergrad.errors import InputError, real
 from innergrad.functions.activations import ACTIVATIONS
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.program import Score, View
+from innergrad.registry import Registry
 
 EXP = Function("exp", torch.exp)
-H = {"linear": IDENTITY, "relu": ACTIVATIONS["relu"].r, "exp": EXP, "softmax": IDENTITY}
+H = Registry("kernel", {"linear": IDENTITY, "relu": ACTIVATIONS["relu"].r, "exp": EXP, "softmax": IDENTITY})
 Matrix = tuple[tuple[float, ...], ...]
 
 
@@ -80,8 +81,7 @@ class Kernel:
         G: Sequence[Sequence[float]] | np.ndarray | Tensor | None = None,
         covariance: Sequence[Sequence[float]] | np.ndarray | Tensor | None = None,
     ) -> None:
-        if not isinstance(h, str) or h not in H:
-            raise InputError("unknown kernel", got=repr(h), allowed=", ".join(H))
+        H.find(h)
         if G is not None and covariance is not None:
             raise InputError("a kernel takes G or covariance, not both")
         if covariance is not None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from innergrad.functions.activations import EXP_CAPPED, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH
 from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -67,4 +68,8 @@ _BUILTIN: tuple[Loss, ...] = (
     LogisticLoss("logistic", lambda t, y: (torch.logaddexp(t, torch.zeros_like(t)) - t * y).sum(-1)),
     SoftmaxLoss("softmax", lambda t, y: torch.logsumexp(t, -1) - (t * y).sum(-1)),
 )
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in _BUILTIN}
+LOSSES = Registry(
+    "loss",
+    {loss.name: loss for loss in _BUILTIN},
+    hint="or an ig.ResidualLoss of your own; to load a model that has one, ig.load(path, extensions=[it])",
+)

@@ -50,10 +50,7 @@ class Network:
                 "the network is too large", got=f"sizes {list(sizes)}", allowed=f"{LARGEST_NETWORK:.0e} weights"
             )
         if not isinstance(activation, Activation):
-            if not isinstance(activation, str) or activation not in ACTIVATIONS:
-                hint = "or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])"
-                raise InputError("unknown activation", got=repr(activation), allowed=", ".join(ACTIVATIONS), hint=hint)
-            activation = ACTIVATIONS[activation]
+            activation = ACTIVATIONS.find(activation)
         if not isinstance(bias, bool):
             raise InputError("bias must be True or False", got=repr(bias))
         if output not in ("linear", "activation"):

@@ -57,9 +57,7 @@ def _check_epsilons(program: Program, options: Options) -> None:
 
 
 def check_options(options: Options) -> Options:
-    if not isinstance(options.target, str) or options.target not in TARGETS:
-        raise InputError("unknown target", got=repr(options.target), allowed=", ".join(TARGETS))
-    variants = TARGETS[options.target].variants
+    variants = TARGETS.find(options.target).variants
     if options.variant not in variants:
         what = f"unknown variant of target {options.target!r}"
         raise InputError(what, got=repr(options.variant), allowed=", ".join(variants))

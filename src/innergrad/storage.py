@@ -32,7 +32,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from innergrad.algorithms import SHIPPED
+from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiled import Compiled
 from innergrad.dense.sparse import SparseStack
@@ -219,16 +219,8 @@ def _metadata(content: bytes) -> dict[str, str]:
 def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algorithm:
     settings = dict(settings)
     kind = settings.pop("kind", None)
-    known: dict[str, type[Algorithm]] = {shipped.kind: shipped for shipped in SHIPPED}
-    known |= {item.kind: item for item in extensions if isinstance(item, type) and issubclass(item, Algorithm)}
-    if not isinstance(kind, str) or kind not in known:
-        raise InputError(
-            "the model's algorithm is not known here",
-            got=repr(kind),
-            allowed=", ".join(known),
-            hint="pass its class: ig.load(path, extensions=[TheAlgorithm])",
-        )
-    return known[kind].from_config(settings, extensions)
+    own = {item.kind: item for item in extensions if isinstance(item, type) and issubclass(item, Algorithm)}
+    return ALGORITHMS.with_own(own).find(kind).from_config(settings, extensions)
 
 
 def _options(settings: dict[str, Any]) -> Options:

@@ -8,18 +8,28 @@ from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.lookup import GridDescent, Tabulated
 from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
 from innergrad.algorithms.schedules import minibatches
+from innergrad.registry import Registry
 
-SHIPPED: tuple[type[Algorithm], ...] = (
-    GradientDescent,
-    Adam,
-    FunctionalGradientDescent,
-    OnlineSGD,
-    RecursiveLeastSquares,
-    GridDescent,
+#: The algorithms of saved models, by their kind.
+ALGORITHMS: Registry[type[Algorithm]] = Registry(
+    "algorithm",
+    {
+        algorithm.kind: algorithm
+        for algorithm in (
+            GradientDescent,
+            Adam,
+            FunctionalGradientDescent,
+            OnlineSGD,
+            RecursiveLeastSquares,
+            GridDescent,
+        )
+    },
+    unknown="the model's algorithm is not known here",
+    hint="pass its class: ig.load(path, extensions=[TheAlgorithm])",
 )
 
 __all__ = [
-    "SHIPPED",
+    "ALGORITHMS",
     "Adam",
     "Algorithm",
     "FunctionalGradientDescent",

@@ -27,7 +27,7 @@ from innergrad.algorithms.schedules import Batches, plan
 from innergrad.algorithms.shallow import shallow_program
 from innergrad.algorithms.sink import sink_program
 from innergrad.errors import DegenerateStart, InputError, real
-from innergrad.functions.activations import Activation
+from innergrad.functions.activations import ACTIVATIONS, Activation
 from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.networks import Network
 from innergrad.options import Options
@@ -104,10 +104,7 @@ class GradientDescent(Algorithm):
         if not isinstance(network, Network):
             raise InputError("gradient descent needs a network", got=repr(network), allowed="an ig.Network")
         if not isinstance(loss, Loss):
-            if not isinstance(loss, str) or loss not in LOSSES:
-                hint = "or an ig.ResidualLoss of your own; to load a model that has one, ig.load(path, extensions=[it])"
-                raise InputError("unknown loss", got=repr(loss), allowed=", ".join(LOSSES), hint=hint)
-            loss = LOSSES[loss]
+            loss = LOSSES.find(loss)
         if isinstance(loss, LogisticLoss | SoftmaxLoss) and network.output != "linear":
             raise InputError(
                 f"the {loss.name} loss acts on logits", got="an activated output", allowed="output='linear'"
@@ -345,14 +342,9 @@ class GradientDescent(Algorithm):
         wrong = sorted((set(settings) ^ expected) - (set(cls.ADDED) - set(settings)))
         if wrong:
             raise InputError(f"the saved settings of {cls.kind} are not complete", got=f"missing or unknown: {wrong}")
-        own = {
-            (type_, item.name): item for item in extensions for type_ in (Activation, Loss) if isinstance(item, type_)
-        }
-        activation, loss = settings.pop("activation"), settings.pop("loss")
-        network = Network(
-            settings.pop("sizes"),
-            own.get((Activation, str(activation)), activation),
-            settings.pop("output"),
-            settings.pop("bias"),
-        )
-        return cls(network, own.get((Loss, str(loss)), loss), **settings)
+        own = tuple(extensions)
+        activations = ACTIVATIONS.with_own({item.name: item for item in own if isinstance(item, Activation)})
+        losses = LOSSES.with_own({item.name: item for item in own if isinstance(item, Loss)})
+        activation, loss = activations.find(settings.pop("activation")), losses.find(settings.pop("loss"))
+        network = Network(settings.pop("sizes"), activation, settings.pop("output"), settings.pop("bias"))
+        return cls(network, loss, **settings)

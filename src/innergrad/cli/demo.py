@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from innergrad import figures
 from innergrad.algorithms import GradientDescent
 from innergrad.cli.show import print_cost, print_report, warning_lines
 from innergrad.compiler import compile
 from innergrad.errors import InputError
+from innergrad.figures import BLUE, GREY, ORANGE
 from innergrad.files import make_folder
 from innergrad.networks import Network
 from innergrad.report import Report
@@ -103,37 +105,17 @@ def _print_steps(console: Console, result: dict[str, Any]) -> None:
     console.print(table)
 
 
-BLUE, ORANGE, GREY = "#2a5d9f", "#e07b39", "#8a8f98"
-
-
 def draw(result: dict[str, Any], path: Path) -> None:
     """Loss of both, predictions of both, error per step."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    style: dict[Any, Any] = {
-        "font.size": 11,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titleweight": "bold",
-    }
-    with plt.rc_context(style):
-        figure, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
+    with figures.new(1, 3, size=(14, 4.4)) as (figure, axes):
         _draw_loss(axes[0], result)
         _draw_predictions(axes[1], result)
         _draw_error(axes[2], result)
-        figure.suptitle(
-            f"A {result['layers']}-layer transformer trains a 3-layer tanh network inside its forward pass", fontsize=14
-        )
-        figure.savefig(path, dpi=160)
-        plt.close(figure)
+        figure.suptitle(f"A {result['layers']}-layer transformer trains a 3-layer tanh network inside its forward pass")
+        figures.save(figure, path)
 
 
 def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     steps = range(len(result["loss_gd"]))
     ax.plot(steps, result["loss_gd"], color=BLUE, lw=2.5, label="gradient descent (autograd)")
     ax.plot(steps, result["loss_in_context"], "o", color=ORANGE, ms=6, label="in context (transformer)")
@@ -144,8 +126,8 @@ def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
         ylim=(0, None),
         xlim=(-0.5, len(steps) - 0.5),
     )
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(frameon=False)
+    figures.whole_numbers(ax)
+    ax.legend()
 
 
 def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:
@@ -162,8 +144,6 @@ def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:
 
 
 def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     steps = range(1, len(result["distance"]))
     ax.axhline(result["epsilon"], color=GREY, lw=1, ls="--")
     ax.text(len(result["distance"]) - 1, result["epsilon"], r"$\epsilon$", color=GREY, va="bottom", ha="right")
@@ -178,5 +158,5 @@ def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
         xlim=(0, len(result["distance"]) - 0.5),
         ylim=(result["epsilon"] / 20, result["epsilon"] * 20),
     )
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(frameon=False)
+    figures.whole_numbers(ax)
+    ax.legend()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,11 @@ from innergrad.algorithms import (
 )
 from innergrad.algorithms.base import Algorithm
 from innergrad.compiler import compile
+from innergrad.config import read
 from innergrad.errors import InputError
 from innergrad.kernels import Kernel
 from innergrad.networks import Network
+from innergrad.registry import Registry
 from innergrad.transformer import CompiledTransformer
 
 NETWORK = ("sizes", "activation", "output", "bias")
@@ -78,21 +79,23 @@ def _gradient_descent(**chosen: Any) -> GradientDescent:
     make = Adam if optimiser == "adam" else GradientDescent
     if schedule is None:
         return make(network, **chosen)
-    if not isinstance(schedule, str) or schedule not in SCHEDULES:
-        raise InputError("unknown schedule", got=repr(schedule), allowed=", ".join(SCHEDULES))
+    shape = SCHEDULES.find(schedule)
     settled = make(network, **chosen)
     if settled.schedule is not None:
         raise InputError("a schedule starts from one rate", got="a list of rates in lr", hint="leave out the schedule")
-    return make(network, **chosen | {"lr": SCHEDULES[schedule](settled.lr, settled.steps)})
+    return make(network, **chosen | {"lr": shape(settled.lr, settled.steps)})
 
 
 FOREIGN = {"sgd": ("betas", "delta"), "adam": ("momentum", "nesterov")}  # settings of the other optimiser
-SCHEDULES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
-    "constant": schedules.constant,
-    "cosine": schedules.cosine,
-    "warmup-cosine": lambda lr, steps: schedules.warmup_cosine(lr, steps, steps // 10),
-    "step-decay": lambda lr, steps: schedules.step_decay(lr, steps, max(1, -(-steps // 3))),
-}
+SCHEDULES: Registry[Callable[[float, int], tuple[float, ...]]] = Registry(
+    "schedule",
+    {
+        "constant": schedules.constant,
+        "cosine": schedules.cosine,
+        "warmup-cosine": lambda lr, steps: schedules.warmup_cosine(lr, steps, steps // 10),
+        "step-decay": lambda lr, steps: schedules.step_decay(lr, steps, max(1, -(-steps // 3))),
+    },
+)
 EXAMPLES = 16  # where n_examples is not given
 
 
@@ -106,25 +109,39 @@ def _functional(kernel: str = "exp", bandwidth: float = 1.0, **chosen: Any) -> F
 
 
 DEFAULT = "gradient-descent"
-ALGORITHMS: dict[str, Choice] = {
-    "gradient-descent": Choice(
-        _gradient_descent,
-        (
-            *("optimiser", "loss", "lr", "steps", "box", "momentum", "weight_decay"),
-            *("nesterov", "l1", "clip", "schedule", "batch_size", "epochs", "betas", "delta"),
+ALGORITHMS = Registry(
+    "algorithm",
+    {
+        "gradient-descent": Choice(
+            _gradient_descent,
+            (
+                *("optimiser", "loss", "lr", "steps", "box", "momentum", "weight_decay"),
+                *("nesterov", "l1", "clip", "schedule", "batch_size", "epochs", "betas", "delta"),
+            ),
+            network=NETWORK,
         ),
-        network=NETWORK,
-    ),
-    "functional": Choice(
-        _functional,
-        ("kernel", "bandwidth", "d", "d_y", "steps", "step_rule", "step", "lambda_max", "condition", "covariate_step"),
-    ),
-    "sgd": Choice(OnlineSGD, ("d", "lr", "weight_decay")),
-    "rls": Choice(RecursiveLeastSquares, ("d", "ridge", "noise", "form")),
-    "grid": Choice(
-        _grid, ("loss", "lr", "steps", "box", "weight_decay", "grid", "x_bound", "y_bound"), network=NETWORK
-    ),
-}
+        "functional": Choice(
+            _functional,
+            (
+                "kernel",
+                "bandwidth",
+                "d",
+                "d_y",
+                "steps",
+                "step_rule",
+                "step",
+                "lambda_max",
+                "condition",
+                "covariate_step",
+            ),
+        ),
+        "sgd": Choice(OnlineSGD, ("d", "lr", "weight_decay")),
+        "rls": Choice(RecursiveLeastSquares, ("d", "ridge", "noise", "form")),
+        "grid": Choice(
+            _grid, ("loss", "lr", "steps", "box", "weight_decay", "grid", "x_bound", "y_bound"), network=NETWORK
+        ),
+    },
+)
 KNOWN = frozenset(name for choice in ALGORITHMS.values() for name in choice.names)
 
 
@@ -133,7 +150,7 @@ def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 
     ``algorithm`` is the name of the algorithm, where one was given; every other setting is one that it takes.
     """
-    file = {} if config is None else _read_config(config)
+    file = {} if config is None else read(config, what="")
     named = {} if flags.get("algorithm") is None else {"algorithm": flags["algorithm"]}
     if not named and isinstance(file.get("algorithm"), dict) and "kind" in file["algorithm"]:
         named = {"algorithm": file["algorithm"]["kind"]}
@@ -160,9 +177,8 @@ def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
 
 def _name(chosen: Mapping[str, Any]) -> str:
     name = chosen.get("algorithm", DEFAULT)
-    if not isinstance(name, str) or name not in ALGORITHMS:
-        raise InputError("unknown algorithm", got=repr(name), allowed=", ".join(ALGORITHMS))
-    return name
+    ALGORITHMS.find(name)
+    return str(name)
 
 
 def _check_flags(name: str, given: Mapping[str, Any]) -> None:
@@ -179,13 +195,6 @@ def _check_flags(name: str, given: Mapping[str, Any]) -> None:
 
 def _flag(key: str, value: object = None) -> str:
     return ("--no-" if value is False else "--") + key.replace("_", "-")
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot read {path}", got=str(error), allowed="a TOML file") from error
 
 
 def _of_config(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from innergrad import resources
 from innergrad.errors import InputError
+from innergrad.registry import Registry
 from innergrad.resources import Bridge, Comparison, Interval, Result, TradeOff
 
 EPS = {"000-2": "1e-2", "000-3": "1e-2,1e-4,1e-8", "000-4": "1e-2,1e-4,1e-8"}
@@ -39,11 +40,14 @@ def _smooth(eps: list[float], d: int, s: int, depth: int, **constants: float) ->
     return [resources.smooth(eps, d, s, depth, resources.SmoothConstants(**constants))]
 
 
-THEOREMS = {
-    "000-2": Theorem(_trade_off, ("depth", "width", "heads", "c")),
-    "000-3": Theorem(_indicator, ("d", "c1", "c2", "c3", "c4", "c_sigma")),
-    "000-4": Theorem(_smooth, ("d", "s", "depth", "c_lemma3", "c_lemma4"), needs=("d", "s", "depth")),
-}
+THEOREMS = Registry(
+    "theorem",
+    {
+        "000-2": Theorem(_trade_off, ("depth", "width", "heads", "c")),
+        "000-3": Theorem(_indicator, ("d", "c1", "c2", "c3", "c4", "c_sigma")),
+        "000-4": Theorem(_smooth, ("d", "s", "depth", "c_lemma3", "c_lemma4"), needs=("d", "s", "depth")),
+    },
+)
 OWN = frozenset(("eps", *(name for theorem in THEOREMS.values() for name in theorem.takes))) - {"d"}
 
 
@@ -58,9 +62,7 @@ def asked(given: Mapping[str, Any]) -> bool:
 
 def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
     name = given["theorem"]
-    if name not in THEOREMS:
-        raise InputError("unknown theorem", got=repr(name), allowed=", ".join(THEOREMS))
-    theorem, chosen = THEOREMS[name], {key: value for key, value in given.items() if key != "theorem"}
+    theorem, chosen = THEOREMS.find(name), {key: value for key, value in given.items() if key != "theorem"}
     _check(name, theorem, chosen)
     eps = _numbers(chosen.pop("eps", EPS[name]))
     results = theorem.calculate(eps, **chosen)

@@ -7,42 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from innergrad.errors import InputError
+from innergrad import figures
 from innergrad.explain.explanation import Explanation
+from innergrad.figures import BLUE, ORANGE, SMALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE = "#0072b2", "#d55e00"  # told apart by the colour-blind; path and steps also differ by their lines
 HUGE = 1e4  # the axis ends before bounds so much above every measured error, lest all else be squeezed
 
 
 def draw(explanation: Explanation, path: Path | str) -> None:
     """Write a PNG: on the left errors by step, on the right, of the worst step, by layer."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
-    except ImportError as error:
-        raise InputError("a figure needs matplotlib", hint="pip install 'innergrad[demo]'") from error
-    style: dict[Any, Any] = {
-        "font.size": 11,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titleweight": "bold",
-    }
-    with plt.rc_context(style):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
+    with figures.new(1, 2, size=(13, 5)) as (figure, (left, right)):
         _draw_steps(left, explanation)
         _draw_layers(right, explanation)
-        figure.savefig(path, dpi=150)
-        plt.close(figure)
+        figures.save(figure, path)
 
 
 def _draw_steps(ax: Axes, explanation: Explanation) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     steps, numbers = explanation.steps, range(1, len(explanation.steps) + 1)
     path = [math.nan if step.path_bound is None else step.path_bound for step in steps]
     lines = [
@@ -65,8 +48,8 @@ def _draw_steps(ax: Axes, explanation: Explanation) -> None:
         ylabel="Euclidean norm",
         xlim=(0.5, len(steps) + 0.5),
     )
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(frameon=False, fontsize=9, loc="best")
+    figures.whole_numbers(ax)
+    ax.legend()
 
 
 def _draw_layers(ax: Axes, explanation: Explanation) -> None:
@@ -77,12 +60,10 @@ def _draw_layers(ax: Axes, explanation: Explanation) -> None:
     for values, colour, marker, label in ((bounds, BLUE, "_", "bound"), (measured, ORANGE, "o", "measured")):
         ax.plot(numbers, _positive(values), marker, color=colour, ms=14 if marker == "_" else 6, mew=3, label=label)
         _infinite(ax, numbers, values, top, colour)
-    ax.grid(axis="x", lw=0.4, color="#dddddd")
-    ax.set_xticks(
-        list(numbers), [layer.name for layer in layers], rotation=40, ha="right", fontsize=9 if len(layers) < 20 else 6
-    )
+    names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
+    ax.set_xticks(list(numbers), names, rotation=40, ha="right", fontsize=size)
     ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
-    ax.legend(frameon=False, fontsize=9, loc="best")
+    ax.legend()
 
 
 def _limits(ax: Axes, values: Sequence[float], measured: float) -> float:
@@ -102,7 +83,7 @@ def _infinite(ax: Axes, numbers: Sequence[int], values: Sequence[float], top: fl
     places = [number for number, value in zip(numbers, values, strict=True) if math.isinf(value)]
     if places:
         ax.plot(places, [top] * len(places), "^", color=colour, ms=6)
-        ax.annotate("infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=9)
+        ax.annotate("infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=SMALL)
 
 
 def _positive(values: Sequence[float]) -> list[float]:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Asymptote, Function, linear_function
+from innergrad.registry import Registry
 
 _SQRT2 = math.sqrt(2.0)
 _PHI0 = 1.0 / math.sqrt(2.0 * math.pi)
@@ -173,4 +174,8 @@ _BUILTIN = (
     Activation("leaky_relu", LEAKY, DLEAKY),
     Activation("relu6", RELU6, DRELU6, (0, 6)),
 )
-ACTIVATIONS: dict[str, Activation] = {activation.name: activation for activation in _BUILTIN}
+ACTIVATIONS = Registry(
+    "activation",
+    {activation.name: activation for activation in _BUILTIN},
+    hint="or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])",
+)

@@ -12,17 +12,19 @@ In short:
 from innergrad.lab import baselines, metrics, tasks
 from innergrad.lab.baselines import Predictor
 from innergrad.lab.checks import check_predictor, check_task
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_all, evaluate_run
-from innergrad.lab.gpt import GPTConfig
-from innergrad.lab.kernel_learner import KernelLearnerConfig
-from innergrad.lab.learner import Learner, LearnerConfig
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
+from innergrad.lab.learners import GPTConfig, KernelLearnerConfig, Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
-from innergrad.lab.streams import Stream
 from innergrad.lab.sweeps import grid, read_experiments, sweep
 from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Task
-from innergrad.lab.training import Curriculum, Experiment, Result, TrainConfig, load_learner, train
+from innergrad.lab.training import Result, load_learner, train
+
+Stream = CounterRNG  # its old name, for tasks and scripts that were written with it
 
 __all__ = [
+    "CounterRNG",
     "Curriculum",
     "Evaluation",
     "Experiment",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.baselines.base import Predictor
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Prompts, Task
 
 PROMPTS = 8  # of a task: drawn twice, and one of them alone
@@ -38,17 +38,17 @@ def check_task(task: Task, n: int = 8) -> tuple[str, ...]:
     if not isinstance(task, Task):
         raise InputError("check_task takes a task", got=repr(task), hint="an instance, such as Linear(d=5)")
     integer("n", n)
-    stream, index = Stream.of(0, "check task"), torch.arange(PROMPTS)
-    _sample(task, stream, index, n)
-    _check_pure(task, stream, index, n)
-    _check_repeats(task, stream, index, n)
-    _check_batches(task, stream, index, n)
-    return _scale_notes(task, stream, n)
+    rng, index = CounterRNG.of(0, "check task"), torch.arange(PROMPTS)
+    _sample(task, rng, index, n)
+    _check_pure(task, rng, index, n)
+    _check_repeats(task, rng, index, n)
+    _check_batches(task, rng, index, n)
+    return _scale_notes(task, rng, n)
 
 
-def _check_pure(task: Task, stream: Stream, index: Tensor, n: int) -> None:
+def _check_pure(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
     """``evaluate`` twice on points that it has not seen yet, with a look at what it leaves behind."""
-    params, x = _drawn(task, stream, index, n)
+    params, x = _drawn(task, rng, index, n)
     kept, kept_x = {name: value.clone() for name, value in params.items()}, x.clone()
     labels = task.evaluate(params, x).clone()
     if params.keys() != kept.keys() or any(not _same(params[name], kept[name]) for name in kept):
@@ -60,13 +60,13 @@ def _check_pure(task: Task, stream: Stream, index: Tensor, n: int) -> None:
         raise InputError(f"{_name(task)}: evaluate gives other labels when it is called again", hint=hint)
 
 
-def _check_repeats(task: Task, stream: Stream, index: Tensor, n: int) -> None:
-    """The same prompts twice: the same numbers, from the stream."""
-    hint = "take random numbers from the stream, by index"
+def _check_repeats(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
+    """The same prompts twice: the same numbers, from the generator."""
+    hint = "take random numbers from rng, by index"
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         torch.default_generator.manual_seed(271828)  # a state that no task ends in by itself
         state = torch.get_rng_state()
-        first, again = (_sample(task, stream, index, n) for _ in range(2))
+        first, again = (_sample(task, rng, index, n) for _ in range(2))
         untouched = torch.equal(state, torch.get_rng_state())
     for what, a, b in _parts(task, first, again):
         if not _same(a, b):
@@ -76,9 +76,9 @@ def _check_repeats(task: Task, stream: Stream, index: Tensor, n: int) -> None:
         raise InputError(f"{_name(task)}: drawing prompts changes torch's global random numbers", hint=hint)
 
 
-def _check_batches(task: Task, stream: Stream, index: Tensor, n: int) -> None:
+def _check_batches(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
     """A prompt in a batch and alone."""
-    batch, alone = _sample(task, stream, index, n), _sample(task, stream, index[ALONE : ALONE + 1], n)
+    batch, alone = _sample(task, rng, index, n), _sample(task, rng, index[ALONE : ALONE + 1], n)
     for what, a, b in _parts(task, batch, alone):
         size = float(b.double().abs().max()) if b.numel() else 0.0
         if not _same(a[ALONE : ALONE + 1], b, TOLERANCE * size):
@@ -89,10 +89,10 @@ def _check_batches(task: Task, stream: Stream, index: Tensor, n: int) -> None:
             )
 
 
-def _scale_notes(task: Task, stream: Stream, n: int) -> tuple[str, ...]:
+def _scale_notes(task: Task, rng: CounterRNG, n: int) -> tuple[str, ...]:
     """A sentence if labels without noise are not at all of the size that the task says."""
     scale = real(f"{_name(task)}: scale", task.scale, above=0.0)
-    y = task.evaluate(*_drawn(task, stream, torch.arange(SCALE_PROMPTS), n))
+    y = task.evaluate(*_drawn(task, rng, torch.arange(SCALE_PROMPTS), n))
     _check_finite(task, "labels", y)
     size = float(y.double().square().mean().sqrt())
     if scale / FAR <= size <= scale * FAR:
@@ -101,22 +101,22 @@ def _scale_notes(task: Task, stream: Stream, n: int) -> tuple[str, ...]:
     return (f"{_name(task)}: learners see y / scale: {found}",)
 
 
-def _sample(task: Task, stream: Stream, index: Tensor, n: int) -> Prompts:
+def _sample(task: Task, rng: CounterRNG, index: Tensor, n: int) -> Prompts:
     """Prompts of the right shapes, with finite numbers."""
-    _drawn(task, stream, index, n)  # says what is wrong with x before evaluate stumbles over it
-    prompts = task.sample(stream, index, n)
+    _drawn(task, rng, index, n)  # says what is wrong with x before evaluate stumbles over it
+    prompts = task.sample(rng, index, n)
     _check_finite(task, "labels", prompts.y)
     return prompts
 
 
-def _drawn(task: Task, stream: Stream, index: Tensor, n: int) -> tuple[Params, Tensor]:
+def _drawn(task: Task, rng: CounterRNG, index: Tensor, n: int) -> tuple[Params, Tensor]:
     """Parameters and points, drawn as ``sample`` does."""
-    params = task.params(stream.fork("params"), index, n)
+    params = task.params(rng.fork("params"), index, n)
     values = list(params.values()) if isinstance(params, dict) else [params]
     if not isinstance(params, dict) or not all(isinstance(v, Tensor) and v.shape[:1] == index.shape for v in values):
         got = ", ".join(map(_shape, values))
         raise InputError(f"{_name(task)}: params must return a dictionary of tensors (B, ...)", got=got)
-    x, shape = task.points(stream.fork("inputs"), index, n, params), (len(index), n, task.d)
+    x, shape = task.points(rng.fork("inputs"), index, n, params), (len(index), n, task.d)
     if not isinstance(x, Tensor) or x.shape != shape:
         raise InputError(f"{_name(task)}: points must be (B, n, d)", got=_shape(x), allowed=f"a tensor {shape}")
     _check_finite(task, "points", x)
@@ -151,16 +151,16 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
         raise InputError("check_predictor takes a predictor", got=repr(predictor), hint="an instance, such as Mean()")
     integer("d", d)
     integer("n", n, low=2)
-    stream, index = Stream.of(0, "check predictor"), torch.arange(ROWS)
-    x, y = stream.fork("x").normal(index, n, d), stream.fork("y").normal(index, n)
+    rng, index = CounterRNG.of(0, "check predictor"), torch.arange(ROWS)
+    x, y = rng.fork("x").normal(index, n, d), rng.fork("y").normal(index, n)
     found = _predicted(predictor, x, y)
     if not _agree(found, _predicted(predictor, x, y)):
         raise InputError(
             f"{_name(predictor)}: predictions change when it is called again",
-            hint="random numbers come from a Stream with a fixed seed",
+            hint="random numbers come from a CounterRNG with a fixed seed",
         )
     # All prompts change at once: a predictor may choose by what it has seen in all of them.
-    other_x, other_y = 3.0 * stream.fork("other x").normal(index, n, d), 3.0 * stream.fork("other y").normal(index, n)
+    other_x, other_y = 3.0 * rng.fork("other x").normal(index, n, d), 3.0 * rng.fork("other y").normal(index, n)
     for k in range(n):
         later_x = torch.cat([x[:, : k + 1], other_x[:, k + 1 :]], 1)
         later_y = torch.cat([y[:, :k], other_y[:, k:]], 1)

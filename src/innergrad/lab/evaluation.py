@@ -2,7 +2,7 @@
 
     squared error / scale^2      pooled R^2      within-prompt R^2          (see innergrad.lab.metrics)
 
-All predictors see the same prompts, drawn from a stream that training never uses. The task is the object in the
+All predictors see the same prompts, drawn from a generator that training never uses. The task is the object in the
 checkpoint, with all its settings; a shift ("task.inputs.mean=2") changes that object and is named in the result.
 Learner and scale stay: a shifted task is measured in units of the trained one.
 """
@@ -25,12 +25,13 @@ from innergrad.files import make_folder
 from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.checks import check_predictor, check_task, foreign
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.devices import pick_device
+from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import SWEEP, write_whole
 from innergrad.lab.metrics import Curve
-from innergrad.lab.streams import Stream
 from innergrad.lab.tasks import Task
-from innergrad.lab.training import Experiment, load_learner
+from innergrad.lab.training import load_learner
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 MODEL = "model"
@@ -160,8 +161,8 @@ def prompts(
     task: Task, n_prompts: int, n_points: int, seed: int, batch: int, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     """x (B, n, d) and y (B, n), drawn in batches: the parameters of thousands of networks would not fit into memory."""
-    stream = Stream.of(seed_number(seed), "evaluate", device)
-    parts = [task.sample(stream, index, n_points)[:2] for index in torch.arange(n_prompts, device=device).split(batch)]
+    rng = CounterRNG.of(seed_number(seed), "evaluate", device)
+    parts = [task.sample(rng, index, n_points)[:2] for index in torch.arange(n_prompts, device=device).split(batch)]
     x, y = zip(*parts, strict=True)
     return torch.cat(x), torch.cat(y)
 

@@ -1,4 +1,4 @@
-"""What is trained and how: the settings of a run."""
+"""What is trained, on what, and how: the settings of a run, which configuration files hold."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, seed_number
-from innergrad.lab.gpt import GPTConfig
-from innergrad.lab.learner import LearnerConfig
+from innergrad.lab.learners import GPTConfig, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Linear, Task
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from innergrad.lab.learner import Learner
+from innergrad.lab.learners.base import Learner
 
 ALIGN = 64  # columns: products of matrices that begin elsewhere take twice as long
 

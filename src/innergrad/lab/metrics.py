@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, integer
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -65,14 +65,14 @@ class Curve:
 
 
 def squared_error(
-    p: Tensor, y: Tensor, scale: float = 1.0, *, stream: Stream | None = None, resamples: int = RESAMPLES
+    p: Tensor, y: Tensor, scale: float = 1.0, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES
 ) -> Curve:
     """The mean over prompts of (y_k - p_k)^2 / scale^2, for each k."""
     error = _errors(p, y) / scale**2
-    return _curve(lambda w: w @ error / len(error), y, _strange(error), stream, resamples)
+    return _curve(lambda w: w @ error / len(error), y, _strange(error), rng, resamples)
 
 
-def pooled_r2(p: Tensor, y: Tensor, *, stream: Stream | None = None, resamples: int = RESAMPLES) -> Curve:
+def pooled_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES) -> Curve:
     """1 - (error of p) / (variance of y_k), both over all prompts, for each k; NaN where all prompts have one label."""
     error = _errors(p, y)
     centred = y.double() - y.double().mean(0)
@@ -83,10 +83,10 @@ def pooled_r2(p: Tensor, y: Tensor, *, stream: Stream | None = None, resamples: 
         return 1.0 - (w @ error) / total.masked_fill(alike | (total <= 0), math.nan)
 
     undefined = _join(_strange(error), _count(alike, "lengths", "the same label in all prompts"))
-    return _curve(statistic, y, undefined, stream, resamples)
+    return _curve(statistic, y, undefined, rng, resamples)
 
 
-def within_prompt_r2(p: Tensor, y: Tensor, *, stream: Stream | None = None, resamples: int = RESAMPLES) -> Curve:
+def within_prompt_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES) -> Curve:
     """1 - (error of p) / (variance inside the prompts), for each k.
 
     v_b = 1/(n - 1) sum_i (y_bi - mean_i y_bi)^2 over all n labels of prompt b, those after k too: it measures how much
@@ -105,10 +105,10 @@ def within_prompt_r2(p: Tensor, y: Tensor, *, stream: Stream | None = None, resa
         return 1.0 - (w @ error) / total.masked_fill(total == 0, math.nan)
 
     undefined = _join(_strange(error), _count(constant, "prompts", "constant labels"))
-    return _curve(statistic, y, undefined, stream, resamples)
+    return _curve(statistic, y, undefined, rng, resamples)
 
 
-def mean_r2(p: Tensor, y: Tensor, *, stream: Stream | None = None, resamples: int = RESAMPLES) -> Curve:
+def mean_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES) -> Curve:
     """The mean over prompts of each prompt's own R^2 over its m test points, "the mean R-squared value" of 001.
 
     p and y are (B, K, m): K lengths with m test points each; or (B, m), one length. With the one query a prompt that
@@ -128,7 +128,7 @@ def mean_r2(p: Tensor, y: Tensor, *, stream: Stream | None = None, resamples: in
         return (w @ each) / count.masked_fill(count == 0, math.nan)
 
     undefined = _join(_strange(error), _count(constant.any(1), "prompts", "constant labels"))
-    return _curve(statistic, y, undefined, stream, resamples)
+    return _curve(statistic, y, undefined, rng, resamples)
 
 
 # ------------------------------------------------------------------------------------------------------------ helpers
@@ -146,27 +146,27 @@ def _strange(error: Tensor) -> str:
     return _count(error.isnan().any(0), "lengths", "predictions that are not finite")
 
 
-def _curve(statistic: Statistic, y: Tensor, undefined: str, stream: Stream | None, resamples: int) -> Curve:
+def _curve(statistic: Statistic, y: Tensor, undefined: str, rng: CounterRNG | None, resamples: int) -> Curve:
     """The statistic of all prompts, and where it lies for LEVEL of ``resamples`` resampled sets of prompts."""
     prompts, device = len(y), y.device
     value = statistic(torch.ones(1, prompts, dtype=torch.float64, device=device))[0]
     integer("resamples", resamples)
-    counts = _counts(stream, prompts, resamples, device) if stream else _usual_counts(prompts, resamples, device)
+    counts = _counts(rng, prompts, resamples, device) if rng else _usual_counts(prompts, resamples, device)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64, device=device)
     low, high = statistic(counts).nanquantile(tails, dim=0)
     return Curve(torch.arange(len(value)), value.cpu(), low.cpu(), high.cpu(), undefined)
 
 
-def _counts(stream: Stream, prompts: int, resamples: int, device: torch.device) -> Tensor:
+def _counts(rng: CounterRNG, prompts: int, resamples: int, device: torch.device) -> Tensor:
     """(resamples, prompts) float64: how often each prompt was drawn into each resampled set."""
-    drawn = stream.integers(torch.arange(resamples, device=device), prompts, prompts)
+    drawn = rng.integers(torch.arange(resamples, device=device), prompts, prompts)
     counts = torch.zeros(resamples, prompts, dtype=torch.float64, device=device)
     return counts.scatter_add_(1, drawn, torch.ones_like(counts))
 
 
 @lru_cache(maxsize=1)  # the same for every measure and predictor of an evaluation, and drawing them takes longest
 def _usual_counts(prompts: int, resamples: int, device: torch.device) -> Tensor:
-    return _counts(Stream.of(0, "bootstrap"), prompts, resamples, device)
+    return _counts(CounterRNG.of(0, "bootstrap"), prompts, resamples, device)
 
 
 def _count(which: Tensor, of: str, reason: str) -> str:

@@ -23,11 +23,11 @@ from torch import distributed as dist
 
 from innergrad.errors import InputError, real
 from innergrad.lab import optimisers
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.experiments import Experiment
-from innergrad.lab.gpt import GPT
 from innergrad.lab.layout import Layout
-from innergrad.lab.learner import Learner
-from innergrad.lab.streams import Stream
+from innergrad.lab.learners.base import Learner
+from innergrad.lab.learners.gpt import GPT
 from innergrad.lab.tasks import Task
 
 
@@ -49,7 +49,7 @@ class Stack:
         self._check_optimiser()
         self.learner.scale.copy_(torch.tensor([_scale(task) for task in self.tasks]))
         self.learner.to(self.device)
-        self.streams = [Stream.of(one.seed, "train", self.device) for one in experiments]
+        self.rngs = [CounterRNG.of(one.seed, "train", self.device) for one in experiments]
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
 
@@ -73,8 +73,8 @@ class Stack:
                 view += self.decay.view(-1, *[1] * (view.ndim - 1))
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
-        self.fused: Callable[[int], tuple[Tensor, Tensor]] = self.batch
-        self.change: Callable[[Sequence[Tensor], Tensor], None] = self.update
+        self.draw_batch: Callable[[int], tuple[Tensor, Tensor]] = self.batch
+        self.apply_update: Callable[[Sequence[Tensor], Tensor], None] = self.update
         if self.config.compile and self.device.type == "cuda":
             self.compile()
 
@@ -88,12 +88,12 @@ class Stack:
 
     def advance(self, n: int) -> None:
         """One step on prompts of n points."""
-        x, y = self.fused(n)
+        x, y = self.draw_batch(n)
         copies = self.layout.unpack(self.theta.to(self.dtype))
         weights = {name: copy.detach().requires_grad_() for name, copy in copies.items()}
         loss = self.loss(self.learner(x, y, weights), y)
         grads = torch.autograd.grad(loss.sum(), list(weights.values()))
-        self.change(self.averaged(grads), self.averaged([loss.detach()])[0])
+        self.apply_update(self.averaged(grads), self.averaged([loss.detach()])[0])
 
     def batch(self, n: int) -> tuple[Tensor, Tensor]:
         """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n). Equal tasks are drawn together."""
@@ -104,8 +104,8 @@ class Stack:
         parts: dict[int, tuple[Tensor, Tensor]] = {}
         for task in dict.fromkeys(self.tasks):
             members = [number for number, other in enumerate(self.tasks) if other == task]
-            stream = Stream.rows([self.streams[number] for number in members], rows)
-            drawn = task.sample(stream, index.repeat(len(members)), n, dims)
+            rng = CounterRNG.rows([self.rngs[number] for number in members], rows)
+            drawn = task.sample(rng, index.repeat(len(members)), n, dims)
             x, y = (value.unflatten(0, (len(members), rows)) for value in (drawn.x, drawn.y))
             parts |= {number: (x[place], y[place]) for place, number in enumerate(members)}
         xs, ys = zip(*(parts[number] for number in range(self.size)), strict=True)
@@ -146,7 +146,7 @@ class Stack:
         self.counted += 1
         self.step += 1
 
-    def any(self, told: Sequence[object]) -> bool:
+    def any_device(self, told: Sequence[object]) -> bool:
         """Whether one of the devices was told: all must hear it, or the others would wait for it for ever."""
         heard = torch.tensor(float(bool(told)), device=self.device)
         return bool(self.averaged([heard])[0] > 0) if self.world > 1 else bool(told)
@@ -185,8 +185,8 @@ class Stack:
         torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
         warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 is what was asked for
         options: dict[str, Any] = {"dynamic": False}
-        self.fused = torch.compile(self.batch, **options)
-        self.change = torch.compile(self.update, **options)
+        self.draw_batch = torch.compile(self.batch, **options)
+        self.apply_update = torch.compile(self.update, **options)
         if isinstance(self.learner, GPT):
             for name in ("embed", "block", "read_out"):
                 setattr(self.learner, name, torch.compile(getattr(self.learner, name), **options))
@@ -197,7 +197,7 @@ class Stack:
         sums = {"loss_sum": self.loss_sum, "norm_sum": self.norm_sum, "counted": self.counted}
         return {"theta": self.theta, "m": self.m, "v": self.v, "step": self.step, **sums}
 
-    def taken(self) -> tuple[list[float], list[float]]:
+    def take_means(self) -> tuple[list[float], list[float]]:
         """The losses and gradient norms of the models, means over the steps since the last call."""
         losses, norms = ((value / self.counted).tolist() for value in (self.loss_sum, self.norm_sum))
         for value in (self.loss_sum, self.norm_sum, self.counted):

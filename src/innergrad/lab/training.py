@@ -1,4 +1,4 @@
-"""Training: what is trained, on what, how, and the loop.
+"""Training: the loop, and what is around it.
 
     Experiment(task, learner, train, n_points, seed)  --train-->  a run's folder: config, manifest, log, checkpoints
 
@@ -27,12 +27,10 @@ from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, foreign
 from innergrad.lab.devices import pick_device
-from innergrad.lab.experiments import Curriculum as Curriculum
-from innergrad.lab.experiments import Experiment as Experiment
-from innergrad.lab.experiments import TrainConfig as TrainConfig
+from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import Journal, Progress, check_new, read_log
 from innergrad.lab.layout import Layout
-from innergrad.lab.learner import Learner
+from innergrad.lab.learners.base import Learner
 from innergrad.lab.stack import Stack
 
 
@@ -90,7 +88,7 @@ def _train(
     journal = None
     if folder and first:
         journal = Journal(folder, configuration(experiments), step=step if resume else None, tensorboard=tensorboard)
-    asked = stack.any(told)
+    asked = stack.any_device(told)
     while step < config.steps and not asked:
         n = config.curriculum.length(step, stack.n_points)
         everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
@@ -106,7 +104,7 @@ def _train(
             if not any(map(math.isfinite, row["loss"])):  # models of a stack do not touch each other: the others go on
                 hint = "lower the learning rate, or look for labels that are not finite"
                 raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
-        asked = stack.any(told)
+        asked = stack.any_device(told)
         if journal and (step % config.checkpoint_every == 0 or step == config.steps or asked):
             save(stack, experiments, journal.checkpoints, step)
     if journal:
@@ -123,7 +121,7 @@ def next_multiple(step: int, every: int) -> int:
 
 def report(stack: Stack, step: int, seconds: float) -> dict[str, Any]:
     """A line of the log. Losses and norms are means over the steps since the last line, one a model."""
-    losses, norms = stack.taken()
+    losses, norms = stack.take_means()
     lr = (stack.lr[:, 0] * stack.rule.factor(torch.tensor(step - 1), stack.config.steps).item()).tolist()
     return {
         "step": step,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from innergrad.dense.looped import LoopedTransformer, Sublayer
 from innergrad.functions.fits.sigmas import SIGMAS
+from innergrad.registry import Registry
 from innergrad.targets.base import Target
 from innergrad.targets.parts.base import Functions
 from innergrad.targets.parts.functions import Blocks, Piecewise, Sigmas
@@ -14,7 +15,7 @@ from innergrad.targets.parts.positions import Places, SignBits, Sink
 from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
 from innergrad.targets.parts.softmax import SoftmaxAttention
 
-TARGETS: dict[str, Target] = {
+_BUILTIN: dict[str, Target] = {
     "relu": Target(
         variants=("literal", "compact", "shallow", "narrow"),
         parts=(ScoreAttention, Product, HingeMlp),
@@ -62,5 +63,6 @@ TARGETS: dict[str, Target] = {
         structural=("t", "query", "log_omega", "log_batch", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
     ),
 }
+TARGETS = Registry("target", _BUILTIN)
 
 __all__ = ["TARGETS", "LoopedTransformer", "Sublayer", "Target"]

@@ -20,18 +20,23 @@ import torch
 from torch import Tensor
 
 from innergrad.config import check_choices
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import integer, real
 from innergrad.lab.baselines.base import Predictor
+from innergrad.registry import Registry
 
 Kernel = Callable[[Tensor, Tensor], Tensor]  # (B, n, d), (B, m, d) -> (B, n, m)
 
 JITTER = 1e-10
 
-KERNELS: dict[str, Kernel] = {
-    "linear": lambda x, z: x @ z.mT,
-    "relu": lambda x, z: (x @ z.mT).relu(),
-    "exp": lambda x, z: (x @ z.mT).exp(),
-}
+KERNELS: Registry[Kernel] = Registry(
+    "kernel",
+    {
+        "linear": lambda x, z: x @ z.mT,
+        "relu": lambda x, z: (x @ z.mT).relu(),
+        "exp": lambda x, z: (x @ z.mT).exp(),
+    },
+    hint="or a function",
+)
 
 
 def online_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
@@ -77,8 +82,8 @@ class KernelBayes(Predictor, kind="kernel-bayes"):
 
     def __post_init__(self) -> None:
         real("noise", self.noise, low=0.0)
-        if not callable(self.kernel) and self.kernel not in KERNELS:
-            raise InputError("unknown kernel", got=repr(self.kernel), allowed=", ".join(KERNELS) + " or a function")
+        if not callable(self.kernel):
+            KERNELS.find(self.kernel)
 
     @property
     def name(self) -> str:

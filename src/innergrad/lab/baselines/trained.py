@@ -29,7 +29,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.baselines.base import Predictor
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 
 OPTIMISERS: dict[str, Callable[[list[Tensor], float], torch.optim.Optimizer]] = {
     "adam": lambda weights, lr: torch.optim.Adam(weights, lr=lr, fused=weights[0].dtype == torch.float32),
@@ -147,12 +147,12 @@ class TrainedNetwork(Predictor, kind="network"):
         index = torch.zeros(1, dtype=torch.int64, device=x.device)
         weights = []
         for number, (rows, columns) in enumerate(pairwise(sizes)):
-            stream = Stream.of(self.seed, f"trained/{number}", x.device)
+            rng = CounterRNG.of(self.seed, f"trained/{number}", x.device)
             if self.init == "he":
                 gain = (1.0 if number == self.layers - 1 else 2.0) / rows
-                weights.append(stream.normal(index, rows, columns)[0] * math.sqrt(gain))
+                weights.append(rng.normal(index, rows, columns)[0] * math.sqrt(gain))
             else:
-                weights.append((2.0 * stream.uniform(index, rows, columns)[0] - 1.0) / math.sqrt(rows))
+                weights.append((2.0 * rng.uniform(index, rows, columns)[0] - 1.0) / math.sqrt(rows))
         return [weight.to(x.dtype) for weight in weights]
 
     def _buckets(self, ks: list[int]) -> list[list[int]]:
@@ -192,7 +192,7 @@ class TrainedNetwork(Predictor, kind="network"):
             return
         points = int(k[0])
         index = torch.tensor([epoch], device=k.device)
-        shuffled = Stream.of(self.seed, f"minibatches/{points}", k.device).uniform(index, points)[0].argsort()
+        shuffled = CounterRNG.of(self.seed, f"minibatches/{points}", k.device).uniform(index, points)[0].argsort()
         for first in range(0, points, self.batch):
             some = shuffled[first : first + self.batch]
             yield (position[:, None] == some).any(1)[None].to(dtype) * (2.0 / len(some))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from innergrad.errors import real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import Predictor, TunedRidge
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,11 @@ class Balls(Task, kind="ball"):
         real("centre", self.centre, low=0.0)
         real("stretch", self.stretch, low=0.0)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         return {
-            "centre": self.centre * stream.fork("centre").normal(index, self.d),
-            "axes": (self.stretch * stream.fork("axes").normal(index, self.d)).exp(),
-            "surface": self.inputs.sample(stream.fork("surface"), index, 1, self.d)[:, 0],
+            "centre": self.centre * rng.fork("centre").normal(index, self.d),
+            "axes": (self.stretch * rng.fork("axes").normal(index, self.d)).exp(),
+            "surface": self.inputs.sample(rng.fork("surface"), index, 1, self.d)[:, 0],
         }
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
@@ -51,6 +48,4 @@ class Balls(Task, kind="ball"):
 
     def best(self) -> Predictor:
         """Ridge regression: the strongest of the shipped ones, not the best there is (it knows nothing of balls)."""
-        from innergrad.lab.baselines import TunedRidge
-
         return TunedRidge()

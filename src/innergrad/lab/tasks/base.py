@@ -7,7 +7,7 @@ are (``scale``) and which predictor is best for it (``best``). Training, evaluat
 the same object, so that what is measured is what was trained.
 
     class Constant(Task, kind="constant"):
-        def params(self, stream, index, n):  return {"c": stream.normal(index)}
+        def params(self, rng, index, n):  return {"c": rng.normal(index)}
         def evaluate(self, params, x):       return params["c"][:, None].expand(x.shape[:2])
 
 Shapes: x (B, n, d), y (B, n), each parameter (B, ...).
@@ -17,18 +17,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innergrad.config import Family
 from innergrad.errors import InputError, integer, lacks, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.inputs import Gaussian, Inputs
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 Params = dict[str, Tensor]
 
@@ -58,9 +56,9 @@ class Task(Family):
 
     # ------------------------------------------------------------------------------------------ what a task declares
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         """The parameters of the functions numbered ``index``; ``n``: points of a prompt, for those that need it."""
-        raise lacks(self, "params(stream, index, n)")
+        raise lacks(self, "params(rng, index, n)")
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         """Labels (B, n) of the points x (B, n, d), without noise."""
@@ -75,16 +73,16 @@ class Task(Family):
         """The predictor nothing beats on this task, or the strongest that is known."""
         raise InputError(f"no best predictor is known for task {self.kind}", hint="name the baselines instead")
 
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
         """(B, n, d): where the functions are observed. From ``inputs``, unless the points depend on the function."""
-        return self.inputs.sample(stream, index, n, self.d)
+        return self.inputs.sample(rng, index, n, self.d)
 
     # ------------------------------------------------------------------------------------------------ what it gets
 
-    def sample(self, stream: Stream, index: Tensor, n: int, dims: int | Tensor | None = None) -> Prompts:
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, dims: int | Tensor | None = None) -> Prompts:
         """Prompts of n points, one for each of ``index``; coordinates from ``dims`` on are zero (a curriculum)."""
-        params = self.params(stream.fork("params"), index, n)
-        x = self.points(stream.fork("inputs"), index, n, params)
+        params = self.params(rng.fork("params"), index, n)
+        x = self.points(rng.fork("inputs"), index, n, params)
         if dims is not None:
             x = x * (torch.arange(self.d, device=x.device) < dims)
         y = self.evaluate(params, x)
@@ -93,25 +91,25 @@ class Task(Family):
             allowed = f"a tensor {tuple(x.shape[:2])}"
             raise InputError(f"task {self.kind}: evaluate must return labels (B, n)", got=got, allowed=allowed)
         if self.noise:
-            y = y + self.noise * stream.fork("noise").normal(index, n)
+            y = y + self.noise * rng.fork("noise").normal(index, n)
         return Prompts(x, y, params)
 
 
 @lru_cache(maxsize=64)
 def measured_scale(task: Task) -> float:
-    """Root mean square of a label without noise, from a fixed stream: the same number wherever it is measured.
+    """Root mean square of a label without noise, from a fixed generator: the same number wherever it is measured.
 
     4,096 functions at 16 points each, or fewer, down to 64, where a function has many parameters. A family that is zero
     everywhere (networks whose units are all dead) gets 1, so that dividing by the scale does no harm.
     """
-    stream, n = Stream.of(0, "scale"), 16
-    first = task.params(stream.fork("params"), torch.arange(1), n)
+    rng, n = CounterRNG.of(0, "scale"), 16
+    first = task.params(rng.fork("params"), torch.arange(1), n)
     parameters = sum(value.numel() for value in first.values())
     functions = max(64, min(4096, 2**25 // max(1, parameters)))
     total = 0.0
     for index in torch.split(torch.arange(functions), max(1, 2**21 // max(1, parameters))):
-        params = task.params(stream.fork("params"), index, n)
-        x = task.points(stream.fork("inputs"), index, n, params)
+        params = task.params(rng.fork("params"), index, n)
+        x = task.points(rng.fork("inputs"), index, n, params)
         total += float(task.evaluate(params, x).double().square().sum())
     return (total / (functions * n)) ** 0.5 or 1.0
 

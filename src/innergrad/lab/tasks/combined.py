@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
 from innergrad.lab.tasks.inputs import Inputs
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -37,12 +34,12 @@ class Pool(Task, kind="pool"):
         integer("size", self.size, high=2**31)
         integer("pool_seed", self.pool_seed, low=0)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        member = stream.fork("member").integers(index, self.size)
-        return self.task.params(Stream.of(self.pool_seed, "pool", index.device), member, n)
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        member = rng.fork("member").integers(index, self.size)
+        return self.task.params(CounterRNG.of(self.pool_seed, "pool", index.device), member, n)
 
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
-        return self.task.points(stream, index, n, params)
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return self.task.points(rng, index, n, params)
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         return self.task.evaluate(params, x)
@@ -89,20 +86,20 @@ class Mixture(Task, kind="mixture"):
         weights = self.weights or (1.0,) * len(self.tasks)
         return tuple(weight / sum(weights) for weight in weights)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         """Those of every family, as 0.w, 1.w, ..., and ``which`` (B,), the family that the prompt has."""
-        draw, edge = stream.fork("which").uniform(index), 0.0
+        draw, edge = rng.fork("which").uniform(index), 0.0
         made = {"which": torch.zeros_like(index)}
         for probability in self.probabilities[:-1]:
             edge += probability
             made["which"] += draw >= edge
         for number, task in enumerate(self.tasks):
-            own = task.params(stream.fork(f"task {number}"), index, n)
+            own = task.params(rng.fork(f"task {number}"), index, n)
             made |= {f"{number}.{name}": value for name, value in own.items()}
         return made
 
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
-        drawn = [task.points(stream, index, n, self.part(params, i)) for i, task in enumerate(self.tasks)]
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        drawn = [task.points(rng, index, n, self.part(params, i)) for i, task in enumerate(self.tasks)]
         return _choose(drawn, params["which"])
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from innergrad.config import Family, check_choices
 from innergrad.errors import InputError, integer, lacks, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -19,9 +19,9 @@ Matrix = tuple[tuple[float, ...], ...]
 class Inputs(Family):
     """A distribution of prompts' inputs. Subclasses give their ``kind``, the name in configuration files."""
 
-    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
         """(B, n, d): the points of the prompts numbered ``index``."""
-        raise lacks(self, "sample(stream, index, n, d)")
+        raise lacks(self, "sample(rng, index, n, d)")
 
     def moments(self, d: int) -> tuple[float, float]:
         """(a, b) with E x x^T = a I + b 1 1^T for one point."""
@@ -50,8 +50,8 @@ class Gaussian(Inputs, kind="gaussian"):
         real("mean", self.mean)
         real("std", self.std, above=0.0)
 
-    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
-        return self.mean + self.std * stream.normal(index, n, d)
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
+        return self.mean + self.std * rng.normal(index, n, d)
 
     def moments(self, d: int) -> tuple[float, float]:
         return self.std**2, self.mean**2
@@ -77,10 +77,10 @@ class GaussianMixture(Inputs, kind="gaussian-mixture"):
         real("std", self.std, above=0.0)
         check_choices(self, "inputs.")
 
-    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
-        draws = stream.fork("component").uniform(index, n if self.per == "example" else 1)
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
+        draws = rng.fork("component").uniform(index, n if self.per == "example" else 1)
         centre = torch.where(draws < self.w1, -self.mean, self.mean)[:, :, None]
-        return centre + self.std * stream.normal(index, n, d)
+        return centre + self.std * rng.normal(index, n, d)
 
     def moments(self, d: int) -> tuple[float, float]:
         return self.std**2, self.mean**2
@@ -95,8 +95,8 @@ class Sphere(Inputs, kind="sphere"):
     def __post_init__(self) -> None:
         real("radius", self.radius, above=0.0)
 
-    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
-        return self.radius * torch.nn.functional.normalize(stream.normal(index, n, d), dim=-1)
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
+        return self.radius * torch.nn.functional.normalize(rng.normal(index, n, d), dim=-1)
 
     def moments(self, d: int) -> tuple[float, float]:
         return self.radius**2 / d, 0.0
@@ -135,8 +135,8 @@ class Covariance(Inputs, kind="covariance"):
         root = torch.tensor(self.root, dtype=torch.float64)
         return root @ root
 
-    def sample(self, stream: Stream, index: Tensor, n: int, d: int) -> Tensor:
-        xi = self.base.sample(stream, index, n, d)
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
+        xi = self.base.sample(rng, index, n, d)
         return xi @ _constant(self.root, xi.dtype, xi.device)
 
     def second_moment(self, d: int) -> float:
@@ -151,7 +151,7 @@ class Covariance(Inputs, kind="covariance"):
 
 def _orthogonal(seed: int, d: int) -> Tensor:
     """A uniformly random orthogonal matrix (Haar): the QR factor of a normal one, once R has a positive diagonal."""
-    normal = Stream.of(seed, "sigma").normal(torch.zeros(1, dtype=torch.int64), d, d, dtype=torch.float64)
+    normal = CounterRNG.of(seed, "sigma").normal(torch.zeros(1, dtype=torch.int64), d, d, dtype=torch.float64)
     q, r = torch.linalg.qr(normal[0])
     u: Tensor = q * r.diagonal().sign()
     return u

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import Lasso, LeastSquares, Predictor, Ridge
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -26,8 +23,8 @@ class Linear(Task, kind="linear"):
         super().__post_init__()
         real("tau", self.tau, above=0.0)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"w": self.tau * stream.normal(index, self.d)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": self.tau * rng.normal(index, self.d)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         return torch.einsum("bnd,bd->bn", x, params["w"])
@@ -38,8 +35,6 @@ class Linear(Task, kind="linear"):
 
     def best(self) -> Predictor:
         """The posterior mean: ridge regression with lambda = noise^2 / tau^2, least squares without noise."""
-        from innergrad.lab.baselines import LeastSquares, Ridge
-
         return Ridge(lam=(self.noise / self.tau) ** 2, intercept=False) if self.noise else LeastSquares()
 
 
@@ -53,10 +48,10 @@ class SparseLinear(Task, kind="sparse-linear"):
         super().__post_init__()
         integer("nonzeros", self.nonzeros, high=self.d)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        draws = stream.fork("support").uniform(index, self.d)
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        draws = rng.fork("support").uniform(index, self.d)
         rank = draws.argsort(dim=1, stable=True).argsort(dim=1, stable=True)
-        return {"w": stream.normal(index, self.d) * (rank < self.nonzeros)}
+        return {"w": rng.normal(index, self.d) * (rank < self.nonzeros)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         return torch.einsum("bnd,bd->bn", x, params["w"])
@@ -67,6 +62,4 @@ class SparseLinear(Task, kind="sparse-linear"):
 
     def best(self) -> Predictor:
         """The lasso: the strongest that is cheap. (The posterior mean sums over all supports.)"""
-        from innergrad.lab.baselines import Lasso
-
         return Lasso()

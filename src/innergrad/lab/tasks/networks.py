@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,23 +22,25 @@ from torch.nn import functional
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import NNGP, Predictor, TunedRidge
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
+from innergrad.registry import Registry
 
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "gelu": functional.gelu,
-    "sigmoid": torch.sigmoid,
-    "softplus": functional.softplus,
-    "silu": functional.silu,
-    "sin": torch.sin,
-    "leaky_relu": functional.leaky_relu,
-    "linear": lambda x: x,
-}
+ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
+    "activation",
+    {
+        "relu": torch.relu,
+        "tanh": torch.tanh,
+        "gelu": functional.gelu,
+        "sigmoid": torch.sigmoid,
+        "softplus": functional.softplus,
+        "silu": functional.silu,
+        "sin": torch.sin,
+        "leaky_relu": functional.leaky_relu,
+        "linear": lambda x: x,
+    },
+)
 KEPT = {"relu": 0.5, "linear": 1.0}  # E r(z)^2 / E z^2 for symmetric z, where it does not depend on z
 
 
@@ -63,8 +65,7 @@ class Networks(Task, kind="network"):
         super().__post_init__()
         integer("layers", self.layers)
         integer("width", self.width)
-        if self.activation not in ACTIVATIONS:
-            raise InputError("unknown activation", got=repr(self.activation), allowed=", ".join(ACTIVATIONS))
+        ACTIVATIONS.find(self.activation)
         check_choices(self)
         real("weight_mean", self.weight_mean)
         real("weight_std", self.weight_std, above=0.0)
@@ -83,14 +84,14 @@ class Networks(Task, kind="network"):
             return float(((1.0 if last else 2.0) / fan_in) ** 0.5)
         return float((2.0 / self.width) ** 0.5) if self.scaling == "garg" and last else 1.0
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         made = {}
         for layer in range(1, self.layers + 1):
             shapes: dict[str, tuple[int, ...]] = {f"W{layer}": (self.sizes[layer], self.sizes[layer - 1])}
             if self.bias:
                 shapes[f"b{layer}"] = (self.sizes[layer],)
             for name, shape in shapes.items():
-                weights = self.weight_mean + self.weight_std * stream.fork(name).normal(index, *shape)
+                weights = self.weight_mean + self.weight_std * rng.fork(name).normal(index, *shape)
                 made[name] = self.factor(layer) * weights
         return made
 
@@ -119,8 +120,6 @@ class Networks(Task, kind="network"):
 
         The strongest known, not the best: a posterior over the weights of finite networks has no closed form.
         """
-        from innergrad.lab.baselines import NNGP, TunedRidge
-
         if self.activation == "relu" and self.weight_mean == 0.0 and not self.bias:
             return NNGP(self.layers, self.width, self.scaling, self.noise, self.weight_std)
         return TunedRidge()

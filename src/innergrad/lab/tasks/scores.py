@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import NNGP, Predictor
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -59,22 +57,22 @@ class DiffusionScores(Task, kind="diffusion"):
         """(..., 3): what a learner sees of the point x at time t."""
         return torch.stack((0.5 * x, (-t).exp(), torch.ones_like(x)), -1)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         shape = self.components
-        exponential = -(1.0 - stream.fork("weight").uniform(index, shape)).log() + 1e-6
+        exponential = -(1.0 - rng.fork("weight").uniform(index, shape)).log() + 1e-6
         return {
             "weight": exponential / exponential.sum(1, keepdim=True),
-            "mean": self.spread * (2.0 * stream.fork("mean").uniform(index, shape) - 1.0),
-            "std": self.min_std + (self.max_std - self.min_std) * stream.fork("std").uniform(index, shape),
+            "mean": self.spread * (2.0 * rng.fork("mean").uniform(index, shape) - 1.0),
+            "std": self.min_std + (self.max_std - self.min_std) * rng.fork("std").uniform(index, shape),
         }
 
-    def points(self, stream: Stream, index: Tensor, n: int, params: Params) -> Tensor:
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
         edges = params["weight"].cumsum(1)[:, None, :-1]
-        which = (stream.fork("which").uniform(index, n)[:, :, None] >= edges).sum(-1)
+        which = (rng.fork("which").uniform(index, n)[:, :, None] >= edges).sum(-1)
         mean, std = params["mean"].gather(1, which), params["std"].gather(1, which)
-        start, noise = stream.normal(index, n, 2).unbind(-1)
+        start, noise = rng.normal(index, n, 2).unbind(-1)
         low, high = math.log(self.min_time), math.log(self.max_time)
-        t = (low + (high - low) * stream.fork("time").uniform(index, n)).exp()
+        t = (low + (high - low) * rng.fork("time").uniform(index, n)).exp()
         x = (-t).exp() * (mean + std * start) + (-torch.expm1(-2.0 * t)).sqrt() * noise
         return self.features(x, t)
 
@@ -94,6 +92,4 @@ class DiffusionScores(Task, kind="diffusion"):
 
     def best(self) -> Predictor:
         """Networks of three layers in the limit of infinite width; the strongest here, not the best there is."""
-        from innergrad.lab.baselines import NNGP
-
         return NNGP(layers=3, scaling="he", noise=max(self.noise, 0.01))

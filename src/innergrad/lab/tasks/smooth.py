@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from innergrad.errors import integer, real
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import KernelBayes, Predictor
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-from innergrad.lab.tasks.kernels import Matern
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.tasks.covariances import Matern
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,14 @@ class SmoothFunctions(Task, kind="smooth"):
         """The covariance of labels."""
         return Matern(self.smoothness, self.length * self.d**0.5)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         degrees = 2 * self.smoothness + 1
-        chi2 = stream.fork("chi2").normal(index, self.waves, degrees).square().sum(-1)
+        chi2 = rng.fork("chi2").normal(index, self.waves, degrees).square().sum(-1)
         stretch = (degrees / chi2).sqrt() / self.kernel.length
         return {
-            "omega": stream.fork("omega").normal(index, self.waves, self.d) * stretch[:, :, None],
-            "phase": stream.fork("phase").uniform(index, self.waves) * (2.0 * math.pi),
-            "amplitude": stream.fork("amplitude").normal(index, self.waves) * (2.0 / self.waves) ** 0.5,
+            "omega": rng.fork("omega").normal(index, self.waves, self.d) * stretch[:, :, None],
+            "phase": rng.fork("phase").uniform(index, self.waves) * (2.0 * math.pi),
+            "amplitude": rng.fork("amplitude").normal(index, self.waves) * (2.0 / self.waves) ** 0.5,
         }
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
@@ -60,6 +57,4 @@ class SmoothFunctions(Task, kind="smooth"):
 
     def best(self) -> Predictor:
         """The posterior mean of the Gaussian process with this covariance, which many waves are close to."""
-        from innergrad.lab.baselines import KernelBayes
-
         return KernelBayes(self.kernel, noise=self.noise, flip=False)

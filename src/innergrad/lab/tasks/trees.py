@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import integer
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import Boosting, Predictor
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 
 @dataclass(frozen=True)
@@ -30,9 +27,9 @@ class DecisionTrees(Task, kind="decision-tree"):
         super().__post_init__()
         integer("depth", self.depth, high=12)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        feature = stream.fork("feature").integers(index, self.d, 2**self.depth - 1)
-        return {"feature": feature, "leaf": stream.normal(index, 2**self.depth)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        feature = rng.fork("feature").integers(index, self.d, 2**self.depth - 1)
+        return {"feature": feature, "leaf": rng.normal(index, 2**self.depth)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         node = torch.zeros(x.shape[:2], dtype=torch.int64, device=x.device)
@@ -44,6 +41,4 @@ class DecisionTrees(Task, kind="decision-tree"):
 
     def best(self) -> Predictor:
         """Gradient boosting, the strongest known; Garg et al. found that trained transformers beat it by far."""
-        from innergrad.lab.baselines import Boosting
-
         return Boosting()

@@ -1,4 +1,4 @@
-"""Triton kernels of residual additions with LayerNorm, and of biases with GELU; timed by ``kernel_timing.py``.
+"""Triton kernels of residual additions with LayerNorm, and biases with GELU; timed by ``benchmarks/kernel_timing.py``.
 
 Tensors are (S, R, D): S models, R rows each, contiguous; parameters are (S, D) with any distance between rows. A
 program takes rows of one model only. The forward kernels take one group of rows each. With x^ = (r' - mean) rstd and

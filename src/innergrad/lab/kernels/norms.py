@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from innergrad.errors import InputError
-from innergrad.lab.attention import FAST_TYPES, HAS_TRITON, INTERPRETED
+from innergrad.lab.kernels.attention import FAST_TYPES, HAS_TRITON, INTERPRETED
 
 EPS = 1e-5
 #: What the kernels take. A row stays on the chip whole; GELU's are cut into pieces.
@@ -115,7 +115,7 @@ def add_norm_fused(
     residual: Tensor, delta: Tensor | None, bias: Tensor | None, gain: Tensor, shift: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The forward kernel of ``add_norm``. The new residual is always a new tensor."""
-    from innergrad.lab.norms_triton import add_norm_forward
+    from innergrad.lab.kernels.norms_triton import add_norm_forward
 
     return add_norm_forward(residual, delta, bias, gain, shift)
 
@@ -125,7 +125,7 @@ def add_norm_fused_backward(
     d_total: Tensor | None, d_normed: Tensor, total: Tensor, gain: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The backward kernel: the gradient of r, of delta too, (S, ..., D), and those of gain, shift, bias, (S, 3, D)."""
-    from innergrad.lab.norms_triton import add_norm_backward
+    from innergrad.lab.kernels.norms_triton import add_norm_backward
 
     return add_norm_backward(d_total, d_normed, total, gain)
 
@@ -133,7 +133,7 @@ def add_norm_fused_backward(
 @torch.library.custom_op("innergrad::bias_gelu", mutates_args=())
 def bias_gelu_fused(x: Tensor, bias: Tensor) -> Tensor:
     """The forward kernel of ``bias_gelu``."""
-    from innergrad.lab.norms_triton import bias_gelu_forward
+    from innergrad.lab.kernels.norms_triton import bias_gelu_forward
 
     return bias_gelu_forward(x, bias)
 
@@ -141,7 +141,7 @@ def bias_gelu_fused(x: Tensor, bias: Tensor) -> Tensor:
 @torch.library.custom_op("innergrad::bias_gelu_backward", mutates_args=())
 def bias_gelu_fused_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """The backward kernel: the gradients of x, (S, ..., M), and of the bias, (S, M)."""
-    from innergrad.lab.norms_triton import bias_gelu_backward
+    from innergrad.lab.kernels.norms_triton import bias_gelu_backward
 
     return bias_gelu_backward(grad, x, bias)
 

@@ -1,4 +1,4 @@
-"""Triton kernels of causal attention for short sequences; ``kernel_timing.py`` checks and times them on a GPU.
+"""Triton kernels of causal attention for short sequences; checked and timed by ``benchmarks/kernel_timing.py``.
 
 One program takes one head of one sequence, whole. It reads q, k and v where they lie in the packed qkv (N, T, 3 D)
 and writes the output, or the gradient of qkv, packed: no copies between layouts, and no atomics, so every run gives
@@ -31,7 +31,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from innergrad.lab.norms_triton import column_sums, lined
+from innergrad.lab.kernels.norms_triton import column_sums, lined
 
 
 class Choice(NamedTuple):

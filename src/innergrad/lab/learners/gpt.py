@@ -27,10 +27,10 @@ from torch.nn import functional as F
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
-from innergrad.lab.attention import attend, attention_pattern
-from innergrad.lab.learner import Keep, Learner, LearnerConfig
-from innergrad.lab.norms import add_norm, bias_gelu
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.kernels.attention import attend, attention_pattern
+from innergrad.lab.kernels.norms import add_norm, bias_gelu
+from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 
 Late = tuple[Tensor, Tensor | None] | None  # what is still to be added to the residual stream: delta (S, ..., D), bias
 
@@ -120,7 +120,7 @@ class GPT(Learner):
         """Products, not gains, biases or positions."""
         return {name for name, _ in self.named_parameters() if name.startswith("W_") and name != "W_pos"}
 
-    def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
+    def draw(self, name: str, rng: CounterRNG, shape: torch.Size) -> Tensor:
         """GPT-2's initial weights; the embedding keeps the size of its input."""
         one = torch.zeros(1, dtype=torch.int64)
         if name.startswith("ln"):
@@ -132,7 +132,7 @@ class GPT(Learner):
             std = 1.0 / math.sqrt(self.d + 1)
         if name in ("W_O", "W_out"):
             std = 0.0 if self.config.zero_init else std / math.sqrt(2 * self.config.n_layers)
-        return std * stream.normal(one, *shape)[0]
+        return std * rng.normal(one, *shape)[0]
 
     def forward(
         self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None

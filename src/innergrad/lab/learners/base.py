@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from innergrad.config import Family
 from innergrad.errors import InputError, integer, lacks
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
 
 Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and gives back what takes its place
 
@@ -47,10 +47,10 @@ class Learner(nn.Module):
 
     def init(self, seeds: Sequence[int]) -> Learner:
         """Draws the parameters: those of model s depend on seeds[s] alone."""
-        streams = [Stream.of(seed, "init") for seed in seeds]
+        rngs = [CounterRNG.of(seed, "init") for seed in seeds]
         with torch.no_grad():
             for name, parameter in self.named_parameters():
-                drawn = [self.draw(name, stream.fork(name), parameter.shape[1:]) for stream in streams]
+                drawn = [self.draw(name, rng.fork(name), parameter.shape[1:]) for rng in rngs]
                 parameter.copy_(torch.stack(drawn))
         return self
 
@@ -64,9 +64,9 @@ class Learner(nn.Module):
         """Parameters that weight decay is for."""
         return set(self.matrices)
 
-    def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
+    def draw(self, name: str, rng: CounterRNG, shape: torch.Size) -> Tensor:
         """Initial values of one model's parameter."""
-        raise lacks(self, "draw(name, stream, shape)")
+        raise lacks(self, "draw(name, rng, shape)")
 
     def forward(
         self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.lab.streams import Stream
+from innergrad.lab.baselines import KernelBayes, Predictor
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
+from innergrad.lab.tasks.covariances import KernelTerm, SumKernel, all_positive, covariances
 from innergrad.lab.tasks.inputs import Covariance, Inputs
-from innergrad.lab.tasks.kernels import KernelTerm, SumKernel, all_positive, covariances
-
-if TYPE_CHECKING:
-    from innergrad.lab.baselines.base import Predictor
 
 JITTER = 1e-12  # of a label's variance, for the Cholesky factor of a singular K: labels move by 1e-6
 TINY = 1e-30  # where that variance is zero
@@ -55,8 +52,8 @@ class GaussianProcesses(Task, kind="gaussian-process"):
         """K as a function of the points x."""
         return SumKernel(self.terms, self.inputs)
 
-    def params(self, stream: Stream, index: Tensor, n: int) -> Params:
-        return {"z": stream.normal(index, n)}
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"z": rng.normal(index, n)}
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
         n = x.shape[1]
@@ -78,8 +75,6 @@ class GaussianProcesses(Task, kind="gaussian-process"):
 
     def best(self) -> Predictor:
         """The posterior mean (13) of 003."""
-        from innergrad.lab.baselines import KernelBayes
-
         return KernelBayes(self.kernel, noise=self.noise, flip=not self.kernel.positive)
 
 
@@ -106,6 +101,6 @@ def absolute_by_products(matrix: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _root_diagonal(task: GaussianProcesses) -> float:
-    """sqrt(E K(x, x)) over 65,536 points of a fixed stream; exact where K(x, x) is a constant, as on the sphere."""
-    x = task.inputs.sample(Stream.of(0, "scale"), torch.arange(2**16), 1, task.d).double()
+    """sqrt(E K(x, x)) over 65,536 points of a fixed generator; exact where K(x, x) is a constant, as on the sphere."""
+    x = task.inputs.sample(CounterRNG.of(0, "scale"), torch.arange(2**16), 1, task.d).double()
     return float(task.kernel(x, x).mean() ** 0.5)

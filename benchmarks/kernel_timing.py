@@ -1,8 +1,7 @@
-"""Checks and times the lab's kernels on a GPU: python -m innergrad.lab.kernel_timing [attention] [norms].
+"""Checks and times the lab's kernels on a GPU: python benchmarks/kernel_timing.py [attention] [norms].
 
 Results are compared with plain torch in float64, and every run must give the same bits. Times are of CUDA graphs; the
-inputs rotate, so that they are not found in the cache. After ``SECONDS`` a part
-names what is left and does not run it.
+inputs rotate, so that they are not found in the cache. After ``SECONDS`` a part names what is left and does not run it.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -19,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from innergrad.lab import attention_triton, norms_triton
-from innergrad.lab.attention import KINDS, attend
-from innergrad.lab.norms import add_norm, bias_gelu
+from innergrad.lab.kernels import attention_triton, norms_triton
+from innergrad.lab.kernels.attention import KINDS, attend
+from innergrad.lab.kernels.norms import add_norm, bias_gelu
 
 SECONDS = 50.0
 TOLERANCE = {torch.bfloat16: 1e-2, torch.float16: 2e-3}  # relative, of the norm, against float64

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
-from innergrad.lab.learner import Keep, Learner, LearnerConfig
-from innergrad.lab.streams import Stream
+from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 
 ACTIVATIONS = ("linear", "relu", "exp", "softmax")
 
@@ -81,10 +81,10 @@ class KernelLearner(Learner):
     def alone(self) -> KernelLearner:
         return KernelLearner(self.config, self.d)
 
-    def draw(self, name: str, stream: Stream, shape: torch.Size) -> Tensor:
+    def draw(self, name: str, rng: CounterRNG, shape: torch.Size) -> Tensor:
         if name == "r":
             return torch.full(shape, self.config.init_r)
-        return self.config.init_std * stream.normal(torch.zeros(1, dtype=torch.int64), *shape)[0]
+        return self.config.init_std * rng.normal(torch.zeros(1, dtype=torch.int64), *shape)[0]
 
     def forward(
         self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None

@@ -1,4 +1,4 @@
-"""``python -m innergrad.lab.baselines.trained_check``: the fits of 001 App. G on this machine, checked and timed.
+"""Networks trained on every prompt (001, App. G) on this machine: checked and timed.
 
 1. A few fits on the device, in float32 and TF32, against the same fits on the CPU in float64, epoch by epoch.
 2. The time of the whole job: prompts x (lengths 0 .. 75) networks of 3 layers and width 200, 100 epochs of Adam.
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from innergrad.lab.baselines.trained import TrainedNetwork
+from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.metrics import pooled_r2
-from innergrad.lab.streams import Stream
 from innergrad.lab.tasks.inputs import Gaussian
 from innergrad.lab.tasks.networks import Networks
 
@@ -28,8 +28,8 @@ BASELINE = TrainedNetwork(x_scale=5.0**0.5, y_scale=TASK.scale)  # E x_i^2 = 5
 
 def prompts(count: int, n: int, device: str) -> tuple[Tensor, Tensor]:
     """The first ``count`` test prompts of n points, made a few hundred networks at a time."""
-    stream = Stream.of(0, "trained_check")
-    parts = [TASK.sample(stream, index, n)[:2] for index in torch.arange(count, device=device).chunk(count // 500 + 1)]
+    rng = CounterRNG.of(0, "trained_check")
+    parts = [TASK.sample(rng, index, n)[:2] for index in torch.arange(count, device=device).chunk(count // 500 + 1)]
     return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
 
 

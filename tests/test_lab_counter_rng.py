@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from innergrad.lab.streams import ELEMENTS, Stream
+from innergrad.lab.counter_rng import ELEMENTS, CounterRNG
 
-STREAM = Stream.of(0, "test")
+RNG = CounterRNG.of(0, "test")
 ROWS = torch.arange(2000)
 
 
@@ -28,8 +28,8 @@ def squares64(counter: int, key: int) -> int:
 
 def test_bits_are_those_of_the_squares_generator() -> None:
     index = torch.tensor([0, 1, 77, 2**34 + 5])
-    bits = STREAM.bits(index, 5)
-    key = int(STREAM.key) % 2**64
+    bits = RNG.bits(index, 5)
+    key = int(RNG.key) % 2**64
     for row, number in enumerate(index.tolist()):
         for j in range(5):
             counter = ((number << ELEMENTS) + j) % 2**64
@@ -39,7 +39,7 @@ def test_bits_are_those_of_the_squares_generator() -> None:
 @pytest.mark.parametrize("draw", ["uniform", "normal", "integers"])
 def test_a_row_depends_on_its_index_alone(draw: str) -> None:
     def numbers(index: torch.Tensor, *shape: int) -> torch.Tensor:
-        return STREAM.integers(index, 10, *shape) if draw == "integers" else getattr(STREAM, draw)(index, *shape)
+        return RNG.integers(index, 10, *shape) if draw == "integers" else getattr(RNG, draw)(index, *shape)
 
     whole = numbers(ROWS[:100], 7, 3)
     parts = torch.cat([numbers(part, 7, 3) for part in ROWS[:100].split([1, 13, 86])])
@@ -49,30 +49,30 @@ def test_a_row_depends_on_its_index_alone(draw: str) -> None:
     assert torch.equal(whole[:, :4], numbers(ROWS[:100], 4, 3)), "a longer prompt begins with the shorter one"
 
 
-def test_streams_of_a_stack_are_the_streams_themselves() -> None:
-    seeds = [Stream.of(seed, "train") for seed in range(3)]
-    together = Stream.rows(seeds, 5).fork("inputs").normal(torch.arange(5).repeat(3), 4)
+def test_rows_of_a_stack_are_those_of_its_generators() -> None:
+    seeds = [CounterRNG.of(seed, "train") for seed in range(3)]
+    together = CounterRNG.rows(seeds, 5).fork("inputs").normal(torch.arange(5).repeat(3), 4)
     assert torch.equal(together, torch.cat([one.fork("inputs").normal(torch.arange(5), 4) for one in seeds]))
 
 
 def test_uniform_numbers_are_uniform() -> None:
-    numbers = STREAM.uniform(ROWS, 50).double().numpy()
+    numbers = RNG.uniform(ROWS, 50).double().numpy()
     assert numbers.min() >= 0.0
     assert numbers.max() < 1.0
     assert stats.kstest(numbers.ravel(), "uniform").pvalue > 1e-3
     counts = np.histogram(numbers[:, 0], bins=20, range=(0, 1))[0]
     assert stats.chisquare(counts).pvalue > 1e-3
-    integers = STREAM.integers(ROWS, 7, 50).numpy()
+    integers = RNG.integers(ROWS, 7, 50).numpy()
     assert stats.chisquare(np.bincount(integers.ravel(), minlength=7)).pvalue > 1e-3
     pairs = integers[:-1] * 7 + integers[1:]  # of consecutive samples, whose counters differ in high bits only
     assert stats.chisquare(np.bincount(pairs.ravel(), minlength=49)).pvalue > 1e-3
-    bits = STREAM.bits(ROWS, 50)
+    bits = RNG.bits(ROWS, 50)
     ones = torch.stack([(bits >> place & 1).sum() for place in range(64)]).numpy()
     assert stats.chisquare(ones).pvalue > 1e-3, "every one of the 64 bits is fair"
 
 
 def test_normal_numbers_are_normal() -> None:
-    numbers = STREAM.normal(ROWS, 50).double()
+    numbers = RNG.normal(ROWS, 50).double()
     assert stats.kstest(numbers.numpy().ravel(), "norm").pvalue > 1e-3
     assert abs(float(numbers.mean())) < 4 / numbers.numel() ** 0.5
     assert abs(float(numbers.pow(2).mean()) - 1) < 4 * (2 / numbers.numel()) ** 0.5
@@ -81,11 +81,11 @@ def test_normal_numbers_are_normal() -> None:
 
 def test_numbers_are_not_correlated() -> None:
     """Across places of a row, samples, forks, forks of forks, names and seeds; the largest of all is a chance."""
-    streams = [STREAM, STREAM.fork("inputs"), STREAM.fork("params"), STREAM.fork("inputs").fork("params")]
-    streams += [Stream.of(1, "test"), Stream.of(0, "tess"), Stream.of(2, "test").fork("inputs")]
-    columns = torch.cat([stream.normal(ROWS, 6) for stream in streams], 1)
-    columns = torch.cat((columns, STREAM.normal(ROWS + 1, 6), STREAM.normal(ROWS + len(ROWS), 6)), 1)
+    rngs = [RNG, RNG.fork("inputs"), RNG.fork("params"), RNG.fork("inputs").fork("params")]
+    rngs += [CounterRNG.of(1, "test"), CounterRNG.of(0, "tess"), CounterRNG.of(2, "test").fork("inputs")]
+    columns = torch.cat([rng.normal(ROWS, 6) for rng in rngs], 1)
+    columns = torch.cat((columns, RNG.normal(ROWS + 1, 6), RNG.normal(ROWS + len(ROWS), 6)), 1)
     correlation = torch.corrcoef(columns.double().T)
     worst = float((correlation - torch.eye(len(correlation))).abs().max())
     assert worst < 5 / len(ROWS) ** 0.5
-    assert len({int(stream.key) for stream in streams}) == len(streams)
+    assert len({int(rng.key) for rng in rngs}) == len(rngs)

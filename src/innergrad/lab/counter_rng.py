@@ -1,4 +1,4 @@
-"""Random numbers by counting: number j of sample i of a stream is a function of (stream, i, j) and of nothing else.
+"""Random numbers by counting: number j of sample i of a generator is a function of (generator, i, j), nothing else.
 
 So a sample is the same whatever the batch it is drawn in, the number of devices that share the work and the step at
 which a run was resumed, and it is made on the device that needs it: there is no state to save, only an index.
@@ -18,29 +18,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-ELEMENTS = 28  # a sample may draw 2^28 times 64 bits from one stream; there are 2^35 samples
+ELEMENTS = 28  # a sample may draw 2^28 times 64 bits from one generator; there are 2^35 samples
 _LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Stream:
+class CounterRNG:
     """A source of random numbers; ``key`` is an odd 64-bit integer, a tensor of shape () or one a row, (rows,)."""
 
     key: Tensor
 
     @classmethod
-    def of(cls, seed: int, name: str = "", device: torch.device | str = "cpu") -> Stream:
-        """The stream of a seed and a name, such as ``Stream.of(0, "train")``."""
+    def of(cls, seed: int, name: str = "", device: torch.device | str = "cpu") -> CounterRNG:
+        """The generator of a seed and a name, such as ``CounterRNG.of(0, "train")``."""
         return cls(_mix(torch.full((), _hash(f"{seed}/{name}"), dtype=torch.int64, device=device)) | 1)
 
     @classmethod
-    def rows(cls, streams: Sequence[Stream], rows: int) -> Stream:
-        """One stream a block of ``rows`` rows: for the models of a stack, which see samples of their own."""
-        return cls(torch.stack([stream.key for stream in streams]).repeat_interleave(rows))
+    def rows(cls, rngs: Sequence[CounterRNG], rows: int) -> CounterRNG:
+        """One generator a block of ``rows`` rows: for the models of a stack, which see samples of their own."""
+        return cls(torch.stack([rng.key for rng in rngs]).repeat_interleave(rows))
 
-    def fork(self, name: str) -> Stream:
-        """An independent stream for another purpose."""
-        return Stream(_mix(self.key ^ _hash(name)) | 1)
+    def fork(self, name: str) -> CounterRNG:
+        """An independent generator for another purpose."""
+        return CounterRNG(_mix(self.key ^ _hash(name)) | 1)
 
     def bits(self, index: Tensor, count: int) -> Tensor:
         """(rows, count) int64 of 64 random bits for the samples ``index``, (rows,) int64."""

@@ -164,7 +164,7 @@ def _why_not_fast(qkv: Tensor, head: int) -> str:
 @torch.library.custom_op("innergrad::attend", mutates_args=())
 def attend_packed(qkv: Tensor, bias: Tensor | None, n_heads: int, kind: str, normalise: str) -> tuple[Tensor, Tensor]:
     """The forward kernel: qkv (N, T, 3 D) -> out (N, T, D), and for softmax the logarithms of c_i, (N, H, T)."""
-    from innergrad.lab.attention_triton import forward
+    from innergrad.lab.kernels.attention_triton import forward
 
     return forward(qkv, bias, n_heads, kind, normalise)
 
@@ -174,7 +174,7 @@ def attend_packed_backward(
     grad: Tensor, qkv: Tensor, bias: Tensor | None, out: Tensor, norms: Tensor, n_heads: int, kind: str, normalise: str
 ) -> tuple[Tensor, Tensor]:
     """The backward kernel: the gradient (N, T, D) of the output -> those of qkv, (N, T, 3 D), and bias, (G, 3 D)."""
-    from innergrad.lab.attention_triton import backward
+    from innergrad.lab.kernels.attention_triton import backward
 
     return backward(grad.contiguous(), qkv, bias, out, norms, n_heads, kind, normalise)
 

@@ -1,0 +1,7 @@
+"""What is trained. Importing this package makes every shipped learner known to configuration files."""
+
+from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
+from innergrad.lab.learners.gpt import GPT, GPTConfig
+from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig
+
+__all__ = ["GPT", "GPTConfig", "Keep", "KernelLearner", "KernelLearnerConfig", "Learner", "LearnerConfig"]
