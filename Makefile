@@ -22,6 +22,7 @@ check: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python benchmarks/claims.py --check
 	$(BIN)/python benchmarks/bridges.py --check
+	$(BIN)/python benchmarks/check_results.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pieces.py

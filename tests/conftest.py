@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+for folder in ("examples", "benchmarks"):
+    sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The README is true: its code runs, its commands exist, its tables are what results/ says."""
+"""The README is true: its code runs, its commands exist. (Its tables: ``make check``.)"""
 
 from __future__ import annotations
 
@@ -57,13 +57,6 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
-
-
-def test_tables_are_what_the_results_say() -> None:
-    done = subprocess.run(
-        [sys.executable, "benchmarks/tables.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_the_example_algorithm_is_under_60_lines() -> None:
