@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+pytest_plugins = ["pytester"]
 for folder in ("examples", "benchmarks"):
     sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
