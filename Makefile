@@ -1,11 +1,12 @@
 # make demo   set everything up and run the main job
 # make test   set everything up and run all tests
+# make soak   the long versions of some tests
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 
-.PHONY: demo setup test check bench docs clean
+.PHONY: demo setup test soak check bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/innergrad demo --out out/demo
@@ -15,6 +16,9 @@ setup: $(VENV)/.dev
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
+soak: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m soak tests
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -22,6 +26,7 @@ check: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py --check
 	$(BIN)/python benchmarks/claims.py --check
 	$(BIN)/python benchmarks/bridges.py --check
+	$(BIN)/python benchmarks/check_results.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pieces.py

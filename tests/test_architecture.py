@@ -32,6 +32,7 @@ ORDER = (
     ("guard",),
     ("interpret",),
     ("prompt",),
+    ("dense",),
     ("targets",),
     ("legalise",),
     ("compiled", "report", "ragged"),
@@ -48,6 +49,7 @@ ORDER = (
     ("manifest",),
     ("lab",),
     ("export", "bench"),
+    ("testing",),
     ("cli",),
     ("__main__",),
 )
@@ -178,9 +180,9 @@ def test_what_must_not_know_of_what(below: str, above: tuple[str, ...]) -> None:
     assert [one for one in internal() if one.module in checked and unit(one.imported) in above] == []
 
 
-def test_nothing_imports_the_command_line() -> None:
-    users = {unit(one.module) for one in internal() if unit(one.imported) == "cli"}
-    assert users == {"cli", "__main__"}
+@pytest.mark.parametrize(("top", "users"), [("cli", {"cli", "__main__"}), ("testing", {"testing"})])
+def test_nothing_imports_what_is_at_the_top(top: str, users: set[str]) -> None:
+    assert {unit(one.module) for one in internal() if unit(one.imported) == top} == users
 
 
 # ------------------------------------------------------------------------------------------------- what is forbidden
@@ -220,6 +222,15 @@ def test_import_innergrad_does_not_import_torch() -> None:
     assert not loaded & {"torch", "numpy"}
     loaded, _ = imported_by("-c", "import innergrad; innergrad.Network")
     assert "torch" in loaded
+
+
+def test_only_the_battery_needs_pytest() -> None:
+    """And says so where there is none."""
+    loaded, _ = imported_by("-c", "import innergrad; [getattr(innergrad, name) for name in innergrad.__all__]")
+    assert "pytest" not in loaded
+    without = "import sys; sys.modules['pytest'] = None\ntry: import innergrad.testing"
+    without += "\nexcept ImportError as error: print(error)"
+    assert imported_by("-c", without)[1] == "innergrad.testing needs pytest: pip install pytest\n"
 
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]

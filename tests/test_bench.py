@@ -15,7 +15,6 @@ from innergrad.bench.executor import RATE, Point, data, measure, measure_batch
 from innergrad.cli.app import app
 from innergrad.errors import JobError
 
-ROOT = Path(__file__).parent.parent
 TIMES = ("module", "functional", "foreach", "manual", "compiled", "fallback")
 
 
@@ -109,43 +108,3 @@ def test_bad_arguments(arguments: tuple[str, ...], said: str) -> None:
             as_json=False,
             quiet=True,
         )
-
-
-# ------------------------------------------------------------------------------------------------------ stored results
-
-
-def stored(name: str) -> list[dict[str, float]]:
-    rows: list[dict[str, float]] = json.loads((ROOT / "results" / f"executor_{name}.json").read_text())["rows"]
-    return rows
-
-
-def test_the_stored_grid_is_whole_and_meets_its_goals() -> None:
-    """At most as long as autograd everywhere, half of it where n K <= 4,096; plain torch at most twice; one thread."""
-    rows = stored("grid_1")
-    sizes = executor.SIZES
-    assert len(rows) == 2 * len(sizes["n"]) * len(sizes["K"]) * len(sizes["N"])
-    assert max(row["ratio"] for row in rows) <= 1.0
-    assert max(row["ratio"] for row in rows if row["n"] * row["K"] <= 4096) <= 0.5
-    assert max(row["fallback_ratio"] for row in rows) <= 2.0
-
-
-def test_the_stored_batches_are_faster_than_vmap() -> None:
-    for name in ("batch", "batch_gpu"):
-        for row in stored(name):
-            assert row["prompts"] == 4096
-            assert row["ratio"] <= 1.0
-
-
-def test_the_large_network_fits() -> None:
-    large = [row for row in stored("memory") if row["K"] == 512 and row["what"] in ("compiled", "fallback")]
-    assert len(large) == 4
-    assert max(row["peak_mib"] for row in large) <= 8 * 1024
-
-
-def test_a_thousand_steps_end_where_autograd_does() -> None:
-    """Wherever autograd itself does in float32: at the larger rates the path is not determined by that precision."""
-    rows = stored("steps")
-    assert all(row["held"] for row in rows)
-    determined = [row for row in rows if row["autograd_float32_relative"] <= 1e-3]
-    assert {row["lr"] for row in determined} == {0.05, 0.02}
-    assert all(row["relative"] <= 1e-3 for row in determined)

@@ -1,18 +1,13 @@
-"""Every row of docs/claims.md is measured again; the page and results/claims.json are what the rows say."""
+"""Every row of docs/claims.md is measured again, and a row or a page that is not as stored is found."""
 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from _results import read  # noqa: E402
-from claims import PAGE, Claim, accepted, all_claims, drift, papers, row  # noqa: E402
+from _results import read
+from claims import Claim, accepted, all_claims, drift, papers, row
 
 CLAIMS = all_claims()
 
@@ -74,17 +69,6 @@ def test_every_numbered_statement_has_a_row(paper: str, listed: str) -> None:
 
 def test_ids_are_unique() -> None:
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
-
-
-def test_rows_of_the_page_name_tests_that_exist() -> None:
-    named = re.findall(r"\| `([^`]+)` \|$", PAGE.read_text(), re.MULTILINE)
-    assert named == [claim.id for claim in CLAIMS]
-
-
-def test_page_and_results_are_what_the_rows_say() -> None:
-    stored = read("claims")["claims"]
-    assert drift(stored, papers()) == []
-    assert all(map(accepted, stored))
 
 
 def test_drift_is_found() -> None:

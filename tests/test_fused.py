@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import innergrad as ig
+from cases import CASES
 from innergrad.errors import DomainError, JobError
 from innergrad.executors import recorded
 from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import graph, tables
 from innergrad.interpret.native import build
-from test_conformance import CASES, Compiled
+from innergrad.testing import Case
 
 FLOAT64 = {"dtype": torch.float64, "device": torch.device("cpu")}
 
 
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest) -> Compiled:
-    return Compiled(request.param)
+@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param
 
 
 def distance(a: Tensor, b: Tensor) -> float:
@@ -38,7 +39,7 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_fused_equals_plain(case: Compiled, batch: int) -> None:
+def test_fused_equals_plain(case: Case, batch: int) -> None:
     """To 1e-13, with and without the compiler; a ramp of width delta multiplies rounding by 1/delta."""
     prompt = case.prompts(batch)
     plain = case.tf.run(**prompt)  # type: ignore[arg-type]
@@ -52,7 +53,7 @@ def test_fused_equals_plain(case: Compiled, batch: int) -> None:
             assert distance(fused.online, plain.online) <= 1e-13
 
 
-def test_fused_equals_dense(case: Compiled) -> None:
+def test_fused_equals_dense(case: Case) -> None:
     """To 1e-13, where the weights are exact; elsewhere products are those of smooth units."""
     if not case.tf.proven:
         pytest.skip("the module's own accuracy is compared in the battery")
@@ -63,7 +64,7 @@ def test_fused_equals_dense(case: Compiled) -> None:
     assert distance(fused.predictions, dense.predictions) <= 1e-13 * (2**13 if ramps else 1)
 
 
-def test_a_prompt_does_not_depend_on_its_batch(case: Compiled) -> None:
+def test_a_prompt_does_not_depend_on_its_batch(case: Case) -> None:
     prompt = case.prompts(3)
     together = case.tf.run(**prompt, executor="fused")  # type: ignore[arg-type]
     alone = case.tf.run(**{name: value[1] for name, value in prompt.items()}, executor="fused")  # type: ignore[arg-type]
@@ -71,7 +72,7 @@ def test_a_prompt_does_not_depend_on_its_batch(case: Compiled) -> None:
     assert distance(together.predictions[1], alone.predictions) <= 1e-12
 
 
-def test_its_certificate_holds(case: Compiled) -> None:
+def test_its_certificate_holds(case: Case) -> None:
     """Inside a step the executor shows nothing; what it ends with is compared with what the layers should give."""
     if case.tf.options.target != "relu":
         pytest.skip("rounding is the only difference, and the battery certifies the other executors on these")
@@ -86,7 +87,7 @@ def test_its_certificate_holds(case: Compiled) -> None:
     assert bool(((run.predictions - exact.predictions).abs() <= certificate.predictions).all())
 
 
-def test_gradient_descent_on_relu_attention_is_compiled(case: Compiled) -> None:
+def test_gradient_descent_on_relu_attention_is_compiled(case: Case) -> None:
     """On this machine, which has a compiler; variants whose tokens read one another aside."""
     if case.tf.options.target == "relu" and case.tf.options.variant != "narrow":
         assert not isinstance(case.tf.fused.native, str), case.tf.fused.native

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import innergrad as ig
+from cases import CASES
 from golden.make import FACTS, archive, layers, learned
 from innergrad.targets import TARGETS
 from logistic_regression import LogisticRegression
-from test_conformance import CASES, Compiled
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads(FACTS.read_text())
 
@@ -31,8 +31,7 @@ def test_an_old_folder_loads_and_its_program_is_the_same(name: str, tmp_path: Pa
     tf = ig.load(tmp_path, extensions=[LogisticRegression])
     assert [lane.name for lane in tf.program.stream.lanes] == expected["lanes"]
     assert layers(tf.program) == expected["layers"]
-    case = Compiled(name, tf)
-    found = learned(tf, {key: value[0] for key, value in case.prompts(1).items()})
+    found = learned(tf, {key: value[0] for key, value in CASES[name].prompts(1).items()})
     ramps = any(f.ramps for f in tf.approximants.values())
     for key, numbers in expected["learned"].items():
         now, then = (torch.tensor(part, dtype=torch.float64) for part in (found[key], numbers))
@@ -43,7 +42,7 @@ def test_an_old_folder_loads_and_its_program_is_the_same(name: str, tmp_path: Pa
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name in CASES])
 def test_a_program_that_is_compiled_now_has_the_layers_and_the_cost_it_had(name: str) -> None:
     """Where approximants are proven, to the last weight; fits depend on the machine's linear algebra in last digits."""
-    expected, tf = GOLDEN[name], Compiled(name).tf
+    expected, tf = GOLDEN[name], CASES[name].tf
     assert layers(tf.program) == expected["layers"]
     cost = tf.cost()
     assert [row.heads for row in cost.rows] == expected["heads"]

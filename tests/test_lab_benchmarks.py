@@ -1,10 +1,9 @@
-"""benchmarks/lab.py and benchmarks/training.py at a tiny size, and what their stored results claim."""
+"""benchmarks/lab.py and benchmarks/training.py at a tiny size."""
 
 from __future__ import annotations
 
 import copy
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+import lab as bench
+import lab_figure
+import training
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
 from innergrad.lab.baselines import Mean, TrainedNetwork
@@ -24,14 +26,6 @@ from innergrad.lab.sweeps import read_experiments
 from innergrad.lab.tasks import GaussianMixture, Linear, Networks
 from innergrad.lab.training import check_stack, load_learner
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-
-import lab as bench
-import lab_figure
-import lab_tables
-import training
-from _results import read
-
 ROOT = Path(__file__).parent.parent
 TRAIN = TrainConfig(
     steps=12,
@@ -43,7 +37,6 @@ TRAIN = TrainConfig(
 )
 LINEAR = Experiment("linear", 0, 51, Linear(d=4), GPTConfig(n_layers=1, d_model=16, n_heads=2, d_mlp=16), train=TRAIN)
 SHALLOW, DEEP = Networks(d=4, width=8, layers=2), Networks(d=4, width=8, layers=3, inputs=GaussianMixture(w1=1.0))
-CURVES = ("training_curve_cpu", "training_curve_cuda")
 TINY: dict[str, Any] = {"width": 6, "epochs": 4}
 
 
@@ -206,52 +199,6 @@ def test_a_claim_fails_when_its_curve_does(
     assert [one["holds"] for one in bench.claims(models)] == [place != number for place in range(6)]
 
 
-def test_the_stored_run_is_the_shipped_configuration_and_holds_its_claims() -> None:
-    """Recomputed from the curves: nothing that is said of the three learners is stored without them."""
-    stored, folder = read("lab_three_tasks"), ROOT / "results" / "lab_three_tasks"
-    experiments = read_experiments(ROOT / "configs" / "three_tasks.toml")
-    assert read_experiments(folder) == experiments
-    assert [about["task"] for about in stored["models"].values()] == [to_table(one.task) for one in experiments]
-    assert bench.claims(stored["models"]) == stored["claims"]
-    assert [one["holds"] for one in stored["claims"]] == [True] * 6
-    assert all(about["n_prompts"] >= 20_000 for about in stored["models"].values())
-    assert stored["training"]["seconds"] < 25 * 60
-    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    assert log[-1]["step"] == stored["training"]["steps"] == experiments[0].train.steps
-    for number, about in enumerate(stored["models"].values()):  # the loss is the mean of the errors at all lengths
-        errors = [row["value"] for row in about["curves"]["model"]["squared error"]]
-        assert log[-1]["loss"][number] == pytest.approx(sum(errors) / len(errors), rel=0.02)
-
-
-def test_what_the_pages_say_of_the_stored_run() -> None:
-    """README and docs/lab.md: how near the learners come to the best, and that those of networks are below ridge."""
-    linear, *networks = (
-        {name: [row["value"] for row in rows["squared error"]] for name, rows in about["curves"].items()}
-        | {"best": [row["value"] for row in about["curves"][about["reference"]]["squared error"]]}
-        for about in read("lab_three_tasks")["models"].values()
-    )
-    assert all(mine <= 1.02 * best for mine, best in zip(linear["model"][:19], linear["best"][:19], strict=True))
-    for curves in networks:
-        assert all(mine <= 1.021 * best for mine, best in zip(curves["model"], curves["best"], strict=True))
-        ridge = curves["ridge, leave-one-out lambda with intercept"]
-        assert all(mine < other for mine, other in zip(curves["model"][1:], ridge[1:], strict=True))
-
-
-def test_the_stored_evaluation_is_whole() -> None:
-    """6,400 prompts at 76 lengths, and no epoch that could be chosen is better than the posterior."""
-    stored = read("lab_full")
-    assert (stored["n_prompts"], stored["n_points"], stored["fits"]) == (6400, 76, 6400 * 75)
-    assert stored["seconds"] < 5 * 60
-    curves = {name: rows["pooled R^2"] for name, rows in stored["curves"].items()}
-    posterior = curves["NNGP, 3 layers"]
-    assert [row["k"] for row in posterior] == list(range(76))
-    last, pooled, oracle = (
-        bench.at(curves[f"3-layer network, adam 0.003, {epoch} epoch"], 50)
-        for epoch in ("last", "pooled", "per-prompt")
-    )
-    assert last <= pooled < bench.at(posterior, 50) < oracle
-
-
 def test_the_whole_evaluation_has_every_length_and_adds_up(runs: Path) -> None:
     found = bench.full(runs / "tiny", task=DEEP, n_prompts=12, n_points=54, network=TINY)
     assert set(found["curves"]) >= {"model", "mean", "NNGP, 3 layers", "ridge, leave-one-out lambda with intercept"}
@@ -297,81 +244,3 @@ def test_the_reference_loop_has_the_curriculum() -> None:
     easy = next(training.reference(one, "cpu"))
     hard = next(training.reference(replace(one, train=replace(one.train, curriculum=Curriculum())), "cpu"))
     assert easy < 0.7 * hard
-
-
-@pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_stored_speeds_add_up(device: str) -> None:
-    stored = read(f"training_speed_{device}")
-    (reference,) = stored["reference"]
-    for row in (reference, *stored["stacks"]):
-        assert 0 < row["slowest"] <= row["steps_a_second"] <= row["fastest"]
-    for row in stored["stacks"]:
-        ratio = row["steps_a_second"] / reference["steps_a_second"]
-        assert row["against_reference"] == pytest.approx(ratio, rel=0.01)
-
-
-def test_stored_speeds_on_a_gpu() -> None:
-    """One model and stacks against what was asked of them, and the share of the peak from the operations of a step."""
-    stored = read("training_speed_cuda")
-    rows = {row["stack"]: row for row in stored["stacks"]}
-    assert rows[1]["slowest"] > 450
-    assert max(row["slowest"] for row in rows.values()) > 1000
-    assert all(row["first_step_seconds"] < 100 for row in rows.values())
-    for row in rows.values():
-        peak = training.PEAK[stored["device"]] / (1e9 * stored["gflop_a_step"])
-        assert row["mfu"] == pytest.approx(row["steps_a_second"] / peak, abs=2e-4)
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_stored_curves_are_one_training(name: str) -> None:
-    """The loss falls, the loops start on one path, and their means are nearer than seeds are at every window.
-
-    Seed by seed that holds as long as rounding to bfloat16 has not led to another path: then it is like another seed.
-    """
-    stored = read(name)
-    plain = torch.tensor(stored["plain"])
-    assert len(plain) >= 5
-    assert (plain.min(1).values < 0.6 * plain[:, 0]).all()
-    rows = {name: torch.tensor(row) for name, row in lab_tables.compare_curves(stored["plain"], stored["fast"]).items()}
-    seeds = rows["standard deviation of the reference's seeds"]
-    assert (rows["difference of the means"] < seeds).all()
-    assert (rows["largest difference of one seed"] < seeds)[:3].all()
-
-
-def test_what_the_page_says_of_the_loops() -> None:
-    """docs/lab.md: how near the means are, when seeds part, where they end; how fast the reference was in two runs."""
-    stored = read("training_curve_cuda")
-    rows = {name: torch.tensor(row) for name, row in lab_tables.compare_curves(stored["plain"], stored["fast"]).items()}
-    seeds = rows["standard deviation of the reference's seeds"]
-    assert (rows["difference of the means"] / seeds).max() == pytest.approx(0.65, abs=0.005)
-    near = rows["largest difference of one seed"] < seeds
-    assert near.long().cumprod(0).sum() * stored["every"] == 300
-    ends = sorted(abs(fast[-1] / plain[-1] - 1) for plain, fast in zip(stored["plain"], stored["fast"], strict=True))
-    assert ends[-1] == pytest.approx(0.12, abs=0.005)
-    assert ends[-2] < 0.03
-    speed, race = read("training_speed_cuda")["reference"][0], read("training_target_cuda")["rows"][0]
-    assert [round(row["steps_a_second"]) for row in (speed, race)] == [43, 30]
-    cpu = read("training_curve_cpu")
-    same = lab_tables.compare_curves(cpu["plain"], cpu["fast"])["largest difference of one seed"]
-    assert max(same) < 1e-6
-
-
-@pytest.mark.parametrize("name", CURVES)
-def test_losses_a_window_late_are_not_the_same_training(name: str) -> None:
-    """The check above can fail: fifty steps are told apart, before the curriculum adds a coordinate."""
-    stored = read(name)
-    plain, late = ([row[i : i + 6] for row in stored[loop]] for i, loop in ((1, "plain"), (0, "fast")))
-    rows = lab_tables.compare_curves(plain, late)
-    seeds = rows["standard deviation of the reference's seeds"]
-    assert sum(a > b for a, b in zip(rows["difference of the means"], seeds, strict=True)) >= 4
-
-
-def test_stored_race_was_won_by_reaching_the_target() -> None:
-    stored = read("training_target_cpu")
-    assert stored["least_squares"] == pytest.approx(training.least_squares_loss(training.recipe(True, 200)), abs=1e-4)
-    reference, lab = stored["rows"]
-    for row in (reference, lab):
-        assert row["reached"]
-        assert stored["least_squares"] < row["loss"] < stored["target"]
-    assert stored["ratio"] == pytest.approx(reference["seconds"] / lab["seconds"], rel=0.01)
-    assert stored["ratio"] > 1.0

@@ -1,18 +1,14 @@
-"""A sample of benchmarks/products.py, and its stored results: three ways to multiply inside a transformer."""
+"""A sample of benchmarks/products.py: three ways to multiply inside a transformer."""
 
 from __future__ import annotations
 
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
 import products as bench
 from _results import read
@@ -57,11 +53,10 @@ def test_sizes_of_a_product_are_those_of_the_built_layers() -> None:
         assert type(layer) is kinds[method.name]
         stacks = [getattr(layer, name) for name in layer.matrices]
         assert cost.nonzeros == sum(stack.value.numel() for stack in stacks)
-    found = {bench._way(row): row["heads"] for row in bench.sizes() if row["accuracy"] in (None, 1e-2)}
+    rows = bench.sizes()
+    assert rows == read("products")["sizes"]
+    found = {bench._way(row): row["heads"] for row in rows if row["accuracy"] in (None, 1e-2)}
     assert (found["product"], found["selecting"]) == (1, 2)
-    for row in read("products")["sizes"]:
-        if row["accuracy"]:
-            assert row["heads"] == pytest.approx(2 / math.sqrt(row["accuracy"]), abs=4)  # 2 eps^-1/2, and the ends
 
 
 @pytest.mark.parametrize("method", [SELECTING, COARSE], ids=lambda method: method.name)
@@ -122,47 +117,6 @@ def test_positions_cost_rounding_only_where_they_are_added_late(code: str) -> No
 # -------------------------------------------------------------------------------------------------------------- stored
 
 
-def test_stored_products_and_selecting_heads_are_the_same_numbers() -> None:
-    stored = read("products")
-    for key, across in (("scales", "scale"), ("depths", "depth")):
-        rows = {way: [row for row in stored[key] if row["method"] == way] for way in ("product", "selecting")}
-        right = {(row["dtype"], row[across]): (row["max"], row["median"]) for row in rows["product"]}
-        assert len(right) == 2 * len({row[across] for row in rows["product"]})
-        assert all(right[row["dtype"], row[across]] == (row["max"], row["median"]) for row in rows["selecting"])
-    assert {row["range"] for row in stored["scales"] if row["method"] == "selecting"} == {"fitted", "fixed"}
-
-
-def test_stored_errors_of_squares_are_within_what_was_proven() -> None:
-    """Relative to R^2; and with a range of 1024 nothing is left of products of small numbers.
-
-    Rounding: of two squares, at most 1, the weights (knots, whose slopes add up to 2, and coefficients) and the sums.
-    """
-    rows = [row for row in read("products")["scales"] if row["method"] == "squares"]
-    assert {row["accuracy"] for row in rows} == {1e-2, 1e-4, 1e-6}
-    for row in rows:
-        rounding = 2 * (2 + 1 + 2) * (2.0**-24 if row["dtype"] == "float32" else 2.0**-53)
-        assert row["max"] * row["scale"] ** 2 <= (row["accuracy"] + rounding) * row["R"] ** 2
-        if row["range"] == "fixed" and row["scale"] <= 1.0:
-            assert row["max"] > 1.0
-
-
-def test_stored_rounding_of_positions_does_not_grow_in_the_built_layer() -> None:
-    rows = [row for row in read("products")["codes"] if row["code"] == "built layer"]
-    assert {(row["n"], row["R"]) for row in rows} == {(n, R) for n in bench.LENGTHS for R in bench.RANGES}
-    for row in rows:
-        assert row["last"] <= (2.0**-24 if row["dtype"] == "float32" else 2.0**-53)
-
-
-def test_stored_steps_of_training_round_as_training_does() -> None:
-    """Both variants within a factor of four of autograd in float32, at every depth; and within 1e-15 in float64."""
-    rows = read("products")["training"]
-    direct = {row["N"]: row["error"] for row in rows if row["way"] == "direct" and row["dtype"] == "float32"}
-    assert sorted(direct) == [2, 4, 8, 12]
-    for row in rows:
-        if row["way"] != "direct":
-            assert row["error"] <= (1e-15 if row["dtype"] == "float64" else 4 * direct[row["N"]])
-
-
 def test_a_stored_error_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "SCALES", (1e1,))
     monkeypatch.setattr(bench, "METHODS", (PRODUCT, SELECTING, COARSE))
@@ -171,8 +125,3 @@ def test_a_stored_error_is_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> 
         stored = bench._pick(read("products")["scales"], **wanted)
         for key in ("max", "median"):
             assert row[key] == pytest.approx(stored[key], rel=1e-3, abs=0.0)
-
-
-def test_outside_is_always_said() -> None:
-    for row in read("products")["outside"]:
-        assert bool(row["says"]) == (row["beyond"] > 1.0 and row["method"] != "product")

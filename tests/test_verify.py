@@ -3,45 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
 from torch import Tensor
 
 import innergrad as ig
+from innergrad import verification
 from innergrad.report import Report
 from logistic_regression import LogisticRegression
 
 
+def algorithm(loss: str = "squared") -> ig.GradientDescent:
+    return ig.GradientDescent(ig.Network([2, 3, 3, 2], "gelu"), loss=loss, steps=2, momentum=0.5)
+
+
+@cache
 def transformer(loss: str = "squared") -> ig.CompiledTransformer:
-    net = ig.Network([2, 3, 3, 2], "gelu")
-    return ig.compile(ig.GradientDescent(net, loss=loss, steps=2, momentum=0.5), epsilon=1e-2, n_examples=5)
+    """Who changes a weight puts it back."""
+    return ig.compile(algorithm(loss), epsilon=1e-2, n_examples=5)
 
 
 def failing(report: Report) -> set[str]:
     return {law.name for law in report.laws if not law.holds}
 
 
-SOFTMAX = transformer("softmax")
-LAYERS = [layer.name for layer in SOFTMAX.program.layers]
+LAYERS = [layer.name for layer in algorithm("softmax").program(ig.Options(n_examples=5)).layers]
+PROVE = cache(verification.prove)
 
 
+@pytest.fixture
+def proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are changed and approximants are not: their proofs, most of the time of ``verify``, are made once."""
+    monkeypatch.setattr(verification, "prove", PROVE)
+
+
+@pytest.mark.usefixtures("proven_once")
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=[f"{i} {name}" for i, name in enumerate(LAYERS)])
 def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(number: int) -> None:
-    module = list(SOFTMAX.module.stored_layers())[number]
+    tf = transformer("softmax")
+    module = list(tf.module.stored_layers())[number]
     for name, stack in ((name, getattr(module, name)) for name in module.matrices):
         entries = torch.linspace(0, len(stack.value) - 1, 4).long().tolist()
         for entry, factor in zip(entries, (1.001, 0.0, 1.001, 0.0), strict=True):
             original = stack.value[entry].item()
             stack.value[entry] = original * factor
-            report = SOFTMAX.verify(prompts=1)
+            report = tf.verify(prompts=1)
             stack.value[entry] = original
             assert failing(report) & {"weights", "probe"}, (name, entry)
             named = " ".join(law.where for law in report.laws if not law.holds)
             assert f"layer {LAYERS[number]}," in named
-    assert SOFTMAX.verify(prompts=1).passed
+    assert tf.verify(prompts=1).passed
 
 
+@pytest.mark.usefixtures("proven_once")
 def test_an_extra_weight_is_noticed() -> None:
     """In W_K and W_1, whose partners (W_Q, W_2) are nonzero in every row, a weight cannot be without effect."""
     tf = transformer()

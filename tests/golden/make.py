@@ -53,13 +53,12 @@ def facts(tf: Any, prompt: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    from test_conformance import CASES, Compiled
+    from cases import CASES
 
     known = json.loads(FACTS.read_text()) if FACTS.is_file() else {}
-    for name in CASES:
+    for name, case in CASES.items():
         if name in known:
             continue
-        case = Compiled(name)
         with tempfile.TemporaryDirectory() as folder:
             case.tf.save(folder)
             with zipfile.ZipFile(archive(name), "w") as archived:

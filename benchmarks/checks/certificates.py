@@ -1,0 +1,78 @@
+"""Stored results of certificates.py: what the pages claim of the certificates."""
+
+from __future__ import annotations
+
+import certificates as bench
+from _results import read
+from checks._require import equal, require
+
+
+def no_certificate_is_violated() -> None:
+    stored, file = read("certificates_violations"), "results/certificates_violations.json"
+    equal(f"{file}, configurations", stored["configurations"], 10_000)
+    equal(f"{file}, violations", stored["violations"], [])
+    equal(f"{file}, failed", stored["failed"], [])
+    require(stored["oracles_apart"] < 1e-12, f"{file}, oracles_apart", stored["oracles_apart"], "less than 1e-12")
+    depths = {f"N = {N}" for N in range(1, 7)}
+    for key, groups in (("activation", set(bench.ACTIVATIONS)), ("loss", set(bench.LOSSES)), ("depth", depths)):
+        equal(f"{file}, groups of {key}", {row["group"] for row in stored[key]}, groups)
+    refused = len(stored["refused"])
+    require(refused < 0.02 * stored["configurations"], f"{file}, refused", refused, "less than 2%")
+
+
+def certificates_are_as_tight_as_claimed() -> None:
+    """tanh and the squared loss, N <= 6, K <= 32: `pointwise` within 60, and `sup` in the median; medians within 100
+    for all others; one second.
+    """
+    stored, file = read("certificates_tightness"), "results/certificates_tightness.json"
+    shapes, wanted = {(row["N"], row["K"]) for row in stored["tightness"]}, [4, 8, 16, 32]
+    missing = {(N, K) for N in range(2, 7) for K in wanted} - shapes
+    equal(f"{file}, tightness, missing (N, K)", missing, set())
+    for row in stored["tightness"]:
+        where = f"{file}, tightness, N = {row['N']}, K = {row['K']}, epsilon = {row['epsilon']}"
+        least, largest = row["least"], row["pointwise_max"]
+        require(1.0 <= least <= largest, f"{where}, least", least, "at least 1 and at most pointwise_max")
+        require(largest <= 60.0, f"{where}, pointwise_max", largest, "at most 60")
+        require(row["sup"] <= 60.0, f"{where}, sup", row["sup"], "at most 60")
+    kinds = {(row["activation"], row["loss"]) for row in stored["others"]}
+    equal(f"{file}, others, pairs of activation and loss", len(kinds), 30)
+    for row in stored["others"]:
+        where = f"{file}, others, {row['activation']}, {row['loss']}"
+        require(row["least"] >= 1.0, f"{where}, least", row["least"], "at least 1")
+        require(row["sup"] <= 100.0, f"{where}, sup", row["sup"], "at most 100")
+    seconds = stored["timing"][0]["least"]
+    require(seconds <= 1.0, f"{file}, timing, least", seconds, "at most 1 second")
+
+
+def no_attack_breaks_a_certificate() -> None:
+    rows, file = read("certificates_attack")["attack"], "results/certificates_attack.json"
+    equal(f"{file}, activations", {row["activation"] for row in rows}, set(bench.ACTIVATIONS))
+    equal(f"{file}, losses", {row["loss"] for row in rows}, set(bench.LOSSES))
+    for row in rows:
+        where = f"{file}, {row['activation']}, {row['loss']}, N = {row['N']}, K = {row['K']}"
+        equal(f"{where}, violations", row["violations"], [])
+        require(row["closest"] <= 1.0, f"{where}, closest", row["closest"], "at most 1")
+        require(row["error"] <= row["domainwide"], f"{where}, error", row["error"], "at most domainwide")
+
+
+def trajectories_are_as_tight_as_claimed() -> None:
+    """Within 300 times the distance after 100 steps, N <= 3, epsilon = 1e-5: of errors at the arguments for both
+    learning rates, of sup errors for the smaller one, and for the larger one in the median.
+    """
+    file = "results/certificates_trajectory.json"
+    for row in read("certificates_trajectory")["trajectory"]:
+        where = f"{file}, N = {row['N']}, epsilon = {row['epsilon']}, lr = {row['lr']}, {row['errors']}"
+        equal(f"{where}, violations", row["violations"], 0)
+        if row["epsilon"] == 1e-5:
+            equal(f"{where}, diverged", row["diverged"], 0)
+            require(row["median"] <= 300.0, f"{where}, median", row["median"], "at most 300")
+            if row["errors"] == "pointwise" or row["lr"] == 0.05:
+                require(row["max"] <= 300.0, f"{where}, max", row["max"], "at most 300")
+
+
+CHECKS = (
+    no_certificate_is_violated,
+    certificates_are_as_tight_as_claimed,
+    no_attack_breaks_a_certificate,
+    trajectories_are_as_tight_as_claimed,
+)

@@ -1,0 +1,150 @@
+"""What holds of every compiled transformer, on any prompt: an AssertionError says which law does not, and by how much.
+
+Prompts are batches: X (B, n, d), y (B, n, d_y), X_query (B, m, d), w0 (B, D_w).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from innergrad.executors import Name as Executor
+from innergrad.testing.forward import first_lanes, forward
+from innergrad.testing.judges import distance, ramps, rounding
+from innergrad.transformer import CompiledTransformer, load, reference
+
+BOTH: tuple[Executor, ...] = ("plain", "dense")
+Prompts = dict[str, Any]  # of tensors
+
+
+def dense_equals_plain(tf: CompiledTransformer, prompts: Prompts) -> None:
+    """The weights compute what the program says, in every lane after every layer."""
+    plain, dense = (tf.trace(**prompts, executor=executor) for executor in BOTH)
+    assert [name for name, _ in plain] == [name for name, _ in dense]
+    for (layer, a), (_, b) in zip(plain, dense, strict=True):
+        for lane in a:
+            assert distance(b[lane], a[lane].expand_as(b[lane])) <= rounding(tf, 1e-13), f"lane {lane} after {layer}"
+    assert len(plain) == tf.n_layers + tf.n_readout_layers + 1
+
+
+def the_certificate_holds(
+    tf: CompiledTransformer, prompts: Prompts, executor: Executor = "plain", dtype: torch.dtype = torch.float64
+) -> None:
+    """Of weights and predictions, against the algorithm itself; infinite only where a ramp may have been hit."""
+    how: dict[str, Any] = {"executor": executor, "dtype": dtype}
+    prompts = {name: value.to(dtype).double() for name, value in prompts.items()}
+    run = tf.run(**prompts, **how)
+    exact = reference(tf.algorithm, **prompts)
+    certificate = tf.certify(**prompts, **how, trajectory=True)
+    assert certificate.trajectory is not None
+    assert certificate.predictions is not None
+    assert torch.equal(certificate.path, run.weights)
+    steps = exact.weights.shape[1] - 1  # an online algorithm has no step for examples that are not there
+    away = (run.weights[:, 1 : steps + 1] - exact.weights[:, 1:]).norm(dim=-1)
+    assert bool((away <= certificate.trajectory[:, :steps]).all())
+    assert bool(((run.predictions - exact.predictions).abs() <= certificate.predictions).all())
+    assert (certificate.diverged is None) or certificate.culprits
+    for step, bound in enumerate(certificate.bounds, start=1):
+        assert bound < 1.0 or any(text.startswith(f"step {step}:") for text in certificate.culprits)
+
+
+def an_independent_forward_pass_agrees(tf: CompiledTransformer, prompts: Prompts, folder: Path) -> None:
+    """numpy on the saved folder: the same matrices, so the same numbers up to rounding, which LayerNorm's pads (2^24)
+    make larger.
+    """
+    prompt = {name: value[0] for name, value in prompts.items()}
+    tf.save(folder)
+    config = json.loads((folder / "config.json").read_text())
+    lanes = first_lanes(config, {name: value.numpy() for name, value in prompt.items()})
+    h = torch.from_numpy(forward(folder, lanes))
+    final = tf.program.stream.pack(tf.trace(**prompt, executor="dense")[-1][1])[0]
+    assert distance(h, final) <= rounding(tf, 1e-13, fitted=1e-11)
+
+
+def save_and_load_is_the_identity(
+    tf: CompiledTransformer, prompts: Prompts, folder: Path, extensions: Iterable[object] = ()
+) -> None:
+    again = load(tf.save(folder), extensions=[type(tf.algorithm), *extensions])
+    for executor in BOTH:
+        a, b = (one.run(**prompts, executor=executor) for one in (tf, again))
+        assert torch.equal(a.weights, b.weights)
+        assert torch.equal(a.predictions, b.predictions)
+    assert again.algorithm == tf.algorithm
+    assert again.approximants == dict(tf.approximants)
+    assert again.options == tf.options
+    assert str(again.cost()) == str(tf.cost())
+
+
+def a_prompt_depends_on_no_other(tf: CompiledTransformer, prompts: Prompts) -> None:
+    """Neither on the other prompts of its batch, nor a prediction on the other queries."""
+    tolerance, together = rounding(tf, 1e-12), tf.run(**prompts)
+    last = len(prompts["X"]) - 1
+    alone = tf.run(**{name: value[last] for name, value in prompts.items()})
+    assert distance(alone.weights, together.weights[last]) <= tolerance
+    assert distance(alone.predictions, together.predictions[last]) <= tolerance
+    swapped = tf.run(**{**prompts, "X_query": prompts["X_query"].flip(1)})
+    assert distance(swapped.predictions.flip(1), together.predictions) <= tolerance
+
+
+def the_order_of_examples(tf: CompiledTransformer, prompts: Prompts, ordered: bool) -> None:
+    """Does not matter, or, of an algorithm that is ``ordered``, does."""
+    tolerance, given = rounding(tf, 1e-12), tf.run(**prompts)
+    order = torch.randperm(prompts["X"].shape[1], generator=torch.Generator().manual_seed(1))
+    shuffled = tf.run(**{**prompts, "X": prompts["X"][:, order], "y": prompts["y"][:, order]})
+    if ordered:
+        assert float((shuffled.weights - given.weights)[:, -1].abs().max()) > 1e-3
+    else:
+        assert distance(shuffled.weights[:, -1], given.weights[:, -1]) <= tolerance
+        assert distance(shuffled.predictions, given.predictions) <= tolerance
+
+
+def cost_counts_the_weights_that_are_there(tf: CompiledTransformer) -> None:
+    """Shapes, nonzeros, heads and norms of every stored layer, counted in its matrices."""
+    rows, modules = tf.cost().rows, list(tf.module.stored_layers())
+    for row, module in zip(rows, modules, strict=True):
+        stacks = {name: getattr(module, name) for name in module.matrices}
+        assert row.shapes == {name: stack.shape for name, stack in stacks.items()}
+        assert row.nonzeros == sum(int((stack.value != 0).sum()) for stack in stacks.values())
+        assert row.heads == (stacks["W_1"].shape[1] if "W_1" in stacks else stacks["W_V"].shape[0])
+        if "W_1" in stacks:
+            norm = float(stacks["W_1"].norms().max() + stacks["W_2"].norms().max())
+        else:
+            value = stacks["W_O"].dense() @ stacks["W_V"].dense()
+            score = max(stacks["W_Q"].norms().max(), stacks["W_K"].norms().max())
+            norm = float(score + value.abs().sum(1).amax(-1).sum())
+            assert row.low_rank == sum(stack.dense().numel() for stack in stacks.values())
+        assert abs(row.norm - norm) <= 1e-12 * norm, row.name
+    assert tf.n_parameters == sum(row.nonzeros for row in rows)
+    assert tf.n_heads == max((row.heads for row in rows if row.kind == "attention"), default=0)
+
+
+def the_state_dict_is_dense_and_loads_back(tf: CompiledTransformer, prompts: Prompts) -> None:
+    """``tf`` must be one's own: its module is emptied and filled again."""
+    module = tf.module
+    state = module.state_dict()
+    assert all(value.ndim == 3 and not value.is_sparse for value in state.values())
+    assert sum(int((value != 0).sum()) for value in state.values()) == tf.n_parameters
+    h = tf.program.stream.pack(tf.trace(**prompts)[0][1])
+    before = module(h)
+    for layer in module.stored_layers():
+        for stack in (getattr(layer, name) for name in layer.matrices):
+            stack.value = torch.zeros_like(stack.value)
+    assert torch.equal(module(h), h)
+    module.load_state_dict(state)
+    assert torch.equal(module(h), before)
+
+
+def float32_is_close_to_float64(tf: CompiledTransformer, prompts: Prompts) -> None:
+    """No claim where there are ramps, which multiply rounding by 1/delta."""
+    if ramps(tf):
+        return
+    double = tf.run(**prompts)
+    for executor in BOTH:
+        single = tf.run(**prompts, executor=executor, dtype=torch.float32)
+        assert single.weights.dtype == torch.float32
+        assert distance(single.weights, double.weights) < 1e-4
+        assert distance(single.predictions, double.predictions) < 1e-4
