@@ -13,6 +13,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
+from innergrad.dense.rows import Row, destinations, score_rows
 from innergrad.dense.sparse import SparseStack, stack
 from innergrad.interpret import exact
 from innergrad.legalise import legalise
@@ -20,7 +21,6 @@ from innergrad.targets import TARGETS
 from innergrad.targets.base import Target
 from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, constant, need
 from innergrad.targets.parts.softmax import SoftmaxAttention
-from innergrad.targets.rows import Row, destinations, score_rows
 
 SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
 

@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.dense.rows import family
 from innergrad.errors import InputError
 from innergrad.functions.approximants import LARGEST_EPSILON, SMALLEST_EPSILON, approximate
 from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.prompt import ArrayLike
 from innergrad.targets import TARGETS
-from innergrad.targets.rows import family
 from innergrad.transformer import CompiledTransformer
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from innergrad.dense.looped import Count
+from innergrad.dense.rows import Head, Pairs, Row, add, family
 from innergrad.program import Attend, Layer, labels_of
 from innergrad.targets.parts.base import Context
-from innergrad.targets.rows import Head, Pairs, Row, add, family
 
 if TYPE_CHECKING:
     from innergrad.targets.parts.scores import Scores
