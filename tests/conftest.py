@@ -31,7 +31,7 @@ def case_of(item: pytest.Item) -> str | None:
     given = item.callspec.params if hasattr(item, "callspec") else {}
     tables = [*CASES.items(), *LONG.items()]
     chosen = (name for name, case in tables if case in (given.get("case"), given.get("long_case")))
-    return next(chosen, given.get("name") if given.get("name") in CASES else None)
+    return next(chosen, name if isinstance(name := given.get("name"), str) and name in CASES else None)
 
 
 @pytest.fixture(autouse=True)

@@ -46,7 +46,7 @@ def test_every_target_and_variant_is_in_the_table(table: dict[str, Case]) -> Non
     every = {(name, variant) for name, target in TARGETS.items() for variant in target.variants}
     found = set()
     for algorithm, options in ((case.algorithm, case.options) for case in table.values()):
-        target = options["target"] or algorithm.targets[0]
+        target = options["target"] or algorithm.home
         found.add((target, options["variant"] or algorithm.variants.get(target, TARGETS[target].variants)[0]))
     assert every - found == (set() if table is CASES else {("softmax", "lookup")})
 

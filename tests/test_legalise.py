@@ -292,3 +292,13 @@ def test_where_everything_reads_what_others_write_a_scratch_lane_keeps_them_apar
         placed = legalise(program, TARGETS[name], options)
         for lane, value in final(program).items():
             torch.testing.assert_close(final(placed)[lane], value, rtol=1e-12, atol=1e-13)
+
+
+def test_shared_lanes_go_to_the_key_side_so_that_one_layer_does() -> None:
+    scratch = Lane("p", (2,))
+    stream = ig.example_stream(3, 2, Lane("W", (2, 3), "weight"), scratch)
+    forward = Layer("any", "forward", (Attend("p[k]", Score(TANH, ("W[k,c]", "x[c]"), ("one", "y[k]"))),))
+    program = Program(stream, (Loop(1, (forward, Layer("any", "clear", ig.pointwise(NEGATION, (scratch,))))),), (), "p")
+    placed = legalise(program, TARGETS["relu"], ig.Options())
+    assert [(layer.name, layer.kind) for layer in placed.layers] == [("forward", "attention"), ("clear", "mlp")]
+    assert placed.layers[0].instructions[0].scores == (Score(TANH, ("x[c]", "W[k,c]"), ("y[k]", "one")),)

@@ -172,6 +172,11 @@ class Attend:
         return (int(match[1]), int(match[2] or 0)) if match else None
 
     @property
+    def own(self) -> bool:
+        """Every token reads itself, and no other."""
+        return self.scope == "self"
+
+    @property
     def family(self) -> str:
         """The labels of the destination."""
         return "".join(self.dst.labels)

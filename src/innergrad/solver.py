@@ -28,13 +28,13 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.certificate import Certificate, certify
 from innergrad.compiled import Compiled
+from innergrad.dense.rows import family
 from innergrad.errors import InputError
 from innergrad.functions.approximants import LARGEST_EPSILON, SMALLEST_EPSILON, approximate
 from innergrad.options import Options
 from innergrad.program import Program
 from innergrad.prompt import ArrayLike
 from innergrad.targets import TARGETS
-from innergrad.targets.rows import family
 
 PROMPTS = 4
 HALF = 8  # points of the grid of accuracies from one to half of it

@@ -304,7 +304,8 @@ class _Verification:
     def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
         """The entry that is nearest to what is allowed, or farthest beyond."""
         if error.numel():
-            worst = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf).flatten().argmax()
+            ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
+            worst = torch.where(allowed < math.inf, ratio, 0.0).flatten().argmax()  # where nothing is known, no law
             value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
             self.laws[law].see(value, limit, where)
 
@@ -387,10 +388,10 @@ class _Verification:
                 label = state["t"][:1].unsqueeze(-1)
                 probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
             for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                given = self._in_domain(layer, self._divisible(layer, self._clamped(layer, probe), generator))
+                given = self._told_apart(layer, self._divisible(layer, self._clamped(layer, probe), generator))
                 h = stream.pack(given)
                 after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, self.anywhere)
-                self._compare("probe", layer, stream.unpack(h), after, expected, self._rounded)
+                self._compare("probe", layer, stream.unpack(h), after, expected, self._probed)
         for value, limit, where in tf.target.inspect(tf.program, tf.module, stream.pack(state), tf.options):
             self.laws["probe"].see(value, limit, where)
 
@@ -403,23 +404,27 @@ class _Verification:
         }
         return {**probe, **clamped}
 
-    def _in_domain(self, layer: Layer, probe: State) -> State:
-        """Halved until the arguments of all fits are in their domains: outside, exponentials of several heads are large
-        and cancel. Hinges are the same everywhere, except where heads tell tokens apart by their positions: there
-        scores must be within bounds.
+    def _told_apart(self, layer: Layer, probe: State) -> State:
+        """Where heads tell tokens apart by their positions, a stream on which their scores are within bounds: halved
+        until every argument is in the domain of its function.
         """
-        tf, kept = self.tf, {"one", *self.tf.target.structural}
-        bounded = {
-            name: f
-            for name, f in tf.approximants.items()
-            if tf.program.length is not None or not isinstance(f, PiecewiseLinear)
-        }
-        for _ in range(200):
-            seen = plain.arguments(tf.program, layer, probe, lambda score: score.f.name in bounded)
-            if all(bounded[score.f.name].outside(argument) is None for _, score, argument in seen):
+        kept, f = {"one", *self.tf.target.structural}, self.tf.approximants
+        while self.tf.program.length is not None:
+            seen = plain.arguments(self.tf.program, layer, probe, lambda score: score.f.name in f)
+            if all(f[score.f.name].outside(argument) is None for _, score, argument in seen):
                 break
             probe = {name: value if name in kept else value / 2 for name, value in probe.items()}
         return probe
+
+    def _probed(self, score: Score, z: Labelled) -> Tensor:
+        """Hinges are the same everywhere. A fit is not compared outside its domain: there exponentials, say, are large
+        and cancel.
+        """
+        f = self.tf.approximants.get(score.f.name)
+        if f is None or isinstance(f, PiecewiseLinear):
+            return self._rounded(score, z)
+        outside = (z.tensor < f.domain[0]) | (z.tensor > f.domain[1])
+        return torch.where(outside, math.inf, self._rounded(score, z))
 
     def _divisible(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
         """A random stream on which a layer can divide: divisors within their bounds, pads scaled by them."""

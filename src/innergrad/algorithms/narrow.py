@@ -107,7 +107,7 @@ def _through_codes(program: Program, layer: Layer, N: int, tokens: int) -> Layer
 
     def change(i: Attend) -> Attend:
         private = any(not program.stream[view.lane].shared for view in i.value)
-        if layer.kind != "attention" or i.scope != "self" or i.scores or not private:
+        if layer.kind != "attention" or not i.own or i.scores or not private:
             return i
         return Attend((i.dst,), own, value=i.value, scope="all", reduce="mean", scale=tokens * i.scale)
 

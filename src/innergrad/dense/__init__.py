@@ -1,1 +1,3 @@
-"""The transformer as torch modules: matrices stored by their entries, sublayers, loops. Any target is made of these."""
+"""What a transformer is made of, whatever the target: matrices stored by their entries, rows that read lanes, heads and
+units, sublayers and loops of them as torch modules.
+"""

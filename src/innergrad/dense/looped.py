@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
 
 from jaxtyping import Float
@@ -31,6 +32,7 @@ class Sublayer(nn.Module):
 
     matrices: ClassVar[tuple[str, ...]] = ("W_Q", "W_K", "W_V", "W_O")
     hooks: ClassVar[tuple[str, ...]] = ()
+    shares: ClassVar[bool] = False  # matrices with layers of other names
     name: str
     W_Q: SparseStack
     W_K: SparseStack
@@ -162,14 +164,15 @@ class LoopedTransformer(nn.Module):
 
 
 def looped(program: Program, build: Callable[[Layer], Sublayer]) -> LoopedTransformer:
-    """Every layer of the program built, loops stored once; layers that do the same share their matrices."""
-    built: dict[object, Sublayer] = {}
+    """Every layer of the program built, loops stored once. Layers that do the same share their matrices: under any name
+    where a kind of sublayer says so, otherwise under the same name.
+    """
+    built: dict[Layer, Sublayer] = {}
 
     def once(layer: Layer) -> Sublayer:
-        key = layer.kind, layer.instructions
-        if key not in built:
-            built[key] = build(layer)
-        found = built[key]
+        key = replace(layer, name="")
+        found = built.get(layer) or built.get(key) or build(layer)
+        built[key if found.shares else layer] = found
         return type(found)(layer.name, *(getattr(found, matrix) for matrix in found.matrices), **found.settings)
 
     return LoopedTransformer(

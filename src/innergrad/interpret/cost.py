@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from innergrad.interpret.counts import structured_flops
+from innergrad.program import Layer, Program
 
 
 @dataclass(frozen=True)
@@ -194,3 +198,26 @@ def _spread(rows: Sequence[LayerCost]) -> str:
 
 def _without_digits(name: str) -> str:
     return " ".join(re.sub(r"\d+", "", name).split())
+
+
+def layer_cost(
+    program: Program,
+    layer: Layer,
+    times: int,
+    tokens: int,
+    shapes: Mapping[str, tuple[int, int, int]],
+    nonzeros: int,
+    norm: float,
+) -> LayerCost:
+    """The cost of a layer from the shapes of its matrices, their nonzero entries and their norm."""
+    D, entries = program.stream.d_model, sum(map(math.prod, shapes.values()))
+    if "W_1" in shapes:
+        heads, d_head, dense = shapes["W_1"][1], 0, entries
+        flops = 4 * tokens * heads * D
+    else:
+        heads, d_head = shapes["W_V"][0], shapes["W_Q"][1]
+        attention = 4 * tokens * tokens * D if layer.kind == "attention" else 4 * tokens * D
+        dense, flops = 3 * heads * D * D, heads * (6 * tokens * D * D + attention)
+    structured = sum(structured_flops(program, instruction, tokens) for instruction in layer.instructions)
+    sizes = (heads, d_head, nonzeros, entries, dense, norm, flops, structured)
+    return LayerCost(layer.name, layer.kind, *sizes, times, shapes)

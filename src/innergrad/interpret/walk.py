@@ -226,7 +226,7 @@ def written_on(i: Attend) -> str | None:
 
 def by_itself(i: Attend) -> bool:
     """A token reads nothing but itself, and its scores are used as they are."""
-    return i.scope == "self" and not _reduction(i)[0]
+    return i.own and not _reduction(i)[0]
 
 
 def in_place(i: Attend) -> PiecewiseLinear | None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from innergrad.dense.looped import Count, LoopedTransformer, looped
+from innergrad.dense.rows import require_room
 from innergrad.functions.fits.sums import Approximant
-from innergrad.interpret.cost import Cost, LayerCost
-from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.cost import Cost, layer_cost
 from innergrad.options import Options
 from innergrad.program import Layer, Program
 from innergrad.targets.parts.base import Context, Functions, Norm, Part, Positions, Reason
-from innergrad.targets.rows import require_room
 
 Approximants = Mapping[str, Any]  # of the kind the target makes: PiecewiseLinear, FeatureSum
 
@@ -124,7 +122,7 @@ class Target:
         times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
         tokens, D = tokens_of(program, options), program.stream.d_model
         each = zip(program.layers, counts, times, strict=True)
-        rows = tuple(_row(program, layer, count, time, tokens) for layer, count, time in each)
+        rows = tuple(layer_cost(program, layer, time, tokens, *count) for layer, count, time in each)
         return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps)
 
     # --------------------------------------------------------------------------------------------------- verification
@@ -151,17 +149,3 @@ class Target:
 def tokens_of(program: Program, options: Options) -> int:
     """Tokens of the longest prompt with one query."""
     return program.length or int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
-
-
-def _row(program: Program, layer: Layer, count: Count, times: int, tokens: int) -> LayerCost:
-    D, shapes, entries = program.stream.d_model, count.shapes, sum(map(prod, count.shapes.values()))
-    if "W_1" in shapes:
-        heads, d_head, dense = shapes["W_1"][1], 0, entries
-        flops = 4 * tokens * heads * D
-    else:
-        heads, d_head = shapes["W_V"][0], shapes["W_Q"][1]
-        attention = 4 * tokens * tokens * D if layer.kind == "attention" else 4 * tokens * D
-        dense, flops = 3 * heads * D * D, heads * (6 * tokens * D * D + attention)
-    structured = sum(structured_flops(program, instruction, tokens) for instruction in layer.instructions)
-    sizes = (heads, d_head, count.nonzeros, entries, dense, count.norm, flops, structured)
-    return LayerCost(layer.name, layer.kind, *sizes, times, shapes)

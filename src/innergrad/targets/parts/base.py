@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 
 from innergrad.dense.looped import Count, Sublayer
+from innergrad.dense.rows import Row
+from innergrad.dense.units import Units
 from innergrad.errors import LoweringError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.options import Options
 from innergrad.program import Attend, Expr, Layer, Program, Score
-from innergrad.targets.rows import Row
-from innergrad.targets.units import Units
 
 Ability = Literal["linear map", "product", "function", "score", "division", "mean", "softmax", "token", "examples"]
 Abilities = Mapping[Ability, str]
@@ -274,6 +274,8 @@ class Part(Sublayer):
 
 class Normed(Part):
     """A sublayer behind a norm. gain: what it stores of it, or None; LayerNorm goes without a name."""
+
+    shares = True
 
     def __init__(self, name: str, *stacks: Any, gain: Any, norm: str = "layer", **settings: Any) -> None:
         super().__init__(name, *stacks, gain=gain, **settings, **({} if norm == "layer" else {"norm": norm}))

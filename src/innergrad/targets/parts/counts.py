@@ -8,16 +8,24 @@ positions; such layers are small and are built in full. The tests compare with t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from innergrad.dense.looped import Count
-from innergrad.program import Attend, Layer, labels_of
+from innergrad.dense.rows import Head, Pairs, Row, add, family
+from innergrad.program import Attend, Layer, Program, labels_of
 from innergrad.targets.parts.base import Context
-from innergrad.targets.rows import Head, Pairs, Row, add, family
 
-if TYPE_CHECKING:
-    from innergrad.targets.parts.scores import Scores
+
+class Heads(Protocol):
+    """A part whose layers are heads of scores, or units."""
+
+    kind: str
+
+    def merged(self, layer: Layer, context: Context) -> list[Head]: ...
+    def heads(self, instruction: Attend, context: Context, representative: bool = False) -> Iterable[Head]: ...
+    def selects(self, program: Program, instruction: Attend) -> list[str]: ...
 
 
 @dataclass
@@ -34,7 +42,7 @@ class _Group:
     equal: dict[int, int] = field(default_factory=dict)
 
 
-def count(part: type[Scores], layer: Layer, context: Context) -> Count:
+def count(part: Heads, layer: Layer, context: Context) -> Count:
     groups, D = _groups(part, layer, context), context.program.stream.d_model
     heads = sum(group.copies for group in groups)
     if part.kind == "mlp":
@@ -53,7 +61,7 @@ def count(part: type[Scores], layer: Layer, context: Context) -> Count:
     return Count(shapes, nonzeros, scores + sum(g.copies * _value_norm(g) for g in groups))
 
 
-def _groups(part: type[Scores], layer: Layer, context: Context) -> list[_Group]:
+def _groups(part: Heads, layer: Layer, context: Context) -> list[_Group]:
     if any(_coincide(part, instruction, context) for instruction in layer.instructions):
         heads = part.merged(layer, context)
         return [_Group(1, head.pairs, head.writes, dict.fromkeys(head.writes, 1)) for head in heads]
@@ -73,7 +81,7 @@ def _groups(part: type[Scores], layer: Layer, context: Context) -> list[_Group]:
     return [group for group in groups.values() if group.writes]
 
 
-def _coincide(part: type[Scores], instruction: Attend, context: Context) -> bool:
+def _coincide(part: Heads, instruction: Attend, context: Context) -> bool:
     """Heads of different indices may be the same."""
     if any(isinstance(i, int) for view in instruction.views() for i in view.index):
         return True

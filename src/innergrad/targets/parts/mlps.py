@@ -1,18 +1,21 @@
 """MLPs whose units are features: they apply fitted functions, and multiply.
 
-A unit is a row of W_1, a bias, and what it writes; :mod:`innergrad.targets.units` makes them, instruction by
+A unit is a row of W_1, a bias, and what it writes; :mod:`innergrad.dense.units` makes them, instruction by
 instruction: functions, products and linear maps as sums of one sigma.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innergrad.dense.rows import Row
 from innergrad.dense.sparse import SparseStack, stack
+from innergrad.dense.units import EXACT, Algebra, Units
 from innergrad.functions.fits.algebra import scales
 from innergrad.functions.fits.gelu import coarse_square, square
 from innergrad.functions.fits.sigmas import COARSE, SIGMAS
@@ -21,10 +24,12 @@ from innergrad.functions.scalar import IDENTITY, RECIPROCAL
 from innergrad.options import Options
 from innergrad.program import Attend, Layer
 from innergrad.targets.parts.base import Abilities, Context, Normed, Part, Reason, constant, need
-from innergrad.targets.rows import Row
-from innergrad.targets.units import EXACT, Algebra, Units
 
 Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
+
+
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    return torch.relu if name == "relu" else FEATURES[name]
 
 
 class Mlp(Part):
@@ -34,9 +39,9 @@ class Mlp(Part):
     matrices: ClassVar[tuple[str, ...]] = ("W_1", "W_2")
     hooks: ClassVar[tuple[str, ...]] = ("hook_pre", "hook_post")
 
-    def phi(self, z: Tensor) -> Tensor:
-        """The activation."""
-        return torch.relu(z)
+    def __init__(self, name: str, *stacks: SparseStack, sigma: str = "relu", **settings: Any) -> None:
+        super().__init__(name, *stacks, **settings, **({} if sigma == "relu" else {"sigma": sigma}))
+        self.sigma, self.phi = sigma, activation(settings.get("activation", sigma))
 
     def normalised(self, h: Tensor) -> Tensor:
         return h
@@ -113,13 +118,6 @@ class FeatureMlp(Mlp):
 class SigmaMlp(FeatureMlp):
     """h_i += W_2 sigma(W_1 h_i), for any sigma."""
 
-    def __init__(self, name: str, *stacks: SparseStack, sigma: str) -> None:
-        super().__init__(name, *stacks, sigma=sigma)
-        self.sigma = sigma
-
-    def phi(self, z: Tensor) -> Tensor:
-        return FEATURES[self.sigma](z)
-
     @classmethod
     def algebra(cls, options: Options) -> Algebra:
         sigma, coarse = options.sigma or "", options.epsilon >= COARSE
@@ -152,10 +150,6 @@ class FeedForward(Normed, FeatureMlp):
         self, name: str, *stacks: SparseStack, gain: Any, activation: str = "gelu", norm: str = "layer"
     ) -> None:
         super().__init__(name, *stacks, gain=gain, norm=norm, activation=activation)
-        self.activation = {"gelu": FEATURES["gelu"], "relu": torch.relu}[activation]
-
-    def phi(self, z: Tensor) -> Tensor:
-        return self.activation(z)
 
     @classmethod
     def algebra(cls, options: Options) -> Algebra:

@@ -23,15 +23,15 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from innergrad.dense.looped import Sublayer
+from innergrad.dense.rows import Row, destinations
+from innergrad.dense.units import Units
 from innergrad.errors import LoweringError
 from innergrad.functions.fits.gelu import reciprocal_sum
 from innergrad.functions.scalar import RECIPROCAL
 from innergrad.options import Options
 from innergrad.program import Attend, Layer, Program, View
-from innergrad.stream import Lane, Stream
+from innergrad.stream import Lane, Role, Stream
 from innergrad.targets.parts.base import Abilities, Context, Norm, Reason, linear, need
-from innergrad.targets.rows import Row, destinations
-from innergrad.targets.units import Units
 
 LN_EPS = 1e-5  # GPT-2's
 PAD = 2.0**24
@@ -61,38 +61,32 @@ class LayerNorm(Norm):
     # ------------------------------------------------------------------------------------------------------- division
 
     def prepare(self, program: Program, options: Options) -> Program:
-        """Pads and the entry that is zero; pads scaled and set back around divisions."""
+        """Pads and the entry that is zero; pads scaled before each division and set back after it."""
+        made, carry = list[list[Layer]](), False  # carry: pads are still scaled
+        segments = [*((loop.layers, loop.count > 1) for loop in program.body), (program.readout, True)]
+        for layers, closed in segments:
+            made.append([])
+            for layer in layers:
+                c = self.divisor(layer)
+                if carry and layer.kind == "attention":
+                    layer = replace(layer, instructions=(*layer.instructions, *_set_back()))
+                elif carry:
+                    made[-1].append(Layer("attention", f"{layer.name}: restore", _set_back()))
+                carry = c is not None and options.variant == "raw"
+                if c is not None:
+                    made[-1].append(Layer("attention", f"{layer.name}: scale", _pads(f"{c} - one")))
+                    more = () if carry else _pads(f"one - {c}")
+                    layer = replace(layer, instructions=(*layer.instructions, *more))
+                made[-1].append(layer)
+            if carry and closed:
+                made[-1].append(Layer("attention", "restore", _set_back()))
+                carry = False
         divides = any(self.divisor(layer) for layer in program.layers)
-        body, carry = [], False  # carry: pads are still scaled
-        for loop in program.body:
-            made, carry = self._around_divisions(loop.layers, options, carry)
-            if carry and loop.count > 1:
-                made, carry = [*made, Layer("attention", "restore", _set_back())], False
-            body.append(replace(loop, layers=tuple(made)))
-        readout, carry = self._around_divisions(program.readout, options, carry)
-        if carry:
-            readout.append(Layer("attention", "restore", _set_back()))
-        role = "state" if divides else "input"
-        pads = (Lane(pad, (), role, not divides, fill=sign * PAD) for pad, sign in PADS.items())  # type: ignore[arg-type]
-        stream = Stream((*program.stream.lanes, Lane("zero"), *pads))
-        return replace(program, stream=stream, body=tuple(body), readout=tuple(readout))
-
-    def _around_divisions(self, layers: tuple[Layer, ...], options: Options, carry: bool) -> tuple[list[Layer], bool]:
-        """The layers with pads scaled before each division and set back after; whether they still are to be."""
-        made: list[Layer] = []
-        for layer in layers:
-            c = self.divisor(layer)
-            if carry and layer.kind == "attention":
-                layer = replace(layer, instructions=(*layer.instructions, *_set_back()))
-            elif carry:
-                made.append(Layer("attention", f"{layer.name}: restore", _set_back()))
-            carry = c is not None and options.variant == "raw"
-            if c is not None:
-                made.append(Layer("attention", f"{layer.name}: scale", _pads(f"{c} - one")))
-                if not carry:
-                    layer = replace(layer, instructions=(*layer.instructions, *_pads(f"one - {c}")))
-            made.append(layer)
-        return made, carry
+        role: Role = "state" if divides else "input"
+        pads = (Lane(pad, (), role, not divides, fill=sign * PAD) for pad, sign in PADS.items())
+        stream, *parts = Stream((*program.stream.lanes, Lane("zero"), *pads)), *map(tuple, made)
+        body = tuple(replace(loop, layers=part) for loop, part in zip(program.body, parts, strict=False))
+        return replace(program, stream=stream, body=body, readout=parts[-1])
 
     def divisor(self, layer: Layer) -> str | None:
         """The lane that a layer divides by."""
@@ -107,11 +101,10 @@ class LayerNorm(Norm):
         return found.pop().lane if found else None
 
     def why_not(self, layer: Layer, instruction: Attend) -> Reason | None:
-        divides = need(instruction) == "division"
-        if divides:
-            (score, *more) = instruction.scores
-            if more or len(score.pairs) != 1 or not linear(score) or sum(map(len, score.pairs[0])) != 2:
-                return Reason("an mlp divides a linear form by one lane", hint="write Score(RECIPROCAL, (lane, one))")
+        divides, scores = need(instruction) == "division", instruction.scores
+        pairs = [pair for score in scores for pair in score.pairs if linear(score)]
+        if divides and (len(scores) > 1 or len(pairs) != 1 or sum(map(len, pairs[0])) != 2):
+            return Reason("an mlp divides a linear form by one lane", hint="write Score(RECIPROCAL, (lane, one))")
         if self.divisor(layer) is not None and not divides and instruction.dst.lane not in PADS:
             what = "everything a layer that divides reads is divided"
             return Reason(what, hint="put other instructions into another layer")

@@ -29,16 +29,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.dense.looped import Count
-from innergrad.dense.sparse import SparseStack
-from innergrad.functions.fits.sums import FEATURES
-from innergrad.functions.scalar import IDENTITY
-from innergrad.options import Options
-from innergrad.program import Attend, Layer, Program, Score
-from innergrad.targets.parts.base import Abilities, Context, Part, Reason, constant
-from innergrad.targets.parts.counts import count
-from innergrad.targets.parts.mlps import Mlp, Unit
-from innergrad.targets.parts.positions import SignBits
-from innergrad.targets.rows import (
+from innergrad.dense.rows import (
     Head,
     Pairs,
     add,
@@ -51,6 +42,13 @@ from innergrad.targets.rows import (
     score_rows,
     writes,
 )
+from innergrad.dense.sparse import SparseStack
+from innergrad.functions.scalar import IDENTITY
+from innergrad.program import Attend, Layer, Program
+from innergrad.targets.parts.base import Abilities, Context, Part, Reason, constant
+from innergrad.targets.parts.counts import count
+from innergrad.targets.parts.mlps import Mlp, Unit, activation
+from innergrad.targets.parts.positions import SignBits
 
 _CHUNK = 1 << 18  # attention scores held at a time: they stay in the cache, which is ten times faster
 Terms = Iterable[tuple[float, float, float]]
@@ -60,20 +58,13 @@ class Scores(Part):
     """See the module docstring."""
 
     @classmethod
-    def terms(cls, score: Score, context: Context) -> Terms:
-        """(a, b, c): what a head computes is the sum of c sigma(a z + b)."""
-        terms: Terms = context.approximants[score.f.name].hinges
-        return terms
-
-    @classmethod
-    def level(cls, options: Options) -> float:
-        """The activation at 1."""
-        return 1.0
-
-    @classmethod
     def selects(cls, program: Program, instruction: Attend) -> list[str]:
-        """The lanes for which an instruction needs self-selecting heads."""
-        return []
+        """Lanes that attention of scope ``self`` reads as keys or values and that differ between tokens: for these it
+        needs self-selecting heads.
+        """
+        keys = [view for score in instruction.scores for _, key in score.pairs for view in key]
+        read = (*instruction.value, *keys) if cls.kind == "attention" and instruction.scope == "self" else ()
+        return sorted({view.lane for view in read if not program.stream[view.lane].shared})
 
     @classmethod
     def pairs(cls, pairs: Pairs, first: Pairs, a: float, b: float, one: int) -> Pairs:
@@ -90,13 +81,14 @@ class Scores(Part):
         if cls.selects(program, instruction) and isinstance(context.positions, SignBits):
             first, times = context.positions.pairs(instruction, context), float(program.length or 1)
         if not instruction.scores:
-            written = writes(program, instruction, {}, times / cls.level(context.options))
-            yield Head([*first, ({one: 1.0}, {one: 1.0})], written)
+            level = float(activation(context.options.sigma or "relu")(torch.ones((), dtype=torch.float64)))
+            yield Head([*first, ({one: 1.0}, {one: 1.0})], writes(program, instruction, {}, times / level))
             return
         (score,) = instruction.scores
+        terms: Terms = [(1.0, 0.0, 1.0)] if cls.kind == "product" else context.approximants[score.f.name].hinges
         for index in itertools.islice(family(program, instruction), 1 if representative else None):
             rows = score_rows(program, instruction, score, index)
-            for a, b, c in cls.terms(score, context):
+            for a, b, c in terms:
                 yield Head(cls.pairs(rows, first, a, b, one), writes(program, instruction, index, c * times))
 
     @classmethod
@@ -134,11 +126,7 @@ class ScoreAttention(Scores):
 
     def __init__(self, name: str, *stacks: SparseStack, sigma: str = "relu") -> None:
         super().__init__(name, *stacks, **({} if sigma == "relu" else {"sigma": sigma}))
-        self.sigma = sigma
-
-    def phi(self, z: Tensor) -> Tensor:
-        """The activation."""
-        return torch.relu(z) if self.sigma == "relu" else FEATURES[self.sigma](z)
+        self.sigma, self.phi = sigma, activation(sigma)
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         heads, tokens = self.W_Q.shape[0], h.shape[1]
@@ -150,19 +138,6 @@ class ScoreAttention(Scores):
         chunk = max(1, _CHUNK // (h.shape[0] * tokens * tokens))
         parts = [slice(m, m + chunk) for m in range(0, heads, chunk)]
         return h + self.W_O.write(torch.cat([self.phi(q[m] @ k[m].mT) @ v[m] / tokens for m in parts]))
-
-    @classmethod
-    def level(cls, options: Options) -> float:
-        one = torch.ones((), dtype=torch.float64)
-        return 1.0 if options.sigma is None else float(FEATURES[options.sigma](one))
-
-    @classmethod
-    def selects(cls, program: Program, instruction: Attend) -> list[str]:
-        """Lanes that an instruction of scope ``self`` reads as keys or values and that differ between tokens."""
-        if instruction.scope != "self":
-            return []
-        keys = (view for score in instruction.scores for _, key in score.pairs for view in key)
-        return sorted({view.lane for view in (*instruction.value, *keys) if not program.stream[view.lane].shared})
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
@@ -196,10 +171,6 @@ class Product(Scores):
             return h
         q, k, v = self.projections(h)
         return h + self.W_O.write((q * k).sum(-1, keepdim=True) * v)
-
-    @classmethod
-    def terms(cls, score: Score, context: Context) -> Terms:
-        return [(1.0, 0.0, 1.0)]
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:

@@ -21,14 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.dense.sparse import SparseStack
-from innergrad.functions.scalar import IDENTITY
-from innergrad.kernels import EXP
-from innergrad.program import Attend, Layer, Program, View
-from innergrad.targets.parts.base import Abilities, Context, Normed, Reason, described, need
-from innergrad.targets.parts.functions import LINEAR
-from innergrad.targets.parts.positions import Places
-from innergrad.targets.rows import (
+from innergrad.dense.rows import (
     Head,
     Index,
     Pairs,
@@ -42,6 +35,13 @@ from innergrad.targets.rows import (
     score_rows,
     writes,
 )
+from innergrad.dense.sparse import SparseStack
+from innergrad.functions.scalar import IDENTITY
+from innergrad.kernels import EXP
+from innergrad.program import Attend, Layer, Program, View
+from innergrad.targets.parts.base import Abilities, Context, Normed, Reason, described, need
+from innergrad.targets.parts.functions import LINEAR
+from innergrad.targets.parts.positions import Places
 
 SINK, NEVER = 40.0, 1024.0  # score of a heavy sink; exp(-NEVER) is zero, exactly: what a sink held would grow e^40-fold
 
@@ -76,34 +76,43 @@ class SoftmaxAttention(Normed):
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
-        program, scores, f = context.program, instruction.scores, {score.f for score in instruction.scores}
-        match need(instruction):
-            case "function":
-                if instruction.value != (View("one"),):
-                    return Reason("with a sink, attention applies functions to linear forms", "a value")
-            case "examples":
-                wrong = [score.f.name for score in scores if score.f not in (EXP, LINEAR, IDENTITY)]
-                if wrong or not scores:
-                    what = "softmax heads add up exponentials of scores, and linear scores as sums of those"
-                    return Reason(what, wrong or "no score", "scores exp and linear with reduce='sum', or a softmax")
-            case "softmax":
-                if f != {IDENTITY} or instruction.scope not in ("all", "demos"):
-                    return Reason("softmax heads take the softmax of a score", described(instruction))
-            case "linear map":
-                if not cls.shared(program, instruction) and not isinstance(context.positions, Places):
-                    return Reason("a token reads its own lanes in an mlp", hint="make it an mlp layer")
-        if scores and need(instruction) in ("linear map", "mean", "token"):
-            return Reason("scores are for scope='demos', or for a softmax", described(instruction))
-        if program.causal and need(instruction) in ("examples", "softmax", "mean"):
-            return Reason("in a causal program attention reads single tokens", described(instruction))
+        program, scores, wanted = context.program, instruction.scores, need(instruction)
+        functions = [score.f.name for score in scores if score.f not in (EXP, LINEAR, IDENTITY)]
         constants = [v.lane for v in instruction.value if program.stream[v.lane].shared and v.lane != "one"]
-        if program.sink and instruction.scope not in ("all", "self") and constants:
-            return Reason(
-                "where there is nothing to read, shared lanes would be read off the sink",
-                ", ".join(constants),
-                hint="read lanes that are per token, and add the shared ones in an mlp",
-            )
-        return None
+        beyond, own = instruction.scope not in ("all", "self"), instruction.value != (View("one"),)
+        plain = [score.f for score in scores] == [IDENTITY] and instruction.scope in ("all", "demos")
+        placed = cls.shared(program, instruction) or isinstance(context.positions, Places)
+        sums = Reason(
+            "softmax heads add up exponentials of scores, and linear scores as sums of those",
+            functions or "no score",
+            "scores exp and linear with reduce='sum', or a softmax",
+        )
+        sink = Reason(
+            "where there is nothing to read, shared lanes would be read off the sink",
+            ", ".join(constants),
+            hint="read lanes that are per token, and add the shared ones in an mlp",
+        )
+        alone = Reason("a token reads its own lanes in an mlp", hint="make it an mlp layer")
+        got = described(instruction)
+        reasons = [
+            (
+                wanted == "function" and own,
+                Reason("with a sink, attention applies functions to linear forms", "a value"),
+            ),
+            (wanted == "examples" and (functions or not scores), sums),
+            (wanted == "softmax" and not plain, Reason("softmax heads take the softmax of a score", got)),
+            (wanted == "linear map" and not placed, alone),
+            (
+                wanted in ("linear map", "mean", "token") and scores,
+                Reason("scores are for scope='demos', or for a softmax", got),
+            ),
+            (
+                program.causal and wanted in ("examples", "softmax", "mean"),
+                Reason("in a causal program attention reads single tokens", got),
+            ),
+            (program.sink and beyond and constants, sink),
+        ]
+        return next((reason for applies, reason in reasons if applies), None)
 
     @classmethod
     def shared(cls, program: Program, instruction: Attend) -> bool:
@@ -135,8 +144,7 @@ class SoftmaxAttention(Normed):
     def heads(cls, instruction: Attend, context: Context) -> Iterator[Head]:
         scope, program, pairs = instruction.scope, context.program, Pairs()
         if instruction.scores:
-            functions = {"demos": cls._examples, "all": cls._average}
-            yield from functions.get(scope, cls._sigmoids)(instruction, context)
+            yield from (cls._sigmoids if scope == "self" else cls._scored)(instruction, context)
             return
         if scope != "all" and not (scope == "self" and cls.shared(program, instruction)):
             assert isinstance(context.positions, Places)
@@ -156,13 +164,6 @@ class SoftmaxAttention(Normed):
         return Head(pairs, made)
 
     @classmethod
-    def _average(cls, instruction: Attend, context: Context) -> Iterator[Head]:
-        """Softmax over all tokens of the score."""
-        for index in family(context.program, instruction):
-            pairs = score_rows(context.program, instruction, instruction.scores[0], index)
-            yield cls._head(pairs, instruction, index, 1.0, context)
-
-    @classmethod
     def _sigmoids(cls, instruction: Attend, context: Context) -> Iterator[Head]:
         """A function of a token's own lanes."""
         ns, tokens, one = context.entry("ns"), context.entry("log_tokens"), context.one
@@ -175,14 +176,16 @@ class SoftmaxAttention(Normed):
                 yield Head([(query, {ns: 1.0})], {e: {ns: row[one]} for e, row in written.items()})
 
     @classmethod
-    def _examples(cls, instruction: Attend, context: Context) -> Iterator[Head]:
-        """Softmax over the examples, or sums over them of products of exponentials, by a heavy sink."""
+    def _scored(cls, instruction: Attend, context: Context) -> Iterator[Head]:
+        """Softmax over all tokens or over the examples, or sums over them of exponentials, by a heavy sink."""
         one, t = context.one, context.entry("t")
+        hidden = (
+            [({one: 1.0}, {t: NEVER, one: -NEVER})] if instruction.scope == "demos" else []
+        )  # 0 on examples, exactly
         for index in family(context.program, instruction):
             scores = [score_rows(context.program, instruction, score, index) for score in instruction.scores]
             if instruction.reduce == "softmax":
-                pairs = [*scores[0], ({one: 1.0}, {t: NEVER, one: -NEVER})]  # 0 on examples, exactly
-                yield cls._head(pairs, instruction, index, 1.0, context)
+                yield cls._head([*scores[0], *hidden], instruction, index, 1.0, context)
                 continue
             ns = context.entry("ns")
             levels = [  # 0 on examples, exactly; -NEVER on queries; SINK on the sink, which itself reads nothing

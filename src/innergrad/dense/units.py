@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from innergrad.dense.rows import Row, add, destinations, family, linear_form, scaled, score_rows
 from innergrad.functions.fits.sigmas import Terms
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import NEGATION
 from innergrad.program import Attend, Program
-from innergrad.targets.rows import Row, add, destinations, family, linear_form, scaled, score_rows
 
 EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, whatever z
 
