@@ -75,7 +75,7 @@ class CompiledTransformer(Compiled):
         errors of products and divisions on target gpt; ``fused`` does the same at the price of training, see
         :mod:`innergrad.executors.fused`. ``auto`` is ``plain`` with outside="flag", with until, where an argument
         requires gradients and where the run is short (less than about 0.1 s), and ``fused`` otherwise, with a compiled
-        kernel if one is built already or the run is long enough to pay for it; within 1e-13 of plain. Where X is a
+        kernel if one is built already or the run is long enough to pay for it: plain up to rounding. Where X is a
         tensor on a GPU, ``plain`` and ``fused`` run there.
 
         record: after which steps the weights are returned: ``all``, every k-th and the last, or the ``last`` alone.
