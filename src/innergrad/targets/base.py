@@ -17,8 +17,6 @@ from innergrad.options import Options
 from innergrad.program import Layer, Program
 from innergrad.targets.parts.base import Context, Functions, Norm, Part, Positions, Reason
 
-Approximants = Mapping[str, Any]  # of the kind the target makes: PiecewiseLinear, FeatureSum
-
 
 @dataclass(frozen=True)
 class Target:
@@ -52,7 +50,7 @@ class Target:
         """Errors of its approximants are proven; otherwise they are measured, and everything says so."""
         return self.functions.proven
 
-    def context(self, program: Program, options: Options, approximants: Approximants | None = None) -> Context:
+    def context(self, program: Program, options: Options, approximants: Mapping[str, Any] | None = None) -> Context:
         return Context(program, options, self.norm, self.positions, approximants or {})
 
     # -------------------------------------------------------------------------------------------- what it can realise
@@ -102,7 +100,7 @@ class Target:
 
     # ---------------------------------------------------------------------------------------------- weights and cost
 
-    def lower(self, program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
+    def lower(self, program: Program, approximants: Mapping[str, Any], options: Options) -> LoopedTransformer:
         """The transformer; each layer of the program becomes exactly one module."""
         self.check(program, options)
         heads, context = max(part.room(options) for part in self.parts), self.context(program, options, approximants)
@@ -113,7 +111,7 @@ class Target:
     def cost(
         self,
         program: Program,
-        approximants: Approximants,
+        approximants: Mapping[str, Any],
         options: Options,
         paper: dict[str, str],
         module: LoopedTransformer | None = None,
@@ -126,8 +124,11 @@ class Target:
             found = [built.counted() for built in module.stored_layers()]
         times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
         tokens, D = tokens_of(program, options), program.stream.d_model
-        each = zip(program.layers, found, times, strict=True)
-        rows = (layer_cost(program, layer, time, tokens, *count) for layer, count, time in each if count)
+        rows = (
+            layer_cost(program, layer, time, tokens, *count)
+            for layer, count, time in zip(program.layers, found, times, strict=True)
+            if count
+        )
         return Cost(tuple(rows), program.n_layers, len(program.readout), D, tokens, paper, program.steps)
 
     # --------------------------------------------------------------------------------------------------- verification
