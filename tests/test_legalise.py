@@ -302,3 +302,19 @@ def test_shared_lanes_go_to_the_key_side_so_that_one_layer_does() -> None:
     placed = legalise(program, TARGETS["relu"], ig.Options())
     assert [(layer.name, layer.kind) for layer in placed.layers] == [("forward", "attention"), ("clear", "mlp")]
     assert placed.layers[0].instructions[0].scores == (Score(TANH, ("x[c]", "W[k,c]"), ("y[k]", "one")),)
+
+
+def test_divisions_are_kept_apart_from_one_another_and_from_others() -> None:
+    """On gpt a layer divides everything it reads by one lane."""
+    c, d = (Lane(name, (), "state", shared=False, bound=8.0, fill=2.0 + n) for n, name in enumerate("cd"))
+    stream = ig.example_stream(3, 2, Lane("W", (2, 3), "weight"), Lane("b", (2,), "weight"), c, d, Lane("p", (2,)))
+    by_c, by_d = (Attend("p[k]", Score(RECIPROCAL, (lane, "one")), value="y[k]") for lane in ("c", "d"))
+    layer = Layer("any", "divide", (by_c, by_d, Attend("p[k]", value="y[k]")))
+    program = Program(
+        stream, (Loop(1, (Layer("any", "clear", ig.pointwise(NEGATION, (Lane("p", (2,)),))),)),), (layer,), "p"
+    )
+    options = ig.Options("gpt", "raw")
+    placed = legalise(program, TARGETS["gpt"], options)
+    assert [x.name for x in placed.readout] == ["divide, 1", "divide, 2", "divide, 3"]
+    TARGETS["gpt"].check(TARGETS["gpt"].prepare(placed, options), options)
+    torch.testing.assert_close(final(placed)["p"], final(program)["p"], rtol=1e-13, atol=0.0)

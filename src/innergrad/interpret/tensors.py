@@ -86,7 +86,7 @@ def labelled_view(program: Program, view: View, tensor: Tensor, token: str, extr
 
 def divided(value: Labelled, mask: Labelled | None, tokens: int) -> Labelled:
     """The value divided by the number of tokens that the mask shows."""
-    count = torch.tensor(float(tokens), dtype=value.tensor.dtype)
+    count = value.tensor.new_tensor(float(tokens))
     shown = Labelled(count, "") if mask is None else contract([mask], "BI").map(lambda n: n.clamp(min=1.0))
     labels = value.with_labels(shown.labels)
     return Labelled(value.aligned(labels) / shown.aligned(labels), labels)

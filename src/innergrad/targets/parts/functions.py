@@ -105,16 +105,10 @@ class Piecewise(Functions):
         return radius
 
 
-class Fitted(Functions):
-    """Sums of features, with measured error."""
+class Sigmas(Functions):
+    """Sums of the activation sigma that attention and MLPs have, with measured error."""
 
-    how, proven = "by a fit", False
-
-
-class Sigmas(Fitted):
-    """Sums of the activation sigma that attention and MLPs have."""
-
-    linear = "exactly (tanh, sigmoid, cos: by a fit)"
+    how, linear, proven = "by a fit", "exactly (tanh, sigmoid, cos: by a fit)", False
 
     def prepare(self, program: Program) -> Program:
         return with_linear_scores(program, lambda instruction: True)
@@ -145,8 +139,12 @@ class Sigmas(Fitted):
         return (1e-9 if options.epsilon < COARSE else 1e-6) * (range / SCORES) ** 2
 
 
-class Blocks(Fitted):
-    """Exponential sums for linear scores, sigmoids for functions of attention, GeLU sums for those of mlps."""
+class Blocks(Functions):
+    """Exponential sums for linear scores, sigmoids for functions of attention, GeLU sums for those of mlps; with
+    measured error.
+    """
+
+    how, proven = "by a fit", False
 
     def prepare(self, program: Program) -> Program:
         return with_linear_scores(program, lambda instruction: need(instruction) == "examples")

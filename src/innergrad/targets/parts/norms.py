@@ -25,7 +25,6 @@ from torch.nn.functional import layer_norm
 from innergrad.dense.looped import Sublayer
 from innergrad.dense.rows import Row, destinations
 from innergrad.dense.units import Units
-from innergrad.errors import LoweringError
 from innergrad.functions.fits.gelu import reciprocal_sum
 from innergrad.functions.scalar import RECIPROCAL
 from innergrad.options import Options
@@ -88,24 +87,34 @@ class LayerNorm(Norm):
         body = tuple(replace(loop, layers=part) for loop, part in zip(program.body, parts, strict=False))
         return replace(program, stream=stream, body=body, readout=parts[-1])
 
-    def divisor(self, layer: Layer) -> str | None:
-        """The lane that a layer divides by."""
+    def divisors(self, layer: Layer) -> tuple[set[View], Reason | None]:
+        """What a layer divides by, and what is wrong with that."""
         scores = [s for instruction in layer.instructions for s in instruction.scores if s.f == RECIPROCAL]
         found = {v for score in scores for pair in score.pairs for side in pair for v in side if v.lane != "one"}
-        if len(found) > 1 or any(view.index or view.coefficient != 1.0 for view in found):
-            raise LoweringError(
-                f"layer {layer.name}: a layer divides by one scalar lane, a token's own",
-                got=", ".join(sorted(view.lane for view in found)),
-                hint="copy what divides into a lane of shape () in the layer before",
-            )
-        return found.pop().lane if found else None
+        reason = Reason(
+            "a layer divides by one scalar lane, a token's own",
+            ", ".join(sorted(view.lane for view in found)),
+            hint="copy what divides into a lane of shape () in the layer before",
+        )
+        wrong = len(found) > 1 or any(view.index or view.coefficient != 1.0 for view in found)
+        return found, reason if wrong else None
+
+    def divisor(self, layer: Layer) -> str | None:
+        """The lane that a layer divides by."""
+        found, wrong = self.divisors(layer)
+        if wrong is not None:
+            raise wrong.error(f"layer {layer.name}")
+        return next((view.lane for view in found), None)
 
     def why_not(self, layer: Layer, instruction: Attend) -> Reason | None:
         divides, scores = need(instruction) == "division", instruction.scores
         pairs = [pair for score in scores for pair in score.pairs if linear(score)]
         if divides and (len(scores) > 1 or len(pairs) != 1 or sum(map(len, pairs[0])) != 2):
             return Reason("an mlp divides a linear form by one lane", hint="write Score(RECIPROCAL, (lane, one))")
-        if self.divisor(layer) is not None and not divides and instruction.dst.lane not in PADS:
+        found, wrong = self.divisors(layer)
+        if divides and wrong is not None:
+            return wrong
+        if found and not divides and instruction.dst.lane not in PADS:
             what = "everything a layer that divides reads is divided"
             return Reason(what, hint="put other instructions into another layer")
         return None
