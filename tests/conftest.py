@@ -34,8 +34,7 @@ def group_of(item: pytest.Item) -> str | None:
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if "each" in given:
         return f"model: {given['each']}"
-    named = given.get("name") if given.get("name") in CASES else None
-    return NAMES.get(id(given.get("case"))) or NAMES.get(id(given.get("long_case"))) or named
+    return NAMES.get(id(given.get("case"))) or NAMES.get(id(given.get("long_case"))) or given.get("golden")
 
 
 @pytest.fixture(autouse=True)
