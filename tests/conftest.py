@@ -16,22 +16,25 @@ from cases import CASES, LONG  # noqa: E402
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow tests first, so that no process waits for another's at the end; those of a case in one process, which
-    compiles it once.
+    """Slow tests first, so that no process waits for another's at the end; those of a case, or of a model of the table
+    of the command line, in one process, which compiles it once.
     """
     items.sort(key=lambda item: "slow" not in item.keywords)
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
-            if name := case_of(item):
+            if name := group_of(item):
                 item.add_marker(pytest.mark.xdist_group(name))
 
 
-def case_of(item: pytest.Item) -> str | None:
-    """The name of the row of ``cases.py`` that a test is about, if it is about one."""
+NAMES = {id(case): name for table in (CASES, LONG) for name, case in table.items()}
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """The row of ``cases.py``, or of the table of ``test_cli.py``, that a test is about, if it is about one."""
     given = item.callspec.params if hasattr(item, "callspec") else {}
-    tables = [*CASES.items(), *LONG.items()]
-    chosen = (name for name, case in tables if case in (given.get("case"), given.get("long_case")))
-    return next(chosen, name if isinstance(name := given.get("name"), str) and name in CASES else None)
+    if "each" in given:
+        return f"model: {given['each']}"
+    return NAMES.get(id(given.get("case"))) or NAMES.get(id(given.get("long_case"))) or given.get("golden")
 
 
 @pytest.fixture(autouse=True)

@@ -23,15 +23,15 @@ def test_every_case_has_a_fixture() -> None:
     assert set(CASES) <= set(GOLDEN)
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_an_old_folder_loads_and_its_program_is_the_same(name: str, tmp_path: Path) -> None:
-    expected = GOLDEN[name]
-    with zipfile.ZipFile(archive(name)) as folder:
+@pytest.mark.parametrize("golden", GOLDEN)
+def test_an_old_folder_loads_and_its_program_is_the_same(golden: str, tmp_path: Path) -> None:
+    expected = GOLDEN[golden]
+    with zipfile.ZipFile(archive(golden)) as folder:
         folder.extractall(tmp_path)
     tf = ig.load(tmp_path, extensions=[LogisticRegression])
     assert [lane.name for lane in tf.program.stream.lanes] == expected["lanes"]
     assert layers(tf.program) == expected["layers"]
-    found = learned(tf, {key: value[0] for key, value in CASES[name].prompts(1).items()})
+    found = learned(tf, {key: value[0] for key, value in CASES[golden].prompts(1).items()})
     ramps = any(f.ramps for f in tf.approximants.values())
     for key, numbers in expected["learned"].items():
         now, then = (torch.tensor(part, dtype=torch.float64) for part in (found[key], numbers))
@@ -39,10 +39,10 @@ def test_an_old_folder_loads_and_its_program_is_the_same(name: str, tmp_path: Pa
         assert not then.numel() or float((now - then).abs().max()) <= (1e-9 if ramps else 1e-12) * scale
 
 
-@pytest.mark.parametrize("name", [name for name in GOLDEN if name in CASES])
-def test_a_program_that_is_compiled_now_has_the_layers_and_the_cost_it_had(name: str) -> None:
+@pytest.mark.parametrize("golden", [name for name in GOLDEN if name in CASES])
+def test_a_program_that_is_compiled_now_has_the_layers_and_the_cost_it_had(golden: str) -> None:
     """Where approximants are proven, to the last weight; fits depend on the machine's linear algebra in last digits."""
-    expected, tf = GOLDEN[name], CASES[name].tf
+    expected, tf = GOLDEN[golden], CASES[golden].tf
     assert layers(tf.program) == expected["layers"]
     cost = tf.cost()
     assert [row.heads for row in cost.rows] == expected["heads"]

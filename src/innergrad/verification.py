@@ -84,7 +84,7 @@ def random_prompt(tf: Compiled, seed: int, prompts: int, w0: ArrayLike | None) -
         w0 = torch.stack(starts).clamp(-bounds, bounds)
     if options.y_bound is not None:
         y = y.clamp(-options.y_bound, options.y_bound)
-    while True:  # halve the inputs until every function stays in its domain
+    while True:  # halve inputs and targets until every function stays in its domain
         if options.x_bound is not None:
             X, X_query = X.clamp(-options.x_bound, options.x_bound), X_query.clamp(-options.x_bound, options.x_bound)
         try:
@@ -93,7 +93,16 @@ def random_prompt(tf: Compiled, seed: int, prompts: int, w0: ArrayLike | None) -
         except DomainError:
             if float(X.abs().max()) < 1e-3:
                 raise
-            X, X_query = X / 2, X_query / 2
+            X, X_query, y = X / 2, X_query / 2, _halved(tf, X, y)
+
+
+def _halved(tf: Compiled, X: Tensor, y: Tensor) -> Tensor:
+    """The targets halved, unless they are labels."""
+    try:
+        tf.algorithm.check_prompt(X, y / 2, torch.ones(len(X), tf.program.n_weights, dtype=y.dtype))
+    except InputError:
+        return y
+    return y / 2
 
 
 class _Verification:
