@@ -33,10 +33,10 @@ from torch import Tensor
 import innergrad as ig
 from _oracle import Descent, Long, autograd_step, forward, long, predict, step
 from _results import store
-from innergrad.attack import attack
-from innergrad.bounds import printed_theorem_1
+from innergrad.algorithms.losses import ResidualLoss
+from innergrad.evidence.attack import attack
+from innergrad.evidence.bounds import printed_theorem_1
 from innergrad.functions.facts import proven
-from innergrad.losses import ResidualLoss
 
 SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu", "sin")
 ACTIVATIONS = (*SMOOTH, "relu", "leaky_relu", "relu6")
@@ -372,7 +372,7 @@ def theorems(tf: ig.CompiledTransformer, w: Tensor, X: Tensor, y: Tensor) -> dic
 
 
 def corrected(tf: ig.CompiledTransformer, norms: list[float], rows: list[float], b: list[float], B_l: float) -> float:
-    """The corrected Theorem 1, :func:`innergrad.bounds.corrected_theorem_1`, with constants of every layer:
+    """The corrected Theorem 1, :func:`innergrad.evidence.bounds.corrected_theorem_1`, with constants of every layer:
 
     norms: ||V_j||_op or a bound on it.  rows: norms of the longest rows.  b: bounds on ||p_{j-1}||_2.  B_l: sup |g|.
     """

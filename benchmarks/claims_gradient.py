@@ -24,7 +24,7 @@ from torch.nn import functional as F
 import innergrad as ig
 from claims import Paper, gap, normal
 from innergrad.functions import ACTIVATIONS, Function, PiecewiseLinear, approximate
-from innergrad.stream import State
+from innergrad.ir.stream import State
 from innergrad.transformer import CompiledTransformer
 
 PAPER = Paper(

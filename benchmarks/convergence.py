@@ -12,7 +12,7 @@ import torch
 
 import innergrad as ig
 from _results import store
-from innergrad.bounds import draw_convergence, gradient_mapping
+from innergrad.evidence.bounds import draw_convergence, gradient_mapping
 
 PICTURE = Path(__file__).parent.parent / "docs" / "convergence.png"
 SIZES, BOX, RATE, STEPS, EXAMPLES, EPSILON = [2, 4, 1], 0.5, 0.06, 1000, 16, 1e-3

@@ -12,7 +12,7 @@ import torch
 import innergrad as ig
 from _results import store
 from innergrad.cli.demo import EPSILON, N_EXAMPLES, diabetes
-from innergrad.explain import draw
+from innergrad.evidence.explain import draw
 
 PICTURE = Path(__file__).parent.parent / "docs" / "explain.png"
 

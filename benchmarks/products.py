@@ -42,9 +42,9 @@ from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret import plain
 from innergrad.interpret.cost import LayerCost
-from innergrad.program import Attend, Layer, Loop, Program, Score, View
-from innergrad.prompt import signs
-from innergrad.stream import Lane, State
+from innergrad.ir.program import Attend, Layer, Loop, Program, Score, View
+from innergrad.ir.stream import Lane, State
+from innergrad.model.prompt import signs
 from innergrad.targets import TARGETS, LoopedTransformer
 
 if TYPE_CHECKING:

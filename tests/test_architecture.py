@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
@@ -17,36 +18,24 @@ import pytest
 import typer
 
 from innergrad.cli.app import app
+from innergrad.moved import MOVED
 
 ROOT = Path(__file__).parent.parent / "src" / "innergrad"
 
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
-    ("errors",),
-    ("registry", "figures"),
-    ("files", "resources"),
+    ("errors", "moved"),
+    ("registry", "figures", "files"),
     ("functions",),
-    ("stream", "options"),
-    ("program",),
-    ("losses", "networks", "kernels"),
+    ("ir",),
     ("algorithms",),
-    ("guard",),
     ("interpret",),
-    ("prompt",),
-    ("dense",),
     ("targets",),
-    ("legalise",),
-    ("compiled", "report", "ragged"),
-    ("executors", "preparation"),
-    ("certificate", "bounds", "storage"),
-    ("stopping", "solver"),
-    ("running",),
-    ("verification", "oracle"),
-    ("attack",),
-    ("explain",),
+    ("model",),
+    ("evidence",),
     ("transformer",),
     ("compiler",),
-    ("config",),
+    ("config", "papers"),
     ("manifest",),
     ("lab",),
     ("export", "bench"),
@@ -54,7 +43,6 @@ ORDER = (
     ("cli",),
     ("__main__",),
 )
-EVIDENCE = ("certificate", "bounds", "stopping", "solver", "verification", "attack", "explain")  # on a Compiled record
 ROW = {name: row for row, names in enumerate(ORDER) for name in names}
 
 
@@ -122,8 +110,8 @@ def internal() -> Iterator[Import]:
 
 def test_the_source_is_read() -> None:
     """The rules below are about something: known imports of each kind are found."""
-    assert Import("innergrad.stream", "innergrad.errors", False) in imports()
-    assert Import("innergrad.transformer", "innergrad.storage", False) in imports()
+    assert Import("innergrad.ir.stream", "innergrad.errors", False) in imports()
+    assert Import("innergrad.transformer", "innergrad.model.storage", False) in imports()
     assert Import("innergrad.cli.app", "innergrad.cli.commands", True) in imports()
     assert len(MODULES) > 30
 
@@ -165,13 +153,12 @@ def test_no_module_is_part_of_a_cycle() -> None:
 @pytest.mark.parametrize(
     ("below", "above"),
     [
-        ("guard", ("interpret", "targets", "transformer", "compiler")),
-        ("interpret", ("algorithms", "targets", "transformer", "compiler")),
         ("functions", tuple(name for name in ROW if name not in ("errors", "registry", "functions"))),
-        ("program", ("algorithms", "interpret", "targets", "transformer", "compiler")),
-        ("targets", ("algorithms", "transformer", "compiler")),
-        ("algorithms", ("interpret", "targets", "transformer", "compiler")),
-        *((name, ("transformer", "compiler")) for name in EVIDENCE),
+        ("ir", ("algorithms", "interpret", "targets", "model", "evidence", "transformer", "compiler")),
+        ("algorithms", ("interpret", "targets", "model", "evidence", "transformer", "compiler")),
+        ("interpret", ("algorithms", "targets", "model", "evidence", "transformer", "compiler")),
+        ("targets", ("algorithms", "model", "evidence", "transformer", "compiler")),
+        ("evidence", ("transformer", "compiler")),
     ],
 )
 def test_what_must_not_know_of_what(below: str, above: tuple[str, ...]) -> None:
@@ -184,6 +171,44 @@ def test_what_must_not_know_of_what(below: str, above: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("top", "users"), [("cli", {"cli", "__main__"}), ("testing", {"testing"})])
 def test_nothing_imports_what_is_at_the_top(top: str, users: set[str]) -> None:
     assert {unit(one.module) for one in internal() if unit(one.imported) == top} == users
+
+
+# -------------------------------------------------------------------------------------- what an instruction means
+
+MEANING = ("scope", "reduce", "where")
+DECIDE = ("innergrad.ir.", "innergrad.interpret.walk", "innergrad.targets.parts.")
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith(DECIDE)])
+def test_only_the_walk_and_the_parts_read_what_an_instruction_asks_for(module: str) -> None:
+    """By the syntax tree. Functions of these names, torch.where say, are called and not read; and the records of laws
+    and of health say ``where`` something was seen.
+    """
+    called = {id(node.func) for node in ast.walk(tree(module)) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Attribute) and node.attr in MEANING and isinstance(node.ctx, ast.Load):
+            read = ast.unparse(node)
+            assert id(node) in called or read in ("self.where", "law.where"), f"{module}, line {node.lineno}: {read}"
+
+
+def test_the_walk_does_read_them() -> None:
+    """So that the rule above would find a reader."""
+    read = {n.attr for n in ast.walk(tree("innergrad.interpret.walk")) if isinstance(n, ast.Attribute)}
+    assert set(MEANING) <= read
+
+
+# ------------------------------------------------------------------------------------------------------- old names
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_old_name_is_the_module_of_the_new_one(old: str) -> None:
+    sys.modules.pop(old, None)
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {MOVED[old]}"):
+        module = import_module(old)
+    assert module is import_module(MOVED[old])
+    assert module.__name__ == MOVED[old]
+    assert module.__spec__ is not None
+    assert module.__spec__.name == MOVED[old]
 
 
 # ------------------------------------------------------------------------------------------------- what is forbidden
@@ -302,6 +327,7 @@ def test_public_names_exist() -> None:
         for statement, _ in statements(tree("innergrad"))
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("innergrad")
         for alias in statement.names
+        if statement.module != "innergrad.moved"
     }
     assert set(innergrad.__all__) == declared == set(innergrad._HOME)
     for name in innergrad.__all__:

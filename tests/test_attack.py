@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import innergrad as ig
-from innergrad.attack import Attack, attack
+from innergrad.evidence.attack import Attack, attack
 
 
 def descent(

@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
-from innergrad import storage
-from innergrad.dense import sparse
+from innergrad.model import storage
+from innergrad.targets.weights import sparse
 from test_cli import SMALL, call, change_weight, shell
 
 NAN, INF = math.nan, math.inf

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.bounds import Domainwide, apriori, draw_convergence, gradient_mapping, theorems
+from innergrad.evidence.bounds import DomainCertificate, apriori, draw_convergence, gradient_mapping, theorems
 from innergrad.interpret import plain
 from innergrad.interpret.tensors import Labelled, contract
 from innergrad.interpret.worst import Worst, plus, tight, times
-from innergrad.program import Attend, Layer, Loop, Program, Score
+from innergrad.ir.program import Attend, Layer, Loop, Program, Score
 
 TORCH = {
     "tanh": torch.tanh,
@@ -272,7 +272,7 @@ def test_runs_stay_within_the_trajectory_bounds(activation: str, decay: float, m
 
 
 @cache
-def convergence() -> tuple[Domainwide, Tensor, float]:
+def convergence() -> tuple[DomainCertificate, Tensor, float]:
     """A run whose step size Lemma 14 allows."""
     algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "tanh"), lr=0.05, steps=200, box=0.5)
     tf = ig.compile(algorithm, epsilon=1e-3, n_examples=8, x_bound=1.0, y_bound=0.5)

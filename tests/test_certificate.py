@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import innergrad as ig
-from innergrad import certificate as certificates
+from innergrad.evidence import certificate as certificates
 from innergrad.interpret.forms import BEFORE
 
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")

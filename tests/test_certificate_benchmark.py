@@ -12,7 +12,7 @@ import torch
 import certificates as bench
 import innergrad as ig
 from _results import read
-from innergrad.bounds import corrected_theorem_1
+from innergrad.evidence.bounds import corrected_theorem_1
 from innergrad.functions.facts import proven
 
 

@@ -26,14 +26,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.attack import attack
 from innergrad.cli import main
 from innergrad.cli.app import app
 from innergrad.cli.data import read_table
 from innergrad.cli.settings import ALGORITHMS, COMPILE
-from innergrad.explain import explain
+from innergrad.evidence.attack import attack
+from innergrad.evidence.explain import explain
 from innergrad.interpret.cost import Cost, LayerCost, condensed
-from innergrad.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
+from innergrad.papers.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 
 COMMANDS = ("demo", "compile", "run", "verify", "cost")
 EXECUTABLE = Path(sys.executable).parent / "innergrad"
@@ -1122,7 +1122,7 @@ def test_demo(tmp_path: Path) -> None:
 
 
 def test_theorems_are_the_calculators(tmp_path: Path) -> None:
-    """--json, and the file of --out, have the numbers of innergrad.resources; --quiet prints nothing."""
+    """--json, and the file of --out, have the numbers of innergrad.papers.resources; --quiet prints nothing."""
     for flags, results in (
         (
             ("000-2", "--eps", "0.1,0.01", "--depth", 3, "--width", 16),

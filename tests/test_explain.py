@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import innergrad as ig
-from innergrad.explain import Explanation, Health, draw, explain
+from innergrad.evidence.explain import Explanation, Health, draw, explain
 from innergrad.targets.parts.scores import ScoreAttention
 from innergrad.targets.parts.softmax import SoftmaxAttention
 

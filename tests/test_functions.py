@@ -19,10 +19,10 @@ import torch
 from flint import arb, arb_series, ctx
 from torch.nn import functional as F
 
+from innergrad.algorithms.losses import LOSSES, LogisticLoss, ResidualLoss, SoftmaxLoss
 from innergrad.functions import ACTIVATIONS, Asymptote, Function
 from innergrad.functions import activations as library
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
-from innergrad.losses import LOSSES, LogisticLoss, ResidualLoss, SoftmaxLoss
 
 ctx.prec = 256  # the smallest number that matters is gelu's derivative at FAR, about 2^-180
 ctx.cap = 8

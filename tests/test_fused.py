@@ -16,11 +16,11 @@ from torch import Tensor
 import innergrad as ig
 from cases import CASES
 from innergrad.errors import DomainError, JobError
-from innergrad.executors import recorded
 from innergrad.functions.approximants import approximate
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import graph, tables
 from innergrad.interpret.native import build
+from innergrad.model.executors import recorded
 from innergrad.testing import Case
 
 FLOAT64 = {"dtype": torch.float64, "device": torch.device("cpu")}

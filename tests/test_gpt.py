@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 import innergrad as ig
 from innergrad import IDENTITY, Attend, FunctionalGradientDescent, Kernel, Lane, Layer, Score
+from innergrad.algorithms.kernels import EXP
 from innergrad.functions.fits import gelu
 from innergrad.functions.scalar import RECIPROCAL
-from innergrad.kernels import EXP
 from innergrad.targets import LoopedTransformer
 
 VARIANTS = ["raw", "pre-ln"]

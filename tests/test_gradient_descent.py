@@ -13,7 +13,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.functions.scalar import Asymptote
-from innergrad.prompt import make_prompt
+from innergrad.model.prompt import make_prompt
 from innergrad.transformer import exact_run
 
 SMOOTH = ["tanh", "sigmoid", "softplus", "gelu", "silu", "sin"]

@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 import pytest
 import torch
 
-from innergrad import program as language
 from innergrad.algorithms import example_stream
 from innergrad.errors import InputError
-from innergrad.explain.health import Cancellation
+from innergrad.evidence.explain.health import Cancellation
 from innergrad.functions.activations import RELU, SIGMOID, TANH
 from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret import plain, symbolic, walk
@@ -24,8 +23,9 @@ from innergrad.interpret.affine import Affine
 from innergrad.interpret.fused import Extent, Kernel
 from innergrad.interpret.tensors import Labelled
 from innergrad.interpret.walk import seen
-from innergrad.program import SCOPES, Attend, Layer, Loop, Program, Reduce, Score, Where
-from innergrad.stream import Lane, State
+from innergrad.ir import program as language
+from innergrad.ir.program import SCOPES, Attend, Layer, Loop, Program, Reduce, Score, Where
+from innergrad.ir.stream import Lane, State
 from test_plain import in_scope
 
 STREAM = example_stream(3, 2, Lane("W", (2, 3), "weight"), Lane("V", (2, 3)), Lane("p", (2,)), Lane("m", (), "input"))

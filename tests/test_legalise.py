@@ -17,8 +17,8 @@ import innergrad as ig
 from innergrad import IDENTITY, NEGATION, RECIPROCAL, Attend, Lane, Layer, Loop, Program, Score
 from innergrad.errors import InputError, LoweringError
 from innergrad.interpret import plain
-from innergrad.legalise import legalise
-from innergrad.prompt import make_prompt
+from innergrad.model.legalise import legalise
+from innergrad.model.prompt import make_prompt
 from innergrad.targets import TARGETS
 from logistic_regression import LogisticRegression
 

@@ -14,8 +14,8 @@ from innergrad.export.note import note
 from innergrad.interpret import plain
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.forms import BEFORE
-from innergrad.program import Attend, Layer, Loop, Mark, Part, Program
-from innergrad.prompt import flat_weights, placed
+from innergrad.ir.program import Attend, Layer, Loop, Mark, Part, Program
+from innergrad.model.prompt import flat_weights, placed
 from innergrad.targets.parts.scores import ScoreAttention
 from innergrad.transformer import exact_run
 

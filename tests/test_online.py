@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 
 import innergrad as ig
 from innergrad import OnlineSGD, RecursiveLeastSquares
-from innergrad.report import Report
+from innergrad.evidence.report import Report
 
 VARIANTS = ["raw", "pre-ln"]
 D, N = 8, 40

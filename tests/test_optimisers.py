@@ -27,7 +27,7 @@ from innergrad.functions.facts import local_swing, prove_facts
 from innergrad.functions.piecewise import PiecewiseLinear, hinge_sum
 from innergrad.functions.proof import prove
 from innergrad.functions.scalar import soft_residual
-from innergrad.prompt import make_prompt
+from innergrad.model.prompt import make_prompt
 from innergrad.transformer import exact_run
 
 NET = ig.Network([3, 4, 2])

@@ -13,14 +13,14 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
-from innergrad.dense.rows import Row, destinations, score_rows
-from innergrad.dense.sparse import SparseStack, stack
 from innergrad.interpret import plain
-from innergrad.legalise import legalise
+from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
 from innergrad.targets.base import Target
 from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, constant, need
 from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.weights.rows import Row, destinations, score_rows
+from innergrad.targets.weights.sparse import SparseStack, stack
 
 SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
 

@@ -26,8 +26,8 @@ from innergrad.functions import approximate
 from innergrad.functions.activations import SIGMOID, SIN, TANH
 from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret import plain
-from innergrad.program import Attend, Expr, Layer, Loop, Program, Score, View
-from innergrad.stream import Lane, State
+from innergrad.ir.program import Attend, Expr, Layer, Loop, Program, Score, View
+from innergrad.ir.stream import Lane, State
 
 STREAM = example_stream(
     3,

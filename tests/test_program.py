@@ -16,8 +16,8 @@ from innergrad.algorithms import example_stream
 from innergrad.errors import InputError
 from innergrad.functions.activations import SIGMOID, TANH
 from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.program import Attend, Expr, Layer, Loop, Program, Score, View, expr
-from innergrad.stream import Lane, Role, Stream
+from innergrad.ir.program import Attend, Expr, Layer, Loop, Program, Score, View, expr
+from innergrad.ir.stream import Lane, Role, Stream
 
 # ------------------------------------------------------------------------------------------------------- expressions
 

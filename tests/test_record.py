@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad import executors, storage
-from innergrad.attack import attack
-from innergrad.bounds import apriori
-from innergrad.certificate import certify
-from innergrad.compiled import Compiled
-from innergrad.executors import Dense, Fused, Plain, choose, dense, executor_of, fused, fused_of
-from innergrad.executors.timing import dense_seconds, plain_seconds
-from innergrad.explain import explain
+from innergrad.evidence.attack import attack
+from innergrad.evidence.bounds import apriori
+from innergrad.evidence.certificate import certify
+from innergrad.evidence.explain import explain
+from innergrad.evidence.solver import solve
+from innergrad.evidence.verification import verify
 from innergrad.interpret import plain
 from innergrad.interpret.native import build
-from innergrad.program import Attend, Layer, Loop, Program
-from innergrad.running import run
-from innergrad.solver import solve
+from innergrad.ir.program import Attend, Layer, Loop, Program
+from innergrad.model import executors, storage
+from innergrad.model.compiled import Compiled
+from innergrad.model.executors import Dense, Fused, Plain, choose, dense, executor_of, fused, fused_of
+from innergrad.model.executors.timing import dense_seconds, plain_seconds
+from innergrad.model.running import run
 from innergrad.targets import TARGETS, sparse
-from innergrad.verification import verify
 from test_conformance import CASES
 from test_conformance import Compiled as Case
 

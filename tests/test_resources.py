@@ -23,7 +23,7 @@ from scipy.special import lambertw
 import innergrad as ig
 from innergrad.cli import main
 from innergrad.errors import InputError
-from innergrad.resources import (
+from innergrad.papers.resources import (
     ROUTES,
     Amount,
     BallConstants,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.solver import STEP, Solution
+from innergrad.evidence.solver import STEP, Solution
 
 N = 6
 TARGET = 1e-2

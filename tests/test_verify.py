@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad import verification
-from innergrad.report import Report
+from innergrad.evidence import verification
+from innergrad.evidence.report import Report
 from logistic_regression import LogisticRegression
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from innergrad.moved import install
+
 if TYPE_CHECKING:
     from innergrad.algorithms import (
         Adam,
@@ -16,28 +18,29 @@ if TYPE_CHECKING:
         schedules,
     )
     from innergrad.algorithms.functional import FunctionalGradientDescent
+    from innergrad.algorithms.kernels import Kernel
     from innergrad.algorithms.lookup import GridDescent, Tabulated
+    from innergrad.algorithms.losses import LOSSES, Loss, ResidualLoss
+    from innergrad.algorithms.networks import Network
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
-    from innergrad.bounds import Domainwide
-    from innergrad.certificate import Certificate
     from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LongRun, LoweringError, NotPositive
+    from innergrad.evidence.bounds import DomainCertificate, Domainwide
+    from innergrad.evidence.certificate import Certificate
+    from innergrad.evidence.solver import Solution
     from innergrad.functions import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear, approximate
     from innergrad.functions.decay import Decay, decay_condition
     from innergrad.functions.facts import Facts, prove_facts
     from innergrad.functions.fits.register import register_sigma
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
-    from innergrad.kernels import Kernel
-    from innergrad.losses import LOSSES, Loss, ResidualLoss
-    from innergrad.networks import Network
-    from innergrad.options import Options
-    from innergrad.program import Attend, Layer, Loop, Program, Score
-    from innergrad.ragged import ragged
-    from innergrad.solver import Solution
-    from innergrad.stream import Lane, Stream
+    from innergrad.ir.options import Options
+    from innergrad.ir.program import Attend, Layer, Loop, Program, Score
+    from innergrad.ir.stream import Lane, Stream
+    from innergrad.model.ragged import ragged
     from innergrad.transformer import CompiledTransformer, Run, load, reference
 
 __version__ = "0.1.0"
+install()
 
 # Imported on first use, so that the command line can print its help without loading torch.
 _NAMES = {
@@ -45,8 +48,8 @@ _NAMES = {
     "algorithms.functional": "FunctionalGradientDescent",
     "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
-    "bounds": "Domainwide",
-    "certificate": "Certificate",
+    "evidence.bounds": "DomainCertificate Domainwide",
+    "evidence.certificate": "Certificate",
     "compiler": "compile",
     "errors": "DegenerateStart DomainError InputError LongRun LoweringError NotPositive",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
@@ -54,14 +57,14 @@ _NAMES = {
     "functions.facts": "Facts prove_facts",
     "functions.fits.register": "register_sigma",
     "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
-    "kernels": "Kernel",
-    "losses": "LOSSES Loss ResidualLoss",
-    "networks": "Network",
-    "options": "Options",
-    "program": "Attend Layer Loop Program Score",
-    "ragged": "ragged",
-    "solver": "Solution",
-    "stream": "Lane Stream",
+    "algorithms.kernels": "Kernel",
+    "algorithms.losses": "LOSSES Loss ResidualLoss",
+    "algorithms.networks": "Network",
+    "ir.options": "Options",
+    "ir.program": "Attend Layer Loop Program Score",
+    "model.ragged": "ragged",
+    "evidence.solver": "Solution",
+    "ir.stream": "Lane Stream",
     "transformer": "CompiledTransformer Run load reference",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
@@ -80,6 +83,7 @@ __all__ = [
     "CompiledTransformer",
     "Decay",
     "DegenerateStart",
+    "DomainCertificate",
     "DomainError",
     "Domainwide",
     "Facts",

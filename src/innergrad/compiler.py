@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, LoweringError
-from innergrad.options import Options
-from innergrad.preparation import check_options, default_variant, prepared
-from innergrad.prompt import ArrayLike
-from innergrad.solver import solve
+from innergrad.evidence.solver import solve
+from innergrad.ir.options import Options
+from innergrad.model.preparation import check_options, default_variant, prepared
+from innergrad.model.prompt import ArrayLike
 from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer
 
@@ -45,7 +45,7 @@ def compile(
     weight_error: instead of epsilon and epsilons: choose them so that the final weights are certified to be within
         weight_error of the algorithm's, with the fewest heads; ``tf.solution`` says what was chosen. The certificate
         is for the prompts ``data`` = (X, y) and the initial weights w0, or, without data, for a few random prompts;
-        for any other prompt call ``tf.certify``. See :mod:`innergrad.solver`.
+        for any other prompt call ``tf.certify``. See :mod:`innergrad.evidence.solver`.
     until: ``tf.run`` stops when the certified norm of the gradient mapping is at most this; see there.
     """
     if not isinstance(algorithm, Algorithm):

@@ -10,21 +10,22 @@ from typing import Any, Literal
 
 import torch
 
-from innergrad.attack import Attack, attack
-from innergrad.bounds import Domainwide, apriori
-from innergrad.certificate import Certificate, certify
-from innergrad.compiled import Compiled
-from innergrad.executors import Fused, Name, Step, executor_of, fused_of
-from innergrad.explain import Explanation, explain
-from innergrad.guard import Guard, Outside
-from innergrad.oracle import exact_run, reference
-from innergrad.prompt import ArrayLike, Prompt
-from innergrad.report import Report
-from innergrad.running import Run, run
-from innergrad.solver import Solution
-from innergrad.storage import read, save
-from innergrad.stream import State
-from innergrad.verification import verify
+from innergrad.evidence.attack import Attack, attack
+from innergrad.evidence.bounds import DomainCertificate, apriori
+from innergrad.evidence.certificate import Certificate, certify
+from innergrad.evidence.explain import Explanation, explain
+from innergrad.evidence.report import Report
+from innergrad.evidence.solver import Solution
+from innergrad.evidence.stopping import run_until
+from innergrad.evidence.verification import verify
+from innergrad.ir.stream import State
+from innergrad.model.compiled import Compiled
+from innergrad.model.executors import Fused, Name, Step, executor_of, fused_of
+from innergrad.model.guard import Guard, Outside
+from innergrad.model.oracle import exact_run, reference
+from innergrad.model.prompt import ArrayLike, Prompt
+from innergrad.model.running import Run, run
+from innergrad.model.storage import read, save
 
 __all__ = ["CompiledTransformer", "Run", "exact_run", "load", "reference"]
 
@@ -73,7 +74,7 @@ class CompiledTransformer(Compiled):
         executor: ``dense`` runs the matrices of ``tf.module``; ``plain`` interprets the program with the same
         approximants, which is the same function up to rounding on targets relu and kernel, and up to the measured
         errors of products and divisions on target gpt; ``fused`` does the same at the price of training, see
-        :mod:`innergrad.executors.fused`. ``auto`` is ``plain`` with outside="flag", with until, where an argument
+        :mod:`innergrad.model.executors.fused`. ``auto`` is ``plain`` with outside="flag", with until, where an argument
         requires gradients and where the run is short (less than about 0.1 s), and ``fused`` otherwise, with a compiled
         kernel if one is built already or the run is long enough to pay for it: plain up to rounding. Where X is a
         tensor on a GPU, ``plain`` and ``fused`` run there.
@@ -88,7 +89,7 @@ class CompiledTransformer(Compiled):
         until: stop at the first weights at which the norm of the gradient mapping of projected gradient descent,
         (w - clip(w - lr grad L(w))) / lr, is certified to be at most this; by default what the transformer was compiled
         with. The steps it was compiled with are the most that are taken. Every prompt of a batch stops by itself, and
-        keeps its weights from then on. See :mod:`innergrad.stopping`.
+        keeps its weights from then on. See :mod:`innergrad.evidence.stopping`.
 
         outside: what to do about an input, a weight or an argument of a function outside the domain it was compiled
         for: ``error``, or ``flag``, which goes on and lists them in ``run.violations``.
@@ -108,6 +109,7 @@ class CompiledTransformer(Compiled):
             outside=outside,
             record=record,
             compiled=compiled,
+            stop=run_until,
         )
 
     def trace(
@@ -161,13 +163,13 @@ class CompiledTransformer(Compiled):
         seed: int = 0,
         prompts: int = 4,
     ) -> Report:
-        """Check every law of the weights on random prompts, or on the given data; see :mod:`innergrad.verification`."""
+        """Check every law of the weights, on random or on the given prompts: :mod:`innergrad.evidence.verification`."""
         return verify(self, X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed, prompts=prompts)
 
     @cached_property
-    def certificate(self) -> Domainwide:
+    def certificate(self) -> DomainCertificate:
         """What is known before any run: bounds on the error for every prompt of the declared domain (x_bound, y_bound,
-        box); see :mod:`innergrad.bounds`.
+        box); see :mod:`innergrad.evidence.bounds`.
         """
         return apriori(self)
 
@@ -187,7 +189,7 @@ class CompiledTransformer(Compiled):
         outside: Outside = "error",
     ) -> Certificate:
         """A rigorous bound on the error of a run on these examples: of the gradient in every step, of the weights along
-        the path, and of the predictions; see :mod:`innergrad.certificate`.
+        the path, and of the predictions; see :mod:`innergrad.evidence.certificate`.
 
         executor: whose run it is; a certificate follows every layer of it, so ``auto`` is ``plain``.
         trajectory: also bound the distance to the algorithm's own path and the predictions, which costs more; by
@@ -202,12 +204,12 @@ class CompiledTransformer(Compiled):
 
     def explain(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **how: Any) -> Explanation:
         """Where the error of a run comes from, bound beside measured, and how healthy it is; see
-        :mod:`innergrad.explain`.
+        :mod:`innergrad.evidence.explain`.
         """
         return explain(self, X, y, **how)
 
     def attack(self, *, starts: int = 32, iterations: int = 100, seed: int = 0) -> Attack:
-        """The worst prompt and weights of the domain that gradient ascent finds; see :mod:`innergrad.attack`."""
+        """The worst prompt and weights of the domain that gradient ascent finds: :mod:`innergrad.evidence.attack`."""
         return attack(self, starts=starts, iterations=iterations, seed=seed)
 
     def save(self, path: str | Path) -> Path:

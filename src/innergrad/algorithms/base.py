@@ -17,9 +17,9 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
-from innergrad.options import Options
-from innergrad.program import Attend, Program, Score
-from innergrad.stream import Lane, Stream
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Program, Score
+from innergrad.ir.stream import Lane, Stream
 
 MAX_D, MAX_EXAMPLES = 100_000, 10_000  # of inputs; of examples, where each has layers of its own
 LOG_UNIT = 16.0  # of the lane log_omega; large, so that it does not dominate the stream

@@ -34,11 +34,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import MAX_D, Algorithm, example_stream
+from innergrad.algorithms.kernels import Kernel
 from innergrad.errors import InputError, NotPositive, integer, real
-from innergrad.kernels import Kernel
-from innergrad.options import Options
-from innergrad.program import Attend, Layer, Loop, Program
-from innergrad.stream import Lane
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Loop, Program
+from innergrad.ir.stream import Lane
 
 StepRule = Literal["constant", "chebyshev"]
 DEFAULT_EXAMPLES = 16

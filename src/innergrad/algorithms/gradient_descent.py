@@ -1,7 +1,7 @@
 """Gradient descent on a network: settings, prompts, oracle, saving.
 
 The programs that a transformer runs are those of the variants (:data:`PROGRAMS`); what a step does with a gradient is
-in :mod:`innergrad.algorithms.optimisers`, how a step is put together in :mod:`innergrad.algorithms.descent`.
+in :mod:`innergrad.algorithms.optimisers`, how a step is put together in :mod:`innergrad.algorithms.descent.step`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.algorithms.compact import compact_program
-from innergrad.algorithms.general import backprop_program, recursion_program
-from innergrad.algorithms.literal import literal_program
-from innergrad.algorithms.mean import mean_program
-from innergrad.algorithms.narrow import narrow_program
+from innergrad.algorithms.descent.any_sigma import backprop_program, recursion_program
+from innergrad.algorithms.descent.averages import mean_program
+from innergrad.algorithms.descent.compact import compact_program
+from innergrad.algorithms.descent.literal import literal_program
+from innergrad.algorithms.descent.narrow import narrow_program
+from innergrad.algorithms.descent.shallow import shallow_program
+from innergrad.algorithms.descent.sink import sink_program
+from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
+from innergrad.algorithms.networks import Network
 from innergrad.algorithms.optimisers import Momentum, Rule, Step, batch_weights
 from innergrad.algorithms.schedules import Batches, plan
-from innergrad.algorithms.shallow import shallow_program
-from innergrad.algorithms.sink import sink_program
 from innergrad.errors import DegenerateStart, InputError, real
 from innergrad.functions.activations import ACTIVATIONS, Activation
-from innergrad.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
-from innergrad.networks import Network
-from innergrad.options import Options
-from innergrad.program import Program
+from innergrad.ir.options import Options
+from innergrad.ir.program import Program
 
 BOX_BITS = 24
 PROGRAMS = {  # by variant

@@ -31,9 +31,9 @@ from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip_residual
-from innergrad.options import Options
-from innergrad.program import Attend, Layer, Loop, Program, Score
-from innergrad.stream import Lane
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Loop, Program, Score
+from innergrad.ir.stream import Lane
 
 MOST_ROWS = 2_000_000
 RAMP = 2.0**-20  # of a quantiser, in cells

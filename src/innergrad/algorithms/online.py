@@ -26,9 +26,9 @@ from torch import Tensor
 from innergrad.algorithms.base import MAX_D, MAX_EXAMPLES, Algorithm, example_stream
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
-from innergrad.options import Options
-from innergrad.program import Attend, Layer, Loop, Program, Score
-from innergrad.stream import Lane
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Loop, Program, Score
+from innergrad.ir.stream import Lane
 
 Form = Literal["rls", "sherman-morrison"]
 OUT = Lane("out", (1,))

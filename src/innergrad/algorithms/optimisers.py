@@ -6,8 +6,8 @@ lanes of its own beside every weight lane w (of the same shape, shared or per to
     Mw  state    momentum; Adam: the first moment          Gw  scratch  the gradient, where it is needed as such
     Sw  state    Adam: the second moment                   Rw  scratch  Adam, weights per token: 1 / (1 + sqrt(Sw ...))
 
-The projection that ends a step (proximal step and box) is :func:`innergrad.algorithms.descent.projection`. What differs
-from step to step is a :class:`Step`.
+The projection that ends a step (proximal step and box) is :func:`innergrad.algorithms.descent.step.projection`. What
+differs from step to step is a :class:`Step`.
 
 Products of a token's own lanes: attention reaches shared lanes, and only those, so for weights that tokens carry
 themselves such products go into product layers.
@@ -25,8 +25,8 @@ from torch import Tensor
 
 from innergrad.functions.adam import ADAM
 from innergrad.functions.scalar import IDENTITY, clip, clip_residual
-from innergrad.program import Attend, Expr, Kind, Layer, Score, expr
-from innergrad.stream import Lane
+from innergrad.ir.program import Attend, Expr, Kind, Layer, Score, expr
+from innergrad.ir.stream import Lane
 
 
 @dataclass(frozen=True)

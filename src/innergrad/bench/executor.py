@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms import GradientDescent
+from innergrad.algorithms.networks import Network
 from innergrad.bench import rivals
 from innergrad.compiler import compile
 from innergrad.errors import InputError, JobError
-from innergrad.networks import Network
 from innergrad.transformer import CompiledTransformer
 
 EPSILON, RATE, D_X, D_Y = 1e-4, 0.01, 8, 2

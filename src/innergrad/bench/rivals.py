@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from innergrad.networks import Network
+from innergrad.algorithms.networks import Network
 
 Train = Callable[[Network, Tensor, Tensor, Tensor, float, int], Tensor]
 

@@ -13,14 +13,14 @@ from rich.console import Console
 from torch import Tensor
 
 from innergrad.algorithms import GradientDescent
-from innergrad.attack import attack
 from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
 from innergrad.cli.show import print_cost, print_explanation, print_report, print_run, warning_lines, working
 from innergrad.errors import DomainError, InputError, JobError
-from innergrad.executors import rounding
-from innergrad.explain import Explanation, draw, explain
+from innergrad.evidence.attack import attack
+from innergrad.evidence.explain import Explanation, draw, explain
 from innergrad.files import make_folder
+from innergrad.model.executors import rounding
 from innergrad.transformer import CompiledTransformer, Run, load
 
 

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from innergrad import figures
 from innergrad.algorithms import GradientDescent
+from innergrad.algorithms.networks import Network
 from innergrad.cli.show import print_cost, print_report, warning_lines
 from innergrad.compiler import compile
 from innergrad.errors import InputError
+from innergrad.evidence.report import Report
 from innergrad.figures import BLUE, GREY, ORANGE
 from innergrad.files import make_folder
-from innergrad.networks import Network
-from innergrad.report import Report
 from innergrad.transformer import CompiledTransformer, Run, reference
 
 if TYPE_CHECKING:

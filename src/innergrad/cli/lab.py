@@ -73,7 +73,7 @@ def train(
 ) -> None:
     """Pretrain a learner on a family of functions; keeps the configuration, a log and checkpoints in a folder."""
     from innergrad.lab.checkpoints import newest
-    from innergrad.lab.checks import check_task, foreign
+    from innergrad.lab.checks import check_task, is_users_own
     from innergrad.lab.sweeps import last_line, read_experiments
     from innergrad.lab.training import train as run
 
@@ -89,7 +89,9 @@ def train(
     if going_on and not quiet:
         _note_changes(folder)
     if not quiet:
-        for note in dict.fromkeys(note for one in experiments if foreign(one.task) for note in check_task(one.task)):
+        for note in dict.fromkeys(
+            note for one in experiments if is_users_own(one.task) for note in check_task(one.task)
+        ):
             print(f"note: {note}", file=sys.stderr)
     steps = experiments[0].train.steps
     with _bar(steps, name, quiet) as report:

@@ -18,11 +18,11 @@ from innergrad.algorithms import (
     schedules,
 )
 from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.kernels import Kernel
+from innergrad.algorithms.networks import Network
 from innergrad.compiler import compile
 from innergrad.config import read
 from innergrad.errors import InputError
-from innergrad.kernels import Kernel
-from innergrad.networks import Network
 from innergrad.registry import Registry
 from innergrad.transformer import CompiledTransformer
 

@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from innergrad.cli.data import Examples
-from innergrad.explain import Explanation
+from innergrad.evidence.explain import Explanation
+from innergrad.evidence.report import Report
 from innergrad.interpret import cost as costs
 from innergrad.interpret.cost import Cost, LayerCost
-from innergrad.report import Report
 from innergrad.transformer import Run
 
 HEADER = ("layer", "kind", "times", "heads", "d_head", "nonzero", "norm")

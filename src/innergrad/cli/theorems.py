@@ -1,4 +1,4 @@
-"""``innergrad cost --theorem``: the calculators of :mod:`innergrad.resources`. Nothing here needs torch."""
+"""``innergrad cost --theorem``: the calculators of :mod:`innergrad.papers.resources`. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from innergrad import resources
 from innergrad.errors import InputError
+from innergrad.papers import resources
+from innergrad.papers.resources import Bridge, Comparison, Interval, Result, TradeOff
 from innergrad.registry import Registry
-from innergrad.resources import Bridge, Comparison, Interval, Result, TradeOff
 
 EPS = {"000-2": "1e-2", "000-3": "1e-2,1e-4,1e-8", "000-4": "1e-2,1e-4,1e-8"}
 

@@ -22,13 +22,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from innergrad.dense.sparse import require_memory
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.files import make_folder
 from innergrad.targets.parts.mlps import FeedForward
 from innergrad.targets.parts.norms import LN_EPS, PAD
 from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.weights.sparse import require_memory
 from innergrad.transformer import CompiledTransformer
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from innergrad.storage import tokens_of_weights
-from innergrad.stream import Lane
+from innergrad.ir.stream import Lane
+from innergrad.model.storage import tokens_of_weights
 from innergrad.transformer import CompiledTransformer
 
 _HOLDS = {

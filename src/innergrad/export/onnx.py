@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from innergrad.dense.sparse import SparseStack, Stack
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.files import make_folder
+from innergrad.targets.weights.sparse import SparseStack, Stack
 from innergrad.transformer import CompiledTransformer
 
 OPSET = 20

@@ -81,6 +81,7 @@ def linear_function(name: str, f: PiecewiseLinear, lipschitz: float, bound: floa
 
 
 IDENTITY = linear_function("identity", PiecewiseLinear((), (1.0,)), 1.0)
+EXP = Function("exp", torch.exp)
 RECIPROCAL = Function("reciprocal", lambda t: 1.0 / t)
 NEGATION = linear_function("negation", PiecewiseLinear((), (-1.0,)), 1.0)
 

@@ -43,8 +43,8 @@ from innergrad.interpret.forms import BEFORE, Form, Key, measure, plus
 from innergrad.interpret.lane_errors import Change, LaneErrors
 from innergrad.interpret.tensors import Labelled, contract, labelled_view, tokens_in
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
-from innergrad.program import Attend, Expr, Layer, Program, Score, View
-from innergrad.stream import State
+from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
+from innergrad.ir.stream import State
 
 
 class Affine(LaneErrors):

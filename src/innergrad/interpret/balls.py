@@ -26,8 +26,8 @@ from innergrad.interpret.tensors import (
     total,
 )
 from innergrad.interpret.walk import Algebra, Seen, Token, added
-from innergrad.program import Expr, Layer, Program, Score
-from innergrad.stream import State
+from innergrad.ir.program import Expr, Layer, Program, Score
+from innergrad.ir.stream import State
 
 Ball = tuple[Labelled, Labelled]  # centre and radius
 Off = Callable[[Score, Labelled], Tensor]  # what a function is off by at its arguments

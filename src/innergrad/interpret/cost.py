@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from innergrad.interpret.counts import structured_flops
-from innergrad.program import Layer, Program
+from innergrad.ir.program import Layer, Program
 
 
 @dataclass(frozen=True)

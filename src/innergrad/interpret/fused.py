@@ -20,8 +20,8 @@ from torch import Tensor
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node
-from innergrad.program import Program
-from innergrad.stream import State
+from innergrad.ir.program import Program
+from innergrad.ir.stream import State
 
 Registers = list[Tensor | None]
 Operation = Callable[[Registers], None]

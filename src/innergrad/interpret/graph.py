@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from innergrad.program import Program
+from innergrad.ir.program import Program
 
 ScalarFunction = Callable[[Tensor], Tensor]
 NAMES = "abcdefghijklmnopqrstuvwxyz"

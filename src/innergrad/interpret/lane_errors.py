@@ -12,7 +12,7 @@ from innergrad.interpret.form_rules import slope_range
 from innergrad.interpret.forms import BEFORE, Error, Form, diagonal, gamma, measure, plus, sound
 from innergrad.interpret.tensors import Labelled
 from innergrad.interpret.walk import in_place
-from innergrad.program import Attend, Program, View
+from innergrad.ir.program import Attend, Program, View
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.graph import NAMES, Coefficient, Linear, Node, Term, ordered, rename, times
 from innergrad.interpret.tables import plus_identity
-from innergrad.program import Program
+from innergrad.ir.program import Program
 
 
 class Nodes:

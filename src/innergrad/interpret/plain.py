@@ -13,11 +13,11 @@ from torch import Tensor
 
 from innergrad.functions.fits.sums import FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.guard import SCALE_INPUTS, argument_error
+from innergrad.interpret.domains import SCALE_INPUTS, argument_error
 from innergrad.interpret.tensors import ScalarFunction, Tensors, used
 from innergrad.interpret.walk import added, arguments_of
-from innergrad.program import Attend, Layer, Program, Score
-from innergrad.stream import State
+from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.stream import State
 
 Observer = Callable[[Layer, Attend, Score, Tensor], None]
 

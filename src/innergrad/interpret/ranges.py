@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from innergrad.interpret.walk import Algebra, Seen, Token, added
-from innergrad.program import Attend, Expr, Program, Score
+from innergrad.ir.program import Attend, Expr, Program, Score
 
 
 def argument_bounds(

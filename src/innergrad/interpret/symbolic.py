@@ -25,11 +25,11 @@ import torch
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
-from innergrad.guard import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
+from innergrad.interpret.domains import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
 from innergrad.interpret.graph import NAMES, Check, Graph, Linear, Node, ScalarFunction, ordered
 from innergrad.interpret.nodes import Nodes
 from innergrad.interpret.walk import Algebra, Seen, Token, added
-from innergrad.program import Attend, Expr, Layer, Program, Score, View
+from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 
 Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
 

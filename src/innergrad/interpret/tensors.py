@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from innergrad.interpret.walk import Algebra, Seen, Token
-from innergrad.program import Expr, Program, Score, View
-from innergrad.stream import State
+from innergrad.ir.program import Expr, Program, Score, View
+from innergrad.ir.stream import State
 
 ScalarFunction = Callable[[Tensor], Tensor]
 Watch = Callable[[Score, Tensor], None]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.program import SCOPES, Attend, Expr, Program, Score, View
+from innergrad.ir.program import SCOPES, Attend, Expr, Program, Score, View
 
 V = TypeVar("V")
 Token = Literal["I", "S"]

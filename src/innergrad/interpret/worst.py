@@ -36,8 +36,8 @@ from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
 from innergrad.interpret.tensors import Labelled, contract
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
-from innergrad.program import Expr, Layer, Program, Score, View
-from innergrad.stream import Lane
+from innergrad.ir.program import Expr, Layer, Program, Score, View
+from innergrad.ir.stream import Lane
 
 AXES = "ABCD"  # labels of a lane's own axes
 

@@ -25,7 +25,7 @@ ROWS = 4  # prompts of a predictor
 TOLERANCE = 1e-4  # rounding of float32 in products of other sizes
 
 
-def foreign(instance: object) -> bool:
+def is_users_own(instance: object) -> bool:
     """Whether the class is a user's."""
     return not type(instance).__module__.startswith("innergrad.")
 

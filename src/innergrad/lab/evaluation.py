@@ -24,7 +24,7 @@ from innergrad.errors import InputError, integer, seed_number
 from innergrad.files import make_folder
 from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
-from innergrad.lab.checks import check_predictor, check_task, foreign
+from innergrad.lab.checks import check_predictor, check_task, is_users_own
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
@@ -199,9 +199,9 @@ def evaluate_run(
     if isinstance(baselines, str):
         baselines = COMMA.split(baselines)
     chosen, notes = default_baselines(task) if baselines is None else ([named_baseline(b, task) for b in baselines], [])
-    if foreign(task):
+    if is_users_own(task):
         notes.extend(check_task(task))
-    for baseline in filter(foreign, chosen):
+    for baseline in filter(is_users_own, chosen):
         check_predictor(baseline, task.d)
     if step < experiment.train.steps:
         notes.append(f"training is not finished: {step:,} of {experiment.train.steps:,} steps")

@@ -25,7 +25,7 @@ from torch import distributed as dist
 from innergrad.config import differences, parse, to_table
 from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints
-from innergrad.lab.checks import check_task, foreign
+from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import Journal, Progress, check_new, read_log
@@ -60,7 +60,7 @@ def train(
     """
     experiments = [experiments] if isinstance(experiments, Experiment) else experiments
     device = pick_device(device)
-    for task in filter(foreign, dict.fromkeys(one.task for one in experiments)):
+    for task in filter(is_users_own, dict.fromkeys(one.task for one in experiments)):
         check_task(task)
     with processes(device), signals() as told:
         return _train(experiments, folder, device, resume, tensorboard, progress, told)

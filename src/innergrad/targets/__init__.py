@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from innergrad.dense.looped import LoopedTransformer, Sublayer
 from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.registry import Registry
 from innergrad.targets.base import Target
@@ -14,6 +13,7 @@ from innergrad.targets.parts.norms import LayerNorm
 from innergrad.targets.parts.positions import Places, SignBits, Sink
 from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
 from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.weights.looped import LoopedTransformer, Sublayer
 
 _BUILTIN: dict[str, Target] = {
     "relu": Target(

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from innergrad.dense.looped import Count, LoopedTransformer, looped
-from innergrad.dense.rows import require_room
 from innergrad.functions.fits.sums import Approximant
 from innergrad.interpret.cost import Cost, layer_cost
-from innergrad.options import Options
-from innergrad.program import Layer, Program
+from innergrad.ir.options import Options
+from innergrad.ir.program import Layer, Program
 from innergrad.targets.parts.base import Context, Functions, Norm, Part, Positions, Reason
+from innergrad.targets.weights.looped import Count, LoopedTransformer, looped
+from innergrad.targets.weights.rows import require_room
 
 Approximants = Mapping[str, Any]  # of the kind the target makes: PiecewiseLinear, FeatureSum
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from innergrad.executors import Name as Executor
+from innergrad.model.executors import Name as Executor
 from innergrad.testing.forward import first_lanes, forward
 from innergrad.testing.judges import distance, ramps, rounding
 from innergrad.transformer import CompiledTransformer, load, reference

@@ -14,8 +14,8 @@ from innergrad.errors import JobError
 from innergrad.interpret.graph import Coefficient, Graph
 from innergrad.interpret.native.build import at_hand, build
 from innergrad.interpret.native.source import Source, Unsupported, generate
-from innergrad.program import Program
-from innergrad.stream import State
+from innergrad.ir.program import Program
+from innergrad.ir.stream import State
 
 BLOCK_BYTES = 512 * 1024  # of what the tokens of a block hold: about half of a core's second-level cache
 

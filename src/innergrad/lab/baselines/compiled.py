@@ -68,7 +68,7 @@ class CompiledNetwork(Predictor, kind="compiled"):
 
     def _some(self, x: Tensor, y: Tensor) -> Tensor:
         """(B, n - 1): the predictions of y_1 .. y_{n-1}."""
-        from innergrad.ragged import ragged
+        from innergrad.model.ragged import ragged
 
         prompts, n, d = x.shape
         cuts = [(row, k) for row in range(prompts) for k in range(1, n)]
@@ -88,8 +88,8 @@ class CompiledNetwork(Predictor, kind="compiled"):
 @cache
 def _compiled(wanted: CompiledNetwork, d: int, n_examples: int) -> CompiledTransformer:
     from innergrad.algorithms.gradient_descent import GradientDescent
+    from innergrad.algorithms.networks import Network
     from innergrad.compiler import compile
-    from innergrad.networks import Network
 
     network = Network([d, *wanted.hidden, 1], activation=wanted.activation, output="linear", bias=True)
     algorithm = GradientDescent(network, lr=wanted.lr, steps=wanted.steps, box=wanted.box)

@@ -32,7 +32,8 @@ from innergrad.lab.kernels.attention import attend, attention_pattern
 from innergrad.lab.kernels.norms import add_norm, bias_gelu
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 
-Late = tuple[Tensor, Tensor | None] | None  # what is still to be added to the residual stream: delta (S, ..., D), bias
+# what is still to be added to the residual stream: delta (S, ..., D), bias
+Pending = tuple[Tensor, Tensor | None] | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class GPT(Learner):
     def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1) -> None:
         super().__init__(d, stack)
         self.config, self.n_points = config, integer("n_points", n_points)
-        self.block: Callable[..., tuple[Tensor, Late]] = fused_block  # training may put a compiled one here
+        self.block: Callable[..., tuple[Tensor, Pending]] = fused_block  # training may put a compiled one here
         blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
         interleaved = config.tokens == "interleaved"
         before: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
@@ -147,16 +148,16 @@ class GPT(Learner):
                 hint="train with learner.max_points that large, or with positions = 'rotary' or 'none'",
             )
         scale = self.scale[:, None, None]
-        late: Late = None
+        pending: Pending = None
         residual = self.embed(x, y / scale, w)
         layers = {name: w[name].unbind(1) for name in self.in_blocks}
         for number in range(config.n_layers):
             parameters = {name: layers[name][0 if config.tied else number] for name in layers}
             if keep is None:
-                residual, late = self.block(config, residual, late, parameters)
+                residual, pending = self.block(config, residual, pending, parameters)
             else:
                 residual = block(config, residual, parameters, _below(keep, f"blocks.{number}."))
-        return self.read_out(residual, late, w, keep).to(scale.dtype) * scale
+        return self.read_out(residual, pending, w, keep).to(scale.dtype) * scale
 
     def embed(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
         """Tokens with their positions, (S, B, T, D)."""
@@ -172,12 +173,13 @@ class GPT(Learner):
             return xs + torch.cat((labels[:, :, :-1], torch.zeros_like(labels[:, :, :1])), 2)
         return torch.stack((xs, labels + bias), 3).flatten(2, 3)[:, :, :-1]
 
-    def read_out(self, residual: Tensor, late: Late, w: Mapping[str, Tensor], keep: Keep | None = None) -> Tensor:
+    def read_out(self, residual: Tensor, pending: Pending, w: Mapping[str, Tensor], keep: Keep | None = None) -> Tensor:
         """Predictions (S, B, m) from the tokens of inputs, in units of the scale."""
         where = slice(None, None, 2) if self.config.tokens == "interleaved" else slice(-1, None)
         residual = residual[:, :, where]
         if keep is None:
-            x = entered(residual, None if late is None else (late[0][:, :, where], late[1]), w, "ln_final")[1]
+            chosen = None if pending is None else (pending[0][:, :, where], pending[1])
+            x = normalised_sum(residual, chosen, w, "ln_final")[1]
         else:
             x = normed(keep("resid_final", residual), w, "ln_final", keep)
         return (product(x, w["W_U"]) + w["b_U"][:, None, None])[..., 0]
@@ -245,11 +247,13 @@ def normed(residual: Tensor, w: Mapping[str, Tensor], name: str, keep: Keep) -> 
     return keep(name, add_norm(residual, None, None, w[f"{name}_w"], w[f"{name}_b"])[1])
 
 
-def fused_block(config: GPTConfig, residual: Tensor, late: Late, w: Mapping[str, Tensor]) -> tuple[Tensor, Late]:
+def fused_block(
+    config: GPTConfig, residual: Tensor, pending: Pending, w: Mapping[str, Tensor]
+) -> tuple[Tensor, Pending]:
     """The same block in fewer operations: what a sublayer writes is added where the next one reads, with its bias and
     the LayerNorm there. So it takes, and returns, a residual and what is still to be added to it.
     """
-    residual, x = entered(residual, late, w, "ln1")
+    residual, x = normalised_sum(residual, pending, w, "ln1")
     qkv, pattern = product(x, w["W_QKV"]), None
     bias: Tensor | None = w["b_QKV"]
     if config.qk_norm or config.positions == "rotary" or config.tokens == "columns":
@@ -257,16 +261,16 @@ def fused_block(config: GPTConfig, residual: Tensor, late: Late, w: Mapping[str,
     if config.tokens == "columns":
         pattern = pattern_of(qkv, config)
     z = attend(qkv, config.n_heads, config.attention, config.normalise, pattern=pattern, bias=bias)
-    late = (product(z, w["W_O"]), w["b_O"])
+    pending = (product(z, w["W_O"]), w["b_O"])
     if config.d_mlp:
-        residual, x = entered(residual, late, w, "ln2")
-        late = (product(bias_gelu(product(x, w["W_in"]), w["b_in"]), w["W_out"]), w["b_out"])
-    return residual, late
+        residual, x = normalised_sum(residual, pending, w, "ln2")
+        pending = (product(bias_gelu(product(x, w["W_in"]), w["b_in"]), w["W_out"]), w["b_out"])
+    return residual, pending
 
 
-def entered(residual: Tensor, late: Late, w: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+def normalised_sum(residual: Tensor, pending: Pending, w: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
     """The residual with what was left to be added, and what a sublayer reads of it."""
-    delta, bias = (None, None) if late is None else late
+    delta, bias = (None, None) if pending is None else pending
     if f"{name}_w" in w:
         return add_norm(residual, delta, bias, w[f"{name}_w"], w[f"{name}_b"])
     residual = residual if delta is None else residual + delta

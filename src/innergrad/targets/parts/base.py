@@ -26,14 +26,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.dense.looped import Count, Sublayer
-from innergrad.dense.rows import Row
-from innergrad.dense.units import Units
 from innergrad.errors import LoweringError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
-from innergrad.options import Options
-from innergrad.program import Attend, Expr, Layer, Program, Score
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Expr, Layer, Program, Score
+from innergrad.targets.weights.looped import Count, Sublayer
+from innergrad.targets.weights.rows import Row
+from innergrad.targets.weights.units import Units
 
 Ability = Literal["linear map", "product", "function", "score", "division", "mean", "softmax", "token", "examples"]
 Abilities = Mapping[Ability, str]

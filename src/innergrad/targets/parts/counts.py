@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from innergrad.dense.looped import Count
-from innergrad.dense.rows import Head, Pairs, Row, add, family
-from innergrad.program import Attend, Layer, Program, labels_of
+from innergrad.ir.program import Attend, Layer, Program, labels_of
 from innergrad.targets.parts.base import Context
+from innergrad.targets.weights.looped import Count
+from innergrad.targets.weights.rows import Head, Pairs, Row, add, family
 
 
 class Heads(Protocol):

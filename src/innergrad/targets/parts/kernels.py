@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.dense.rows import Pairs, Row, add, attention_stacks, destinations, family, score_rows
-from innergrad.dense.sparse import SparseStack
-from innergrad.options import Options
-from innergrad.program import Attend, Layer
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer
 from innergrad.targets.parts.base import Abilities, Context, Part, Reason
+from innergrad.targets.weights.rows import Pairs, Row, add, attention_stacks, destinations, family, score_rows
+from innergrad.targets.weights.sparse import SparseStack
 
 H = {"identity": lambda z: z, "relu": torch.relu, "exp": torch.exp}
 

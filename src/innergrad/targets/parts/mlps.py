@@ -1,6 +1,6 @@
 """MLPs whose units are features: they apply fitted functions, and multiply.
 
-A unit is a row of W_1, a bias, and what it writes; :mod:`innergrad.dense.units` makes them, instruction by
+A unit is a row of W_1, a bias, and what it writes; :mod:`innergrad.targets.weights.units` makes them, instruction by
 instruction: functions, products and linear maps as sums of one sigma.
 """
 
@@ -13,17 +13,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.dense.rows import Row
-from innergrad.dense.sparse import SparseStack, stack
-from innergrad.dense.units import EXACT, Algebra, Units
 from innergrad.functions.fits.algebra import scales
 from innergrad.functions.fits.gelu import coarse_square, square
 from innergrad.functions.fits.sigmas import COARSE, SIGMAS
 from innergrad.functions.fits.sums import FEATURES
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
-from innergrad.options import Options
-from innergrad.program import Attend, Layer
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer
 from innergrad.targets.parts.base import Abilities, Context, Normed, Part, Reason, constant, need
+from innergrad.targets.weights.rows import Row
+from innergrad.targets.weights.sparse import SparseStack, stack
+from innergrad.targets.weights.units import EXACT, Algebra, Units
 
 Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
 

@@ -22,15 +22,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from innergrad.dense.looped import Sublayer
-from innergrad.dense.rows import Row, destinations
-from innergrad.dense.units import Units
 from innergrad.functions.fits.gelu import reciprocal_sum
 from innergrad.functions.scalar import RECIPROCAL
-from innergrad.options import Options
-from innergrad.program import Attend, Layer, Program, View
-from innergrad.stream import Lane, Role, Stream
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Program, View
+from innergrad.ir.stream import Lane, Role, Stream
 from innergrad.targets.parts.base import Abilities, Context, Norm, Reason, linear, need
+from innergrad.targets.weights.looped import Sublayer
+from innergrad.targets.weights.rows import Row, destinations
+from innergrad.targets.weights.units import Units
 
 LN_EPS = 1e-5  # GPT-2's
 PAD = 2.0**24

@@ -16,12 +16,11 @@ from typing import ClassVar
 
 import torch
 
-from innergrad.dense.rows import Pairs
-from innergrad.options import Options
-from innergrad.program import Attend, Program
-from innergrad.prompt import POSITION
-from innergrad.stream import Lane, Stream
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Program
+from innergrad.ir.stream import POSITION, Lane, Stream
 from innergrad.targets.parts.base import Abilities, Context, Positions, Reason, need
+from innergrad.targets.weights.rows import Pairs
 
 MARGIN, BETA, QUERY = 64.0, 256.0, 2.0**20  # of the scores that select a token by its position
 

@@ -28,8 +28,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.dense.looped import Count
-from innergrad.dense.rows import (
+from innergrad.functions.scalar import IDENTITY
+from innergrad.ir.program import Attend, Layer, Program
+from innergrad.targets.parts.base import Abilities, Context, Part, Reason, constant
+from innergrad.targets.parts.counts import count
+from innergrad.targets.parts.mlps import Mlp, Unit, activation
+from innergrad.targets.parts.positions import SignBits
+from innergrad.targets.weights.looped import Count
+from innergrad.targets.weights.rows import (
     Head,
     Pairs,
     add,
@@ -42,13 +48,7 @@ from innergrad.dense.rows import (
     score_rows,
     writes,
 )
-from innergrad.dense.sparse import SparseStack
-from innergrad.functions.scalar import IDENTITY
-from innergrad.program import Attend, Layer, Program
-from innergrad.targets.parts.base import Abilities, Context, Part, Reason, constant
-from innergrad.targets.parts.counts import count
-from innergrad.targets.parts.mlps import Mlp, Unit, activation
-from innergrad.targets.parts.positions import SignBits
+from innergrad.targets.weights.sparse import SparseStack
 
 _CHUNK = 1 << 18  # attention scores held at a time: they stay in the cache, which is ten times faster
 Terms = Iterable[tuple[float, float, float]]

@@ -21,7 +21,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.dense.rows import (
+from innergrad.functions.scalar import EXP, IDENTITY
+from innergrad.ir.program import Attend, Layer, Program, View
+from innergrad.targets.parts.base import Abilities, Context, Normed, Reason, described, need
+from innergrad.targets.parts.functions import LINEAR
+from innergrad.targets.parts.positions import Places
+from innergrad.targets.weights.rows import (
     Head,
     Index,
     Pairs,
@@ -35,13 +40,7 @@ from innergrad.dense.rows import (
     score_rows,
     writes,
 )
-from innergrad.dense.sparse import SparseStack
-from innergrad.functions.scalar import IDENTITY
-from innergrad.kernels import EXP
-from innergrad.program import Attend, Layer, Program, View
-from innergrad.targets.parts.base import Abilities, Context, Normed, Reason, described, need
-from innergrad.targets.parts.functions import LINEAR
-from innergrad.targets.parts.positions import Places
+from innergrad.targets.weights.sparse import SparseStack
 
 SINK, NEVER = 40.0, 1024.0  # score of a heavy sink; exp(-NEVER) is zero, exactly: what a sink held would grow e^40-fold
 

@@ -1,0 +1,203 @@
+"""Gradient descent on an N-layer network for attention and MLPs with any activation (target ``sigma``; paper 000).
+
+Attention of this kind multiplies a function of a token's own lanes with shared lanes, and averages products
+f(<q, k_s>) v_s over the tokens; MLPs multiply. A layer is an attention layer and an MLP. Lanes as in
+:mod:`innergrad.algorithms.descent.sink`; s_N carries omega, which is zero on the queries.
+
+Variant ``backprop``, for N >= 3; 2N - 1 layers:
+
+    attention, mlp   1 .. N - 1      p_j, d_j = r, r'(z_j),  z_{j+1} = sum_k V_{j+1}[:,k] r(z_j[k]) + b_{j+1};  U_j, H_j
+                                     the last MLP also:  s_N = omega u(z_N, y)        (one layer more unless squared)
+    mlp              N .. 2N - 2     q_{N-1} = V_N^T s_N,  q_{j-1} = U_j^T q_j
+    attention, mlp   2N - 1          V_j -= eta/2 mean(q_j H_j),  V_N -= eta/2 mean(s_N p_{N-1}^T);  project and clear
+
+For N = 2 the last attention takes q_1 = V_2^T s_2 as its score, so two layers suffice: Theorem 1. In both, the products
+of a gradient are those of attention itself, score times value; the paper fits them by two-dimensional dictionaries.
+
+Variant ``recursion``, Theorem 2 as the paper proves it, corrected: forward mode. The Jacobian J_m of z_m in V_1 .. V_m
+is computed from J_{m-1}, each level with a forward pass of its own:
+
+    a_N = (N - 1) + a_{N-1} + 2,  a_2 = 2:   forward pass;  J_{N-1};  C_N = V_N r'(z_{N-1}) J_{N-1};  mean(s_N C_N)
+
+(N^2 + 3N - 6) / 2 layers, and K_m D_w lanes for each Jacobian.
+"""
+
+from __future__ import annotations
+
+from innergrad.algorithms.descent.averages import (
+    gradient_range,
+    layer_lanes,
+    loss_derivative,
+    output_derivative,
+    require_smooth,
+)
+from innergrad.algorithms.descent.sink import kept_lanes, kept_products
+from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
+from innergrad.algorithms.networks import Network
+from innergrad.errors import InputError
+from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.stream import Lane
+
+
+def backprop_program(algorithm: DescentSettings, options: Options) -> Program:
+    net, N = _network(algorithm), algorithm.network.depth
+    bound = gradient_range(options)
+    scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j) if lane.name != "z1" or N == 1]
+    scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
+    g_lanes, g_layers = loss_derivative(algorithm, bound)
+    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
+    products = tuple(made for j in range(1, N) for made in kept_products(j))
+    layers = _forward(net, kept=True)
+    if g_layers:
+        layers += [_with(g_layers[0], *products), Layer("mlp", f"backward {N}", (signal,))]
+    else:
+        layers += [Layer("mlp", f"backward {N}", (*products, signal))]
+    scratch += [*g_lanes, *(lane for j in range(1, N) for lane in kept_lanes(net, j))]
+    for j in range(N - 1, 0, -1) if N > 2 else ():
+        above = (f"V{N}[c,k]", f"s{N}[c]") if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
+        layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
+        scratch.append(Lane(f"q{j}", (net.sizes[j],), bound=bound))
+    readout = tuple(_forward(net, "read-out: "))
+    return descent(algorithm, tuple(scratch), tuple(layers), readout, f"z{N}", _gradient(net))
+
+
+def _gradient(net: Network) -> Gradient:
+    N = net.depth
+
+    def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
+        if j == N:
+            score, value = Score(IDENTITY, ("one", f"s{N}[k]")), f"{below(N)}[c]" if matrix else "one"
+        else:
+            pair = ("V2[o,k]", "s2[o]") if N == 2 else ("one", f"q{j}[k]")
+            score, value = Score(IDENTITY, pair), f"H{j}[k,c]" if matrix else f"d{j}[k]"
+        return (Attend(dst, score, value=value, scope="all", reduce="mean", scale=rate / 2),)
+
+    return gradient
+
+
+def _network(algorithm: DescentSettings) -> Network:
+    net = algorithm.network
+    if net.output != "linear":
+        raise InputError(
+            "target sigma takes networks with a linear output, as the paper does",
+            got=f"output={net.output!r}",
+            allowed="output='linear'",
+        )
+    require_smooth(net, "target='relu' has them")
+    return net
+
+
+def _with(layer: Layer, *instructions: Attend) -> Layer:
+    return Layer(layer.kind, layer.name, (*layer.instructions, *instructions))
+
+
+def _score(net: Network, f: Function, j: int, k: str | int, copy: str = "") -> Score:
+    """f(z_j[k]); z_1 is not stored: it is the inner product of the input and the weights."""
+    if j > 1:
+        return Score(f, (f"z{j}{copy}[{k}]", "one"))
+    pairs = (("x[c]", f"V1[{k},c]"), ("one", f"b1[{k}]"))
+    return Score(f, *(pairs if net.bias else pairs[:1]))
+
+
+def _forward(net: Network, place: str = "", kept: bool = False, copy: str = "", depth: int = 0) -> list[Layer]:
+    """z_2 .. z_N by one attention layer each; if kept, p_j and d_j by the same heads. copy: of the lanes z_j."""
+    r, layers = net.activation, []
+    if net.depth == 1:
+        return [Layer("attention", f"{place}forward 1", (Attend("z1[k]", _score(net, IDENTITY, 1, "k")),))]
+    for j in range(1, depth or net.depth):
+        made = [
+            Attend(f"z{j + 1}{copy}[o]", _score(net, r.r, j, k, copy), value=f"V{j + 1}[o,{k}]")
+            for k in range(net.sizes[j])
+        ]
+        made += [Attend(f"z{j + 1}{copy}[o]", value=f"b{j + 1}[o]")] if net.bias else []
+        if kept:
+            made += [Attend(f"p{j}[k]", _score(net, r.r, j, "k")), Attend(f"d{j}[k]", _score(net, r.dr, j, "k"))]
+        layers.append(Layer("attention", f"{place}forward {j}", tuple(made)))
+    return layers
+
+
+# ----------------------------------------------------------------------------------------------- the paper's recursion
+
+
+def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
+    net, N = _network(algorithm), algorithm.network.depth
+    if N == 2:
+        return backprop_program(algorithm, options)  # Theorem 1
+    if net.bias or N < 2:
+        raise InputError(
+            "the recursion takes two layers, or more without biases, as the paper's networks are",
+            got=f"{N} layer{'s' * (N > 1)}, bias={net.bias}",
+            hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
+        )
+    bound, own = gradient_range(options), _Recursion(net)
+    g_lanes, g_layers = loss_derivative(algorithm, bound)
+    own.scratch += [Lane(f"z{j}", (net.sizes[j],)) for j in range(2, N + 1)]
+    own.scratch += [*g_lanes, Lane(f"s{N}", (net.sizes[N],), bound=bound)]
+    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
+    layers = [*_forward(net), *g_layers, *own.jacobian(N - 1)]
+    attention, mlp = own.combine(N, "")
+    layers += [attention, _with(mlp, signal)]
+
+    def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
+        """V_N: s_N p_{N-1}^T; others: the sum over the outputs o of s_N[o] C_N[o]."""
+        terms = [(f"s{N}[k]", f"P{N - 1}[c]")]
+        if j < N:
+            terms = [(f"s{N}[{o}]", f"C{N}V{j}[{o},k,c]") for o in range(net.sizes[N])]
+        return tuple(
+            Attend(dst, Score(IDENTITY, ("one", s)), value=value, scope="all", reduce="mean", scale=rate / 2)
+            for s, value in terms
+        )
+
+    readout = tuple(_forward(net, "read-out: "))
+    return descent(algorithm, tuple(own.scratch), tuple(layers), readout, f"z{N}", gradient)
+
+
+class _Recursion:
+    """Jacobians: the lane JmVi[h,c,e] holds the derivative of z_m[h] in V_i[c,e], i < m; that in V_m is P_{m-1}."""
+
+    def __init__(self, net: Network) -> None:
+        self.net, self.scratch = net, list[Lane]()
+
+    def _lane(self, name: str, *shape: int) -> None:
+        self.scratch.append(Lane(name, shape))
+
+    def jacobian(self, m: int) -> list[Layer]:
+        """a_m layers."""
+        net, sizes, r = self.net, self.net.sizes, self.net.activation
+        if m == 2:
+            self._lane("P1", sizes[1])
+            self._lane("D1", sizes[1])
+            self._lane("T1", sizes[1], sizes[0])
+            self._lane("J2V1", sizes[2], sizes[1], sizes[0])
+            activations = Attend("P1[k]", _score(net, r.r, 1, "k")), Attend("D1[k]", _score(net, r.dr, 1, "k"))
+            return [
+                Layer("attention", "Jacobian 2: activations", activations),
+                Layer("mlp", "Jacobian 2: inputs", (Attend("T1[c,e]", Score(IDENTITY, ("D1[c]", "x[e]"))),)),
+                Layer("mlp", "Jacobian 2", (Attend("J2V1[k,c,e]", Score(IDENTITY, ("V2[k,c]", "T1[c,e]"))),)),
+            ]
+        copy = f"at{m}"
+        for j in range(2, m + 1):
+            self._lane(f"z{j}{copy}", sizes[j])
+        layers = _forward(net, f"Jacobian {m}: ", copy=copy, depth=m)
+        layers += [*self.jacobian(m - 1), *self.combine(m, copy)]
+        for i in range(1, m):
+            self._lane(f"J{m}V{i}", sizes[m], sizes[i], sizes[i - 1])
+        stored = (Attend(f"J{m}V{i}[k,c,e]", value=f"C{m}V{i}[k,c,e]") for i in range(1, m))
+        return [*layers, Layer("mlp", f"Jacobian {m}", tuple(stored))]
+
+    def combine(self, m: int, copy: str) -> tuple[Layer, Layer]:
+        """C_m = V_m r'(z_{m-1}) J_{m-1}: E_m = V_m r' by attention, whose values are shared; its product by the mlp."""
+        net, sizes, r, h = self.net, self.net.sizes, self.net.activation, self.net.sizes[m - 1]
+        self._lane(f"E{m}", sizes[m], h)
+        self._lane(f"P{m - 1}", h)
+        for i in range(1, m):
+            self._lane(f"C{m}V{i}", sizes[m], sizes[i], sizes[i - 1])
+        weighted = (Attend(f"E{m}[k,{c}]", _score(net, r.dr, m - 1, c, copy), value=f"V{m}[k,{c}]") for c in range(h))
+        attention = (*weighted, Attend(f"P{m - 1}[k]", _score(net, r.r, m - 1, "k", copy)))
+        products = [
+            Attend(f"C{m}V{i}[k,c,e]", Score(IDENTITY, (f"E{m}[k,h]", f"J{m - 1}V{i}[h,c,e]"))) for i in range(1, m - 1)
+        ]
+        products.append(Attend(f"C{m}V{m - 1}[k,c,e]", Score(IDENTITY, (f"E{m}[k,c]", f"P{m - 2}[e]"))))
+        return Layer("attention", f"chain rule {m}", attention), Layer("mlp", f"chain rule {m}: sum", tuple(products))

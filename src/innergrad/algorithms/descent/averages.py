@@ -1,0 +1,154 @@
+"""Gradient descent on an N-layer network for blocks whose MLPs multiply and whose attention averages (targets ``gpt``
+and ``softmax``).
+
+Lanes as in :mod:`innergrad.algorithms.descent.literal`, and zj (pre-activations), qj, Gj (gradients of one example):
+
+    mlp          2 a layer     z_j = V_j p_{j-1} + b_j,   p_j = r(z_j), d_j = r'(z_j)          (linear output: z_N only)
+    mlp          0 or 1        g = u(z_N, y)                                                   (squared loss: none)
+    mlp          0 or 1        s_N = d_N g                                                     (linear output: s_N = g)
+    mlp          2 a layer     q_j = V_{j+1}^T s_{j+1},   s_j = d_j q_j                        j = N - 1 .. 1
+    mlp          1             G_j = s_j p_{j-1}^T, all j
+    attention    1             V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j)
+    mlp                        project w onto the box, clear the scratch lanes                 (same block)
+
+4N - 1 blocks a step for a linear output and the squared loss, 4N for other losses; 4N + 1 for an activated output and
+the squared loss, which is the network of the paper. The weighted mean over the examples is a softmax of the lane
+log_omega, the logarithms of their weights.
+"""
+
+from __future__ import annotations
+
+from innergrad.algorithms.base import LOG_UNIT
+from innergrad.algorithms.descent.literal import loss_layers
+from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
+from innergrad.algorithms.losses import Loss, ResidualLoss
+from innergrad.algorithms.networks import Network
+from innergrad.errors import InputError
+from innergrad.functions.scalar import IDENTITY
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.stream import Lane
+
+WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with
+GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is larger
+
+
+def mean_program(algorithm: DescentSettings, options: Options) -> Program:
+    net = algorithm.network
+    bound = gradient_range(options)
+    output = last_lane(net)
+    loss_lanes, loss = loss_derivative(algorithm, bound)
+    g = output_derivative(algorithm)
+    backward_lanes, backward = _backward(net, g, bound)
+    scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
+    step = (*_forward(net), *loss, *backward)
+    return descent(
+        algorithm, scratch, step, _forward(net, "read-out: "), output, mean_gradient(net, g), WEIGHTS_OF_EXAMPLES
+    )
+
+
+def gradient_range(options: Options) -> float:
+    """Of the lanes of the backward pass."""
+    return max(GRADIENTS, options.z_bound or 0.0)
+
+
+def require_smooth(net: Network, instead: str) -> None:
+    """For blocks whose units are smooth: sums of them have no kinks."""
+    if net.activation.r.exact is not None or net.activation.dr.jumps:
+        raise InputError(
+            "smooth units do not add up to functions with kinks",
+            got=f"activation {net.activation.name!r}",
+            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
+            hint=instead,
+        )
+
+
+def last_lane(net: Network) -> str:
+    """The lane that holds the network's output."""
+    return f"p{net.depth}" if net.activated(net.depth) else f"z{net.depth}"
+
+
+def squared(loss: Loss) -> bool:
+    """Its derivative is linear: no lane and no layer of its own."""
+    return isinstance(loss, ResidualLoss) and loss.u == IDENTITY and loss.scale == 2.0
+
+
+def output_derivative(algorithm: DescentSettings) -> str:
+    """The derivative of the loss in the network's output, as an expression with the label k."""
+    return f"2.0*{last_lane(algorithm.network)}[k] - 2.0*y[k]" if squared(algorithm.loss) else "g[k]"
+
+
+def _forward_lanes(net: Network) -> tuple[Lane, ...]:
+    return tuple(lane for j in range(1, net.depth + 1) for lane in layer_lanes(net, j))
+
+
+def layer_lanes(net: Network, j: int) -> tuple[Lane, ...]:
+    """zj, and, where layer j is activated, pj and dj."""
+    r, shape = net.activation, (net.sizes[j],)
+    own = (Lane(f"p{j}", shape, bound=r.r.bound), Lane(f"d{j}", shape, bound=r.dr.bound))
+    return (Lane(f"z{j}", shape), *(own if net.activated(j) else ()))
+
+
+def forward(net: Network, j: int) -> tuple[Attend, ...]:
+    """z_j = V_j p_{j-1} + b_j."""
+    z = Attend(f"z{j}[k]", Score(IDENTITY, (f"V{j}[k,c]", f"{below(j)}[c]")))
+    return (z, Attend(f"z{j}[k]", value=f"b{j}[k]")) if net.bias else (z,)
+
+
+def activation(net: Network, j: int, derivative: bool) -> tuple[Attend, ...]:
+    """p_j = r(z_j), d_j = r'(z_j)."""
+    p = Attend(f"p{j}[k]", Score(net.activation.r, (f"z{j}[k]", "one")))
+    return (p, Attend(f"d{j}[k]", Score(net.activation.dr, (f"z{j}[k]", "one")))) if derivative else (p,)
+
+
+def _forward(net: Network, place: str = "") -> tuple[Layer, ...]:
+    layers = []
+    for j in range(1, net.depth + 1):
+        layers.append(Layer("mlp", f"{place}forward {j}", forward(net, j)))
+        if net.activated(j):
+            layers.append(Layer("mlp", f"{place}activation {j}", activation(net, j, derivative=not place)))
+    return tuple(layers)
+
+
+def loss_derivative(algorithm: DescentSettings, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+    """The lane g and the mlp that fills it; nothing for the squared loss."""
+    if squared(algorithm.loss):
+        return (), ()
+    net = algorithm.network
+    lanes, layers = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
+    return (*lanes, Lane("g", (net.sizes[-1],), bound=bound)), layers
+
+
+def _backward(net: Network, g: str, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
+    N, lanes, layers = net.depth, list[Lane](), list[Layer]()
+    if net.activated(N):
+        lanes.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
+        layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, (g, f"d{N}[k]"))),)))
+    for j in range(N - 1, 0, -1):
+        lanes += [Lane(f"{name}{j}", (net.sizes[j],), bound=bound) for name in "qs"]
+        q = Attend(f"q{j}[k]", Score(IDENTITY, (f"V{j + 1}[c,k]", signal(net, j + 1, g, "c"))))
+        layers.append(Layer("mlp", f"transpose {j}", (q,)))
+        layers.append(Layer("mlp", f"backward {j}", (Attend(f"s{j}[k]", Score(IDENTITY, (f"d{j}[k]", f"q{j}[k]"))),)))
+    lanes += [Lane(f"G{j}", (net.sizes[j], net.sizes[j - 1])) for j in range(1, N + 1)]
+    outer = (Attend(f"G{j}[k,c]", Score(IDENTITY, (signal(net, j, g), f"{below(j)}[c]"))) for j in range(1, N + 1))
+    return tuple(lanes), (*layers, Layer("mlp", "gradients", tuple(outer)))
+
+
+def signal(net: Network, j: int, g: str, label: str = "k") -> str:
+    """The derivative of the loss in z_j: the lane sj, or, for a linear output, that of the loss itself."""
+    return f"s{j}[{label}]" if j < net.depth or net.activated(j) else g.replace("[k]", f"[{label}]")
+
+
+def mean_gradient(net: Network, g: str) -> Gradient:
+    """dst += rate * weighted mean over the examples of G_j or s_j, halved as the risk is."""
+
+    def gradient(dst: str, j: int, matrix: bool, rate: float) -> tuple[Attend, ...]:
+        return average(dst, f"G{j}[k,c]" if matrix else signal(net, j, g), rate / 2)
+
+    return gradient
+
+
+def average(dst: str, value: str, scale: float) -> tuple[Attend, ...]:
+    """dst += scale * weighted mean over the examples of the value."""
+    weights = Score(IDENTITY, (f"{LOG_UNIT}*one", "log_omega"))
+    return (Attend(dst, weights, value=value, scope="all", reduce="softmax", scale=scale),)

@@ -1,0 +1,115 @@
+"""Gradient descent on an N-layer network in 2N + 1 blocks a step, for softmax attention with a sink.
+
+On target ``softmax`` a token that holds nothing, the *sink*, turns attention into sigmoids of a token's own lanes: it
+applies the activations while the MLP behind it multiplies, one block a layer. Lanes as in
+:mod:`innergrad.algorithms.descent.averages`, and what the backward pass can use of the forward pass, made on the way:
+
+    mlp                 z_1 = V_1 x + b_1
+    attention, mlp      p_j = r(z_j), d_j = r'(z_j);  z_{j+1} = V_{j+1} p_j + b_{j+1}, U_j = d_j V_j,
+                        H_j = d_j p_{j-1}^T
+    attention, mlp      g = u(z_N, y);  q_{N-1} = V_N^T g
+    mlp                 q_{j-1} = U_j^T q_j                                       j = N - 1 .. 2; above: j = 1 .. N - 1
+    mlp                 G_j = q_j H_j,  s_j = q_j d_j,  G_N = g p_{N-1}^T
+    attention, mlp      V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j);  project and clear
+
+2N + 1 blocks for a linear output, whatever the loss. An activated output has s_N = d_N u(p_N, y) in place of g: one
+block more for the squared loss, two for others.
+"""
+
+from __future__ import annotations
+
+from innergrad.algorithms.descent.averages import (
+    WEIGHTS_OF_EXAMPLES,
+    activation,
+    forward,
+    gradient_range,
+    last_lane,
+    layer_lanes,
+    mean_gradient,
+    output_derivative,
+    require_smooth,
+    signal,
+    squared,
+)
+from innergrad.algorithms.descent.literal import loss_layers
+from innergrad.algorithms.descent.step import DescentSettings, below, descent
+from innergrad.algorithms.networks import Network
+from innergrad.functions.scalar import IDENTITY, NEGATION
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.stream import Lane
+
+
+def sink_program(algorithm: DescentSettings, options: Options) -> Program:
+    net, N = algorithm.network, algorithm.network.depth
+    bound = gradient_range(options)
+    require_smooth(net, "or variant='mean', whose MLPs do kinks")
+    g, g_lanes, loss = _loss(algorithm, bound)
+    layers = _forward(net)
+    if net.activated(N):
+        layers.append(Layer("attention", f"activation {N}", activation(net, N, derivative=True)))
+    layers += loss
+    scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j)] + g_lanes
+    if net.activated(N):
+        scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
+        layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, (g, f"d{N}[k]"))),)))
+    for j in range(N - 1, 0, -1):
+        above = (f"V{N}[c,k]", signal(net, N, g, "c")) if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
+        layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
+        scratch += [Lane(f"{name}{j}", (net.sizes[j],), bound=bound) for name in "qs"]
+        scratch += kept_lanes(net, j)
+    scratch += [Lane(f"G{j}", (net.sizes[j], net.sizes[j - 1])) for j in range(1, N + 1)]
+    layers.append(Layer("mlp", "gradients", _gradients(net, g)))
+
+    readout = [*_forward(net, "read-out: ")]
+    if net.activated(N):
+        readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
+    average = mean_gradient(net, g)
+    return descent(
+        algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), average, WEIGHTS_OF_EXAMPLES
+    )
+
+
+def kept_products(j: int) -> tuple[Attend, ...]:
+    """What the backward pass uses of layer j: H_j = d_j p_{j-1}^T and, above the first, U_j = d_j V_j."""
+    H = Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]")))
+    return (H, Attend(f"U{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"V{j}[k,c]")))) if j > 1 else (H,)
+
+
+def kept_lanes(net: Network, j: int) -> tuple[Lane, ...]:
+    shape = net.sizes[j], net.sizes[j - 1]
+    return (Lane(f"H{j}", shape), Lane(f"U{j}", shape)) if j > 1 else (Lane(f"H{j}", shape),)
+
+
+def _forward(net: Network, place: str = "") -> list[Layer]:
+    """z_1, then, for every layer, activations by attention and the next z by the MLP."""
+    layers = [Layer("mlp", f"{place}forward 1", forward(net, 1))]
+    for j in range(1, net.depth):
+        layers.append(Layer("attention", f"{place}activation {j}", activation(net, j, derivative=not place)))
+        products = forward(net, j + 1)
+        if not place:
+            products += kept_products(j)
+        layers.append(Layer("mlp", f"{place}forward {j + 1}", products))
+    return layers
+
+
+def _loss(algorithm: DescentSettings, bound: float) -> tuple[str, list[Lane], list[Layer]]:
+    """The derivative of the loss: an expression, the lanes it needs, and the attention layer that fills them."""
+    if squared(algorithm.loss):
+        return output_derivative(algorithm), [], []
+    net = algorithm.network
+    _, (layer,) = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
+    functions = tuple(i for i in layer.instructions if i.scores[0].f != NEGATION)
+    g = "g[k]" if functions == layer.instructions else "g[k] - y[k]"
+    return g, [Lane("g", (net.sizes[-1],), bound=bound)], [Layer("attention", layer.name, functions)]
+
+
+def _gradients(net: Network, g: str) -> tuple[Attend, ...]:
+    """Of one example."""
+    N = net.depth
+    made = [Attend(f"G{N}[k,c]", Score(IDENTITY, (signal(net, N, g), f"{below(N)}[c]")))]
+    for j in range(1, N):
+        made.append(Attend(f"G{j}[k,c]", Score(IDENTITY, (f"q{j}[k]", f"H{j}[k,c]"))))
+        if net.bias:
+            made.append(Attend(f"s{j}[k]", Score(IDENTITY, (f"q{j}[k]", f"d{j}[k]"))))
+    return tuple(made)

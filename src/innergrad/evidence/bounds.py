@@ -1,0 +1,470 @@
+"""Certificates before any run: bounds for every admissible prompt of the declared domain.
+
+The domain is |x| <= x_bound, |y| <= y_bound entry by entry, weights in the box, any number of examples, any weights of
+the examples. What holds for all of it holds under every shift of the distribution of inputs or parameters inside it.
+
+Three bounds on the error of the gradient in one step stand side by side:
+
+    printed      Theorem 1 of the paper with the constants of Lemmas 2, 3 and 6, and the ranges, as they are printed
+    corrected    the same theorem with its errors mended, in the Euclidean norm (:func:`corrected_theorem_1`)
+    best         the program itself, instruction by instruction (:mod:`innergrad.interpret.worst`)
+
+and so for the weights after l steps: Corollary 1.1 as printed and corrected, and the program carried on from step to
+step. Lemma 14 bounds the gradient mapping G(w) = (w - Proj(w - eta grad L(w))) / eta along the transformer's own steps.
+
+Symbols: N layers, k_j units, K the widest hidden layer; B the box, B_v = B sqrt(k_{j-1}) bounds the rows of V_j;
+eps_r, eps_r', eps_l the proven errors of the approximants; L_f the Lipschitz constant of the gradient. A bias is a
+weight on a further input that is one. Exact arithmetic: rounding is not included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from innergrad import figures
+from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.algorithms.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
+from innergrad.errors import InputError
+from innergrad.functions.facts import proven
+from innergrad.functions.fits.sums import Approximant
+from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.interpret.worst import Bound, Known, Worst
+from innergrad.model.compiled import Compiled
+
+Sizes = Mapping[str, tuple[float, float]]  # lane -> largest entry, largest norm
+_TINY = 1e-100  # a change of the weights so small that only first order is left of its effect
+
+
+class Stated(NamedTuple):
+    """A bound, where it comes from, and whether to believe it."""
+
+    label: str
+    source: str
+    value: float
+    note: str
+
+
+@dataclass(frozen=True)
+class DomainCertificate:
+    """Bounds for every prompt of the domain. Steps are counted from 1; ``inf`` means that nothing is known.
+
+    gradient: on ||approximate gradient - gradient||_2 in one step, from any weights in the box.
+    largest_gradient: a bound on ||gradient||_2.  lipschitz: L_f, a bound on the Lipschitz constant of the gradient.
+    weights: best bounds on ||w - w_GD||_2 after each step, w_GD the algorithm started from the same weights.
+    prediction: best bound on the error of a prediction (Euclidean norm over the outputs) after all steps.
+    plain_descent: neither momentum nor anything but projected gradient descent, as Corollary 1.1 and Lemma 14 ask.
+    """
+
+    domain: str
+    gradient: tuple[Stated, ...]
+    largest_gradient: float
+    lipschitz: float
+    weights: tuple[float, ...]
+    prediction: float
+    lr: float
+    n_examples: int
+    plain_descent: bool
+
+    @property
+    def best(self) -> float:
+        """The smallest proven bound on the error of the gradient."""
+        return self.gradient[-1].value
+
+    @property
+    def step_size_met(self) -> bool:
+        """Whether lr <= 1 / L_f, which Lemma 14 needs (the paper prints lr <= L_f)."""
+        return self.lr * self.lipschitz <= 1.0
+
+    def trajectory(self, step: int) -> tuple[Stated, ...]:
+        """Bounds on ||w - w_GD||_2 after the given number of steps."""
+        if not 0 <= step <= len(self.weights):
+            raise InputError("no such step", got=step, allowed=f"0 to {len(self.weights)}")
+        best = Stated(
+            "best", "the program, step by step, or the corrected", self.weights[step - 1] if step else 0.0, "proven"
+        )
+        if not self.plain_descent:
+            return (best,)
+        printed, L_f = self.gradient[0].value, self.lipschitz
+        grown = _power(1.0 + self.n_examples * self.largest_gradient, step)
+        as_printed = grown * printed / self.largest_gradient if self.largest_gradient else math.inf
+        return (
+            Stated("printed", "Corollary 1.1", as_printed, "false: growth n L_f without eta, L_f that of the risk"),
+            Stated("corrected", "eps ((1 + eta L_f)^l - 1) / L_f", corollary(self.best, self.lr, L_f, step), "proven"),
+            best,
+        )
+
+    def lemma14(self, steps: int, risk0: float) -> float:
+        """A bound on the mean over l = 0 .. steps - 1 of ||G(w_l)||^2, hence on the least, from the risk L(w_0) (with
+        weight decay: plus weight_decay ||w_0||^2 / 2).
+
+            (sqrt(2 L(w_0) / (eta steps) + eps^2) + 2 eps)^2          if eta <= 1 / L_f, else inf
+
+        Proof. Let a = ||w_{l+1} - w_l|| / eta, and eps the error of the gradient. Projections are non-expansive, so
+        ||G(w_l)|| <= a + eps. The descent lemma and <w_l - eta g - w_{l+1}, w_l - w_{l+1}> <= 0, g the approximate
+        gradient, give L(w_l) - L(w_{l+1}) >= eta (a^2/2 - eps a). With a^2/2 - eps a = ((a - eps)^2 - eps^2) / 2, the
+        mean of (a - eps)^2 is at most 2 L(w_0) / (eta steps) + eps^2, the risk being at least 0; and
+        ||G|| <= (a - eps) + 2 eps: Minkowski. The paper's 8 L(w_0) / (eta steps) + 10 eps^2 is larger, and is printed
+        with the condition eta <= L_f.
+        """
+        if steps < 1 or not risk0 >= 0.0:
+            raise InputError("steps must be positive, and a risk is at least 0", got=f"{steps}, {risk0}")
+        if not (self.step_size_met and self.plain_descent and self.lr > 0.0):
+            return math.inf
+        root = math.sqrt(2.0 * risk0 / (self.lr * steps) + self.best * self.best) + 2.0 * self.best
+        return root * root
+
+    def __str__(self) -> str:
+        last = len(self.weights)
+        rows = [("error of the gradient, one step", self.gradient), (f"weights, {last} steps", self.trajectory(last))]
+        lines = [f"for every prompt with {self.domain}"]
+        for title, bounds in rows:
+            lines += ["", f"{title}: at most"]
+            lines += [f"  {b.label:<12}{b.value:>14.3e}    {b.source}; {b.note}" for b in bounds]
+        lines += ["", f"prediction: off by at most {self.prediction:.3e}"]
+        if self.plain_descent:
+            met = "met" if self.step_size_met else "not met, so Lemma 14 says nothing"
+            limit = 1.0 / self.lipschitz if self.lipschitz else math.inf
+            lines += [
+                f"gradient: norm at most {self.largest_gradient:.3e}, Lipschitz constant L_f at most "
+                f"{self.lipschitz:.3e}",
+                f"Lemma 14: lr = {self.lr:g} <= 1/L_f = {limit:.3e}: {met}",
+            ]
+        return "\n".join(lines)
+
+
+def apriori(of: Compiled) -> DomainCertificate:
+    """The certificate of a compiled transformer for all of its declared domain."""
+    if not of.proven or of.options.target != "relu":
+        raise InputError(
+            "only target relu has proven approximants, which a certificate is made from",
+            got=f"target={of.options.target!r}",
+            allowed="target='relu'",
+        )
+    algorithm, lr = of.algorithm, getattr(of.algorithm, "lr", 1.0)
+    if isinstance(algorithm, GradientDescent) and not algorithm.basic:
+        raise InputError(
+            "a certificate for every input is for gradient descent with one rate, momentum, weight decay and a box",
+            got="another optimiser, rates that differ, l1, clip or batches",
+            hint="tf.certify(X, y) bounds the error of a run",
+        )
+    if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
+        of = replace(of, program=algorithm.program(replace(of.options, variant="literal")))
+    if not of.program.weights or lr == 0.0:
+        raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
+    sizes, words = _domain(of)
+    one = _first_step(of, sizes)
+    jumps = ", ".join(sorted(one.jumps))
+    note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
+    best = Stated("best", "the program, instruction by instruction", _norm(one, of, lambda a: a.error) / lr, note)
+    stated: tuple[Stated, ...] = (best,)
+    if isinstance(algorithm, GradientDescent):
+        printed, corrected = theorems(algorithm, of.approximants, sizes)
+        if "g" not in of.program.stream.by_name:  # s_N is made of other functions than r' and u
+            corrected = corrected._replace(note="of the literal variant")
+        elif corrected.value < best.value:
+            best = corrected._replace(label="best")
+        stated = (printed, corrected, best)
+    L_f = _lipschitz(of, sizes) / lr + getattr(algorithm, "weight_decay", 0.0)
+    weights, prediction = _all_steps(of, sizes)
+    plain_descent = isinstance(algorithm, GradientDescent) and algorithm.momentum == 0.0
+    if plain_descent:
+        weights = tuple(min(w, corollary(best.value, lr, L_f, step)) for step, w in enumerate(weights, start=1))
+    return DomainCertificate(
+        domain=words,
+        gradient=stated,
+        largest_gradient=_norm(one, of, lambda a: a.size) / lr,
+        lipschitz=L_f,
+        weights=weights,
+        prediction=prediction,
+        lr=lr,
+        n_examples=of.options.n_examples,
+        plain_descent=plain_descent,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- the domain
+
+
+def _domain(of: Compiled) -> tuple[Sizes, str]:
+    """Largest entries and norms of x and y, and the domain in words; raises if something is not bounded."""
+    stream, x, y = of.program.stream, of.options.x_bound, of.options.y_bound
+    norm = math.inf
+    if isinstance(of.algorithm, GradientDescent):
+        loss, net = of.algorithm.loss, of.algorithm.network
+        by_itself = math.inf  # targets that prompts are checked for
+        if isinstance(loss, LogisticLoss | SoftmaxLoss):
+            by_itself, norm = 1.0, 1.0 if isinstance(loss, SoftmaxLoss) else math.inf
+        elif net.output == "activation":
+            by_itself = max(map(abs, net.activation.closed_range))
+        y = min(math.inf if y is None else y, by_itself)
+        y = None if math.isinf(y) else y
+    free = [lane.name for lane in of.program.weights if math.isinf(lane.bound)]
+    missing = [name for name, bound in (("x_bound", x), ("y_bound", y)) if bound is None]
+    if missing or free:
+        raise InputError(
+            "a bound for every input needs a bounded domain",
+            got=", ".join([*(f"no {name}" for name in missing), *(["no box for " + ", ".join(free)] if free else [])]),
+            hint="compile with x_bound=..., y_bound=..., of an algorithm with a box",
+        )
+    assert x is not None
+    assert y is not None
+    roots = {name: math.sqrt(stream[name].size) for name in ("x", "y")}
+    sizes = {"x": (x, x * roots["x"]), "y": (y, min(y * roots["y"], norm))}
+    boxes = sorted({lane.bound for lane in of.program.weights})
+    words = f"|x| <= {x:g}, |y| <= {y:g}" + (f", |w| <= {', '.join(f'{b:g}' for b in boxes)}" if boxes else "")
+    return sizes, words
+
+
+# --------------------------------------------------------------------------------------------------- best: the program
+
+
+def _first_step(of: Compiled, sizes: Sizes, moved: str | None = None) -> Worst:
+    """The program on the domain up to the end of its first step; ``moved``: exact, from weights that differ there."""
+    worst = Worst(of.program, of.approximants, sizes, exact=moved is not None)
+    if moved is not None:
+        worst.shift(moved, _TINY)
+    for layer, step_ends in of.program.schedule():
+        worst.layer(layer)
+        if step_ends:
+            break
+    return worst
+
+
+def _norm(worst: Worst, of: Compiled, which: Callable[[Known], Bound]) -> float:
+    """Size or error of what was added to the weights, before they were projected."""
+    return math.hypot(*(which(worst.changes[w.name]).norm for w in of.program.weights if w.name in worst.changes))
+
+
+def _lipschitz(of: Compiled, sizes: Sizes) -> float:
+    """A bound on the Lipschitz constant of lr times the gradient, on the domain, which is convex.
+
+    M[a, b] bounds how much the gradient in lane b changes, to first order, when lane a does: a norm of a block of the
+    Hessian H. So ||H|| <= ||M||_2, and if the step is along a gradient, H being symmetric, the smaller of M[a, b] and
+    M[b, a] serves for both.
+    """
+    lanes, rows = [lane.name for lane in of.program.weights], []
+    for moved in lanes:
+        changes = _first_step(of, sizes, moved).changes
+        rows.append([changes[lane].error.norm / _TINY if lane in changes else 0.0 for lane in lanes])
+    blocks = torch.tensor(rows, dtype=torch.float64)
+    if not bool(torch.isfinite(blocks).all()):
+        return math.inf
+    if isinstance(of.algorithm, GradientDescent):
+        blocks = blocks.minimum(blocks.T)
+    return float(torch.linalg.matrix_norm(blocks, 2))
+
+
+def _all_steps(of: Compiled, sizes: Sizes) -> tuple[tuple[float, ...], float]:
+    """The error of the weights after every step, never more than the box allows, and of the prediction at the end."""
+    program, weights = of.program, list[float]()
+    worst, lanes = Worst(program, of.approximants, sizes), [lane.name for lane in program.weights]
+    remembers, settled = any(lane.role == "state" for lane in program.stream.lanes), False
+    for layer, step_ends in program.schedule():
+        if not (settled and len(weights) < program.steps):
+            worst.layer(layer)
+        if step_ends:
+            if not settled:
+                worst.cap(lanes)
+            weights.append(math.hypot(*(worst.lanes[lane].error.norm for lane in lanes)))
+            most = 2.0 * math.hypot(*(worst.lanes[lane].size.norm for lane in lanes))
+            settled = not remembers and weights[-1] >= most  # nothing is known any more, and no step can change that
+    return tuple(weights), worst.lanes[program.prediction].error.norm
+
+
+# ------------------------------------------------------------------------------------------------------- the theorems
+
+
+class _Facts(NamedTuple):
+    """Of a loss: the error of the approximate derivative u, entry by entry, a Lipschitz constant, and sup |u|."""
+
+    eps: float
+    lipschitz: float
+    bound: float
+
+
+def theorems(
+    algorithm: GradientDescent, approximants: Mapping[str, Approximant], sizes: Sizes
+) -> tuple[Stated, Stated]:
+    """Theorem 1 as printed, and corrected."""
+    net = algorithm.network
+    for f in (net.activation.r, net.activation.dr) if any(map(net.activated, range(1, net.depth + 1))) else ():
+        if not math.isfinite(f.lipschitz):
+            note = f"{f.name} {'jumps' if f.jumps else 'declares no Lipschitz constant'}: the theorem does not apply"
+            return Stated("printed", "Theorem 1", math.inf, note), Stated("corrected", "Theorem 1", math.inf, note)
+    printed = printed_theorem_1(algorithm, approximants, sizes["x"][0], sizes["y"][0])
+    mended = corrected_theorem_1(algorithm, approximants, sizes["x"][0], sizes["y"][0])
+    wrong = "false: it takes ||p_j||_2 <= P^(1/2) B_r, even for p_0 = x"
+    if isinstance(algorithm.loss, SoftmaxLoss):
+        wrong = "false, and not meant for a loss that is not separable"
+    return (
+        Stated("printed", "Theorem 1 with Lemmas 2, 3, 6", printed, wrong),
+        Stated("corrected", "Theorem 1, in the Euclidean norm", mended, "proven"),
+    )
+
+
+def printed_theorem_1(
+    algorithm: GradientDescent, approximants: Mapping[str, Approximant], x_bound: float, y_bound: float
+) -> float:
+    """N/2 P [(E_s^r eps_r + E_s^r' eps_r' + E_s^l eps_l) P^(1/2) B_r + B_s E_r eps_r], last display of D.7.
+
+    All as printed: B_r^j = max |r| over |t| <= B_v B_r^{j-1}, B_r the largest for j in [N]; B_r' likewise, in itself.
+    """
+    net, box = algorithm.network, _box(algorithm)
+    N, r, dr = net.depth, net.activation.r, net.activation.dr
+    K, d = max(net.sizes[1:-1], default=net.sizes[-1]), net.sizes[-1]
+    B_v = box * math.sqrt(max(net.sizes[:-1]) + net.bias)
+    B_x = math.hypot(math.sqrt(net.sizes[0]) * x_bound, net.bias)
+    sizes, slopes = [B_x], [B_x]
+    for j in range(1, N + 1):
+        sizes.append(_largest(r if net.activated(j) else IDENTITY, B_v * sizes[-1]))
+        slopes.append(_largest(dr, B_v * slopes[-1]) if net.activated(j) else 1.0)
+    B_r, B_dr, P = max(sizes[1:]), max(slopes[1:]), max(math.sqrt(K), math.sqrt(d))
+    loss, eps_r, eps_dr = _loss(algorithm, approximants, B_r, y_bound), _eps(r, approximants), _eps(dr, approximants)
+    L_r, L_dr, growth = r.lipschitz if N > 1 or net.activated(N) else 1.0, dr.lipschitz, B_dr * B_v * P
+    forward = [_power(math.sqrt(K) * L_r * B_v, power) for power in range(N)]
+    E_r = max([math.sqrt(K) * sum(forward[:j]) for j in range(1, N)] + [math.sqrt(d) * sum(forward)])
+    B_s = max(_power(growth, N - j) * B_dr * loss.bound for j in range(1, N + 1))
+    total = {j: sum(_power(growth, power) for power in range(N - j)) for j in range(1, N + 1)}
+    last_r = loss.bound * L_dr * B_v * E_r + B_dr * loss.lipschitz * E_r
+    E_s_r = max(L_dr * E_r * P * B_s * B_v * B_v * total[j] + _power(growth, N - j) * last_r for j in total)
+    E_s_dr = max(P * B_s * B_v * total[j] + _power(growth, N - j) * loss.bound for j in total)
+    E_s_l = max(_power(growth, N - j) * B_dr for j in total)
+    backward = E_s_r * eps_r + E_s_dr * eps_dr + E_s_l * loss.eps
+    return _sound(N / 2 * P * (backward * math.sqrt(P) * B_r + B_s * E_r * eps_r))
+
+
+def corrected_theorem_1(
+    algorithm: GradientDescent, approximants: Mapping[str, Approximant], x_bound: float, y_bound: float
+) -> float:
+    """1/2 sqrt(sum_j (D_j b_{j-1} + S_j e_{j-1})^2), everything in the Euclidean norm. With O_j = B sqrt(k_j k_{j-1}):
+
+        e_j = sqrt(k_j) eps_r + L_r O_j e_{j-1}            error of p_j,    e_0 = 0;       ||p_j|| <= b_j
+        d_j = eps_r' + L_r' B sqrt(k_{j-1}) e_{j-1}        error of r'_j, each entry
+        S_N = (B_r' + d) sqrt(d_y) B_l,                    S_j = (B_r' + d) O_{j+1} S_{j+1}         ||s_j|| <= S_j
+        D_N = d_N sqrt(d_y) B_l + B_r' (sqrt(d_y) eps_l + L_l e_N)
+        D_j = O_{j+1} (d_j S_{j+1} + B_r' D_{j+1})         error of s_j
+
+    d the largest d_j. It bounds s by ||V^T s|| <= ||V|| ||s||, where the paper takes columns of V for rows; ||x|| and
+    ||p_j|| <= sqrt(k_j) sup |p_j|, where it has K^(1/4); and sup |p_j| from the range of V_j p_{j-1}.
+    """
+    net, box = algorithm.network, _box(algorithm)
+    k, N, r, dr = net.sizes, net.depth, proven(net.activation.r), proven(net.activation.dr)
+    O = [0.0, *(box * math.sqrt(k[j] * k[j - 1]) for j in range(1, N + 1))]  # noqa: E741
+    entry, e, d, B_dr = [x_bound], [0.0], [0.0], 0.0
+    for j in range(1, N + 1):
+        z, moved = box * (k[j - 1] * entry[-1] + net.bias), O[j] * e[-1]
+        if net.activated(j):
+            eps_r, eps_dr = _eps(r, approximants), _eps(dr, approximants)
+            entry.append(r.magnitude(z) + eps_r)
+            d.append(eps_dr + dr.lipschitz * box * math.sqrt(k[j - 1]) * e[-1])
+            e.append(math.sqrt(k[j]) * eps_r + r.lipschitz * moved)
+            B_dr = max(B_dr, dr.magnitude(z))
+        else:
+            entry.append(z)
+            d.append(0.0)
+            e.append(moved)
+            B_dr = max(B_dr, 1.0)
+    loss, root = _loss(algorithm, approximants, entry[N], y_bound), math.sqrt(k[N])
+    S, D = (
+        (B_dr + max(d)) * root * loss.bound,
+        d[N] * root * loss.bound + B_dr * (root * loss.eps + loss.lipschitz * e[N]),
+    )
+    errors = []
+    for j in range(N, 0, -1):
+        below = math.hypot(math.sqrt(k[j - 1]) * entry[j - 1], net.bias)
+        errors.append(D * below + S * e[j - 1])
+        S, D = (B_dr + max(d)) * O[j] * S, O[j] * (d[j - 1] * S + B_dr * D)
+    return _sound(0.5 * math.hypot(*errors))
+
+
+def corollary(eps: float, lr: float, L_f: float, step: int) -> float:
+    """Corollary 1.1, corrected: E_{l+1} <= (1 + eta L_f) E_l + eta eps, projections onto convex sets not expanding."""
+    if math.isinf(eps) or math.isinf(L_f):
+        return math.inf if step else 0.0
+    return eps * lr * step if L_f == 0.0 else eps * (_power(1.0 + lr * L_f, step) - 1.0) / L_f
+
+
+def _loss(algorithm: GradientDescent, approximants: Mapping[str, Approximant], out: float, y: float) -> _Facts:
+    """For outputs up to ``out`` and targets up to ``y``."""
+    loss = algorithm.loss
+    if isinstance(loss, ResidualLoss):
+        eps, u = loss.scale * _eps(loss.u, approximants), proven(loss.u)
+        return _Facts(eps, loss.scale * u.lipschitz, loss.scale * u.magnitude(out + y) + eps)
+    if isinstance(loss, LogisticLoss):
+        eps = _eps(loss.sigmoid, approximants)
+        return _Facts(eps, proven(loss.sigmoid).lipschitz, 1.0 + eps)
+    if isinstance(loss, SoftmaxLoss):  # its Jacobian, diag(s) - s s^T, has norm at most 1/2
+        levels, eps = math.ceil(math.log2(algorithm.network.sizes[-1])), _eps(loss.exp, approximants)
+        return _Facts(eps + levels * _eps(loss.softplus, approximants), 0.5, 1.0 + eps)
+    raise InputError(f"no theorem is known for the loss {loss.name!r}")
+
+
+def _box(algorithm: GradientDescent) -> float:
+    return math.inf if algorithm.box is None else algorithm.box
+
+
+def _eps(f: Function, approximants: Mapping[str, Approximant]) -> float:
+    return approximants[f.name].error if f.name in approximants else 0.0
+
+
+def _largest(f: Function, radius: float) -> float:
+    """max |f| over [-radius, radius]: at 0 or at the ends for most activations; sampled for the others."""
+    return float(f(torch.linspace(-radius, radius, 20001, dtype=torch.float64)).abs().max())
+
+
+def _sound(value: float) -> float:
+    """Zero times infinity, when products overflow, is not known: infinity."""
+    return math.inf if math.isnan(value) else value
+
+
+def _power(base: float, exponent: int) -> float:
+    return math.exp(log) if (log := exponent * math.log(base)) < 709.0 else math.inf
+
+
+# --------------------------------------------------------------------------------------------------------- convergence
+
+
+def gradient_mapping(
+    algorithm: GradientDescent, weights: Tensor, X: Tensor, y: Tensor, sample_weight: Tensor | None = None
+) -> Tensor:
+    """||G(w)|| for every w of a run of one prompt, by autograd: weights (steps + 1, D_w) -> (steps + 1,)."""
+    omega = None if sample_weight is None else sample_weight / sample_weight.sum()
+    norms = []
+    for w in weights.detach():
+        variable = w.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(algorithm.risk(variable, X, y, omega), variable)
+        after = w - algorithm.lr * (gradient + algorithm.weight_decay * w)
+        after = after if algorithm.box is None else after.clamp(-algorithm.box, algorithm.box)
+        norms.append(((w - after) / algorithm.lr).norm())
+    return torch.stack(norms)
+
+
+def draw_convergence(certificate: DomainCertificate, norms: Sequence[float], risk0: float, path: str | Path) -> Path:
+    """Lemma 14 against what was measured, as a PNG: squared norms of the gradient mapping, and their bound.
+
+    norms: ||G(w_l)|| for l = 0, 1, ..., from :func:`gradient_mapping`. Needs matplotlib, of the extra ``demo``.
+    """
+    steps = range(1, len(norms) + 1)
+    squares = torch.tensor([float(norm) ** 2 for norm in norms], dtype=torch.float64)
+    bounds = [certificate.lemma14(count, risk0) for count in steps]
+    means, least = squares.cumsum(0) / torch.arange(1, len(norms) + 1), squares.cummin(0).values
+    with figures.new(size=(6.4, 4.0)) as (figure, (ax,)):
+        if math.isfinite(bounds[0]):
+            ax.plot(steps, bounds, color=figures.DARK, label="Lemma 14, corrected: on the mean so far")
+        ax.plot(steps, means.tolist(), color=figures.BLUE, label="mean so far")
+        ax.plot(steps, least.tolist(), "--", color=figures.ORANGE, label="least so far")
+        ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="squared norm of the gradient mapping")
+        met = "met" if certificate.step_size_met else "not met: no bound"
+        ax.set_title(f"lr = {certificate.lr:g} <= 1/L_f = {1.0 / certificate.lipschitz:.3g}: {met}")
+        ax.legend()
+        return figures.save(figure, path)
+
+
+Domainwide = DomainCertificate  # the old name

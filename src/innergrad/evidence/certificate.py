@@ -1,0 +1,376 @@
+"""Certificates after the run: how far what a transformer learned can be from what the algorithm would have learned.
+
+:func:`certify` runs the transformer, and the affine interpreter (:mod:`innergrad.interpret.affine`) beside it on the
+values that the transformer produced.
+
+- *per step*: a bound on everything that was learned in a step, given the weights before it;
+- *for the trajectory*: a bound on the distance to the algorithm's own path. The exact weights are somewhere in an
+  ellipsoid {w + A xi, |xi| <= 1} around the transformer's w; a step takes it to {w' + M xi + C zeta + rest}, which the
+  next ellipsoid encloses. M is the derivative of the step, C zeta the errors of the step itself, and the rest has every
+  term of second order, so the bound holds on the whole segment between the two iterates. Where it diverges it is
+  infinite;
+- *for the predictions*: the read-out, from the last ellipsoid.
+
+No sampling and no unknown constants; rounding is included.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innergrad.errors import InputError, JobError
+from innergrad.functions.fits.sums import Approximant
+from innergrad.interpret.affine import Affine
+from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
+from innergrad.ir.program import Program
+from innergrad.ir.stream import Lane, State
+from innergrad.model.compiled import Compiled
+from innergrad.model.executors import Executor, Name, executor_of
+from innergrad.model.guard import Guard, Outside
+from innergrad.model.prompt import ArrayLike, Prompt
+
+Errors = Literal["sup", "pointwise"]
+INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
+ROUND = 512  # with more entries the ellipsoid is a ball
+LOST = 1e9  # a bound this large says nothing, and is infinite a step later
+LARGEST = 1536  # with more entries there is no trajectory bound unless it is asked for
+
+
+@dataclass(frozen=True)
+class StepCertificate:
+    """One step, from the weights the transformer had before it.
+
+    radius (batch, D_w): no weight is farther than this from the exact step's; without weights, all state.
+    shares: what the sum of the radii is made of: functions and products of layers, and rounding.
+    layers: the largest radius of what each layer wrote.
+    culprits: arguments at which nothing is known, if the radius is infinite.
+    """
+
+    radius: Float[Tensor, "batch n_learned"]
+    shares: dict[str, float]
+    layers: dict[str, float]
+    culprits: tuple[str, ...] = ()
+
+    @property
+    def bound(self) -> float:
+        """On the Euclidean norm of the error of the weights, for every prompt of the batch."""
+        return float(self.radius.norm(dim=-1).max())
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Bounds for a run.
+
+    path (batch, steps + 1, D_w): the weights of the run the certificate speaks of.
+    trajectory (batch, steps): on the distance of the weights to the algorithm's, after every step; None if it was not
+        asked for.
+    predictions (batch, n_query, d_y): no prediction is farther than this from the algorithm's.
+    errors: ``sup``, from the proven sup errors of the approximants; ``pointwise``, from the errors at the arguments.
+    violations: what left its domain, a sentence each, if that was to be flagged: bounds that rest on it are infinite.
+    """
+
+    steps: tuple[StepCertificate, ...]
+    path: Tensor
+    lr: float
+    errors: Errors
+    trajectory: Float[Tensor, "batch steps"] | None = None
+    predictions: Tensor | None = None
+    violations: tuple[str, ...] = ()
+
+    @property
+    def bounds(self) -> list[float]:
+        """On the error of the weights in each step, given the weights before it."""
+        return [step.bound for step in self.steps]
+
+    @property
+    def gradient(self) -> list[float]:
+        """On the error of the gradient in each step: the same, divided by the learning rate."""
+        return [step.bound / self.lr for step in self.steps]
+
+    @property
+    def weights(self) -> list[float]:
+        """On the distance to the algorithm's weights after each step; ``inf`` where the bound has diverged."""
+        if self.trajectory is None:
+            raise InputError("the trajectory was not certified", hint="certify(..., trajectory=True)")
+        return [float(bound) for bound in self.trajectory.amax(0)]
+
+    @property
+    def diverged(self) -> int | None:
+        """The first step after which the bound on the trajectory is infinite."""
+        return next((number for number, bound in enumerate(self.weights, start=1) if math.isinf(bound)), None)
+
+    @property
+    def culprits(self) -> list[str]:
+        """Arguments about which nothing is known, step by step."""
+        return [f"step {n}: {text}" for n, step in enumerate(self.steps, start=1) for text in step.culprits]
+
+    def __str__(self) -> str:
+        head = f"{'step':>5}{'error of the gradient <=':>26}"
+        head += f"{'distance to the exact path <=':>32}" if self.trajectory is not None else ""
+        lines = [head + "   largest share"]
+        path = self.weights if self.trajectory is not None else []
+        for number, (step, bound) in enumerate(zip(self.steps, self.gradient, strict=True), start=1):
+            source = max(step.shares, key=lambda name: step.shares[name])
+            part = step.shares[source] / max(sum(step.shares.values()), 1e-300)
+            along = f"{path[number - 1]:>32.3e}" if path else ""
+            share = f"{source} ({part:.0%})" if math.isfinite(part) else step.culprits[0] if step.culprits else source
+            lines.append(f"{number:>5}{bound:>26.3e}{along}   {share}")
+        return "\n".join(lines)
+
+
+def certify(
+    of: Compiled,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None = None,
+    *,
+    w0: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    executor: Name = "plain",
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    trajectory: bool | None = None,
+    errors: Errors | None = None,
+    outside: Outside = "error",
+) -> Certificate:
+    """Bounds for a run on the caller's data, as :meth:`innergrad.CompiledTransformer.certify` says."""
+    chosen, guard = executor_of(of, executor), of.guard(outside)
+    chosen.check(dtype, guard)
+    prompt = of.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, guard=guard)
+    double = of.in_double(prompt, sample_weight, guard.aside())
+    return certify_run(of, prompt, double, chosen, guard, trajectory=trajectory, errors=errors)
+
+
+def certify_run(
+    of: Compiled,
+    prompt: Prompt,
+    given: Prompt,
+    executor: Executor,
+    guard: Guard,
+    *,
+    trajectory: bool | None = None,
+    errors: Errors | None = None,
+) -> Certificate:
+    """Bounds for a run of an executor on the prompt; ``given`` is the same prompt in float64, i.e. what the caller
+    gave.
+    """
+    program = of.program
+    mode: Errors = errors or "pointwise"
+    if mode not in ("sup", "pointwise"):
+        raise InputError("unknown kind of errors", got=repr(mode), allowed="'sup' or 'pointwise'")
+    if mode == "sup" and not of.proven:
+        raise InputError(
+            f"errors of approximants are measured, not proven, on target {of.options.target!r}",
+            allowed="errors='pointwise', which evaluates them at the arguments that occur",
+        )
+    approximants: dict[str, Approximant] = dict(of.approximants) if mode == "sup" else {}
+    rounded = rounded_inputs(prompt.state(program), given.state(program))
+    path = _Path(program, prompt, approximants, rounded)
+    follow = path.size <= LARGEST if trajectory is None else trajectory
+    steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
+    before, affine = double(prompt.state(program)), fresh(program, approximants, rounded)
+    for layer, state, step_ends in executor.layers(prompt, guard):
+        after = double(state)
+        if len(steps) < program.steps:
+            affine.layer(layer, before, after)
+        if follow and path.finite:
+            path.affine.layer(layer, before, after)
+        if step_ends:
+            steps.append(_step(affine, path, after))
+            weights.append(prompt.weights(program, state))
+            affine = fresh(program, approximants, rounded)
+            if follow:
+                along.append(path.end_step(after) if path.finite else along[-1])
+        before = after
+    predictions = None
+    if follow:
+        lane = program.prediction
+        radius = path.affine.radius(lane, before[lane]) if path.finite else torch.full_like(before[lane], math.inf)
+        predictions = prompt.predictions(program, {lane: radius}).abs() * INFLATION
+    lr = float(getattr(of.algorithm, "lr", 1.0) or 1.0)
+    found = torch.stack(along, dim=1) if follow else None
+    if not bool(torch.isfinite(torch.stack(weights)).all()):
+        raise JobError("the forward pass overflowed: weights are not finite; scale the inputs or lower lr")
+    violations = tuple(guard.violations)
+    return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions, violations)
+
+
+def double(state: State) -> State:
+    return {name: value.double() for name, value in state.items()}
+
+
+def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
+    """How far the input lanes are from what the caller gave: weights of examples are quotients and logarithms."""
+    computed = ("omega", "log_omega", "log_tokens", "batch", "log_batch")
+    return {
+        name: (value.double() - given[name]).abs() + (4 * U * given[name].abs() if name in computed else 0.0)
+        for name, value in state.items()
+    }
+
+
+def fresh(
+    program: Program, approximants: dict[str, Approximant], rounded: dict[str, Tensor], *, columns: bool = False
+) -> Affine:
+    affine = Affine(program, approximants, columns=columns)
+    for lane, radius in rounded.items():
+        if program.stream[lane].role == "input":
+            affine.given(lane, radius)
+    return affine
+
+
+def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
+    radii = {lane.name: path.error(affine, lane).total(path.like(lane, after)) for lane in path.lanes}
+    radius = path.flat(radii)[:, path.learned] * INFLATION
+    return StepCertificate(
+        radius, affine.parts([lane.name for lane in path.lanes]), dict(affine.worst), tuple(affine.culprits)
+    )
+
+
+class _Path:
+    """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
+
+    def __init__(
+        self, program: Program, prompt: Prompt, approximants: dict[str, Approximant], rounded: dict[str, Tensor]
+    ) -> None:
+        self.program = program
+        self.lanes = [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
+        state, number, places = prompt.state(program), 0, dict[str, Tensor]()
+        for lane in self.lanes:
+            shape = (1, *self.like(lane, state).shape[1:])
+            places[lane.name] = torch.arange(number, number + math.prod(shape)).view(shape)
+            number += math.prod(shape)
+        self.size = number
+        weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
+        self.learned: Tensor = weights.long()
+        self.affine = fresh(program, approximants, rounded, columns=self.size <= ROUND)
+        self.finite = True  # for some prompt of the batch
+
+    def like(self, lane: Lane, state: State) -> Tensor:
+        """The lane as far as it is learned: in the tokens that carry weights, if there are such."""
+        if lane.shared:
+            return state[lane.name][:, :1]
+        return state[lane.name][:, : self.program.carriers] if self.program.placement else state[lane.name]
+
+    def error(self, affine: Affine, lane: Lane) -> Error:
+        """Of the lane as far as it is learned."""
+        error = affine.errors.get(lane.name, Error())
+        return error.of_first(self.program.carriers) if self.program.placement and not lane.shared else error
+
+    def flat(self, parts: dict[str, Tensor]) -> Tensor:
+        """(batch, entries) from lanes (batch, tokens or 1, *shape); a last axis of symbols is kept."""
+        return torch.cat([parts[lane.name].flatten(1) for lane in self.lanes], dim=1)
+
+    def end_step(self, after: State) -> Tensor:
+        """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
+        errors = {lane.name: self.error(self.affine, lane) for lane in self.lanes}
+        likes = {lane.name: self.like(lane, after) for lane in self.lanes}
+        M = self._matrix({name: error.blocks.get(BEFORE) for name, error in errors.items()}, likes)
+        numbers = dict.fromkeys(number for error in errors.values() for number in error.columns)
+        columns = [
+            self._matrix({name: error.columns.get(number) for name, error in errors.items()}, likes)
+            for number in numbers
+        ]
+        units = self._units({name: errors[name].total(like) for name, like in likes.items()})
+        for error in errors.values():
+            error.columns = {}
+        R = self.flat({name: errors[name].total(like, before=False) for name, like in likes.items()})
+        balls = self.flat({name: _spread(errors[name].ball, like) for name, like in likes.items()})
+        A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
+        bound = spectral_norm(A[:, self.learned])
+        lost = (bound > LOST) | self._elsewhere(after)
+        A, bound = torch.where(lost[:, None, None], math.inf, A), torch.where(lost, math.inf, bound)
+        self.affine.collapse()
+        start = 0
+        for name, like in likes.items():
+            entries = math.prod(like.shape[1:])
+            block = A[:, start : start + entries].reshape(*like.shape, -1)
+            others = after[name].shape[1] - like.shape[1] if self.program.placement else 0  # exact: they carry nothing
+            self.affine.start(name, torch.cat([block, block.new_zeros(len(A), others, *block.shape[2:])], dim=1))
+            start += entries
+        self.finite = bool(torch.isfinite(bound).any())
+        return bound
+
+    def _elsewhere(self, after: State) -> Tensor:
+        """Which prompts' weights or state may be off in tokens that carry none: (batch,)."""
+        off = torch.zeros(len(after["x"]), dtype=torch.bool)
+        for lane in self.lanes if self.program.placement else ():
+            if not lane.shared:
+                radius = self.affine.radius(lane.name, after[lane.name])
+                off |= (radius[:, self.program.carriers :] > 0).flatten(1).any(1)
+        return off
+
+    def _units(self, radii: dict[str, Tensor]) -> Tensor:
+        """The size of what each entry is off by: one for all weights, one for every lane of other state."""
+        largest = {name: torch.nan_to_num(part, posinf=0.0).flatten(1).amax(1) for name, part in radii.items()}
+        weights = [largest[lane.name] for lane in self.program.weights]
+        for lane in self.program.weights:
+            largest[lane.name] = torch.stack(weights).amax(0)
+        sizes = {name: largest[name].clamp(min=1e-100) for name in radii}
+        return self.flat(
+            {name: sizes[name].view(-1, *[1] * (part.ndim - 1)).expand_as(part) for name, part in radii.items()}
+        )
+
+    def _matrix(self, blocks: dict[str, Tensor | None], likes: dict[str, Tensor]) -> Tensor | None:
+        """Coefficients of all entries of weights and state, (batch, entries, symbols)."""
+        widths = [block.shape[-1] for block in blocks.values() if block is not None]
+        if not widths:
+            return None
+        rows = [
+            like.new_zeros(like.shape[0], math.prod(like.shape[1:]), widths[0])
+            if (block := blocks[name]) is None
+            else block.expand(*like.shape, widths[0]).reshape(like.shape[0], -1, widths[0])
+            for name, like in likes.items()
+        ]
+        return torch.cat(rows, dim=1)
+
+
+def _spread(ball: Tensor | None, like: Tensor) -> Tensor:
+    """The ball b of a lane with m entries, of each token, as numbers e = b / sqrt(m) of its entries: like boxes, balls
+    together are inside the ellipsoid of shape diag(e_i sum_j e_j).
+    """
+    if ball is None:
+        return torch.zeros_like(like)
+    each = ball / math.sqrt(max(1, math.prod(like.shape[2:])))
+    return each.view(*each.shape, *[1] * (like.ndim - 2)).expand_as(like)
+
+
+def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, units: Tensor) -> Tensor:
+    """A with {A xi} containing {M xi + C zeta + rho + beta}, |xi| <= 1, |zeta_j| <= 1, |rho_i| <= R_i, |beta| <= ball;
+    infinite where that is not bounded.
+
+    The sum of ellipsoids of shapes Q_k is inside the one of shape sum_k Q_k / t_k for any t_k > 0 that add up to one;
+    the sum of the squares of its axes is least for t_k proportional to the roots of the traces of Q_k. A segment
+    {c zeta} is an ellipsoid of shape c c^T; so a box is inside the one of shape diag(R_i sum_j R_j). Lanes may differ
+    by orders of magnitude, so every entry is measured in its ``units``.
+    """
+    identity = torch.eye(R.shape[1], dtype=torch.float64)
+    if R.shape[1] > ROUND:
+        axis = (R.norm(dim=-1) + balls.norm(dim=-1))[:, None, None]
+        axis = axis if M is None else axis + spectral_norm(M)[:, None, None]
+        return torch.where(_small(axis), axis, math.inf) * INFLATION * identity
+    rows = units.unsqueeze(-1)
+    shapes = [torch.diag_embed(part * part.sum(-1, keepdim=True)) for part in (R / units, balls / units)]
+    if columns:
+        C = torch.cat(columns, dim=-1) / rows
+        lengths = C.norm(dim=1, keepdim=True).clamp(min=1e-150)
+        shapes.append(lengths.sum(-1, keepdim=True) * (C / lengths) @ C.mT)
+    if M is not None:
+        shapes.append((M / rows) @ (M / rows).mT)
+    traces = torch.stack([shape.diagonal(dim1=1, dim2=2).sum(-1) for shape in shapes])
+    known = _small(traces).all(0)[:, None, None]
+    roots = torch.where(known[:, 0, 0], traces, 1.0).clamp(min=1e-200).sqrt()[..., None, None]
+    Q = torch.stack([torch.where(known, shape, identity) for shape in shapes]).div(roots / roots.sum(0)).sum(0)
+    slack = 1e-12 * Q.diagonal(dim1=1, dim2=2).sum(-1) + 1e-24  # in units: pays for the rounding of the root
+    Q = Q + slack[:, None, None] * identity
+    return torch.where(known, rows * torch.linalg.cholesky(Q) * INFLATION, math.inf)
+
+
+def _small(value: Tensor) -> Tensor:
+    """Neither infinite nor on the way there."""
+    return value.abs() < 1e100

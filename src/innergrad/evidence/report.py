@@ -1,0 +1,89 @@
+"""What verification found: laws, and measured errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Law:
+    """One checked law: ``value`` must not exceed ``limit``; ``where`` names the layer or lane of the worst case."""
+
+    name: str
+    value: float
+    limit: float
+    where: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.limit
+
+
+class WorstCase:
+    """A law while it is being checked: keeps the largest value / limit seen."""
+
+    def __init__(self, name: str, limit: float) -> None:
+        self.law = Law(name, 0.0, limit)
+
+    def see(self, value: float, limit: float, where: str) -> None:
+        if (
+            math.isnan(value)
+            or value * self.law.limit > self.law.value * limit
+            or (limit == 0.0 and value > self.law.value)
+        ):
+            self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All laws, and per step: ||w - w_oracle||, the error of the update direction in units of epsilon, ramp hits.
+
+    For an algorithm without weights, its predictions take their place. proven: the approximants' errors are proven;
+    otherwise they were measured on a grid, and nothing here is a certificate.
+    """
+
+    laws: tuple[Law, ...]
+    distance: list[float]
+    step_error: list[float]
+    ramp_hits: list[int]
+    epsilon: float
+    proven: bool = True
+    learned: str = "weights"
+
+    @property
+    def passed(self) -> bool:
+        return all(law.holds for law in self.laws)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "laws": [{**vars(law), "holds": law.holds} for law in self.laws],
+            "distance": self.distance,
+            "step_error_over_epsilon": self.step_error,
+            "ramp_hits": self.ramp_hits,
+            "epsilon": self.epsilon,
+            "proven": self.proven,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'law':<16}{'value':>12}{'limit':>12}   result"]
+        lines += [
+            f"{law.name:<16}{law.value:>12.2e}{law.limit:>12.2e}   {'holds' if law.holds else 'FAILS'}"
+            f"{f' (worst: {law.where})' if law.where else ''}"
+            for law in self.laws
+        ]
+        return "\n".join([*lines, "", self.summary()])
+
+    def summary(self) -> str:
+        errors, last = sorted(self.step_error), f"{self.distance[-1]:.2e}"
+        sizes = f"median {errors[len(errors) // 2]:.2f}, max {errors[-1]:.2f} times epsilon = {self.epsilon:g}"
+        if self.learned == "weights":
+            text = f"error of the gradient per step: {sizes}; ||w - w_oracle|| after the last step: {last}"
+        else:
+            text = f"error of the predictions per step: {sizes}; distance to the exact ones after the last step: {last}"
+        text += f"; ramp hits: {sum(self.ramp_hits)}"
+        if not self.proven:
+            text += "; no certificate: errors of approximants on this target are measured, not proven"
+        return text

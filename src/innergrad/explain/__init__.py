@@ -1,7 +1,0 @@
-"""Where the error of a compiled transformer comes from, and whether it is well: attribution and health."""
-
-from innergrad.explain.explanation import Explanation, Health, LayerError, StepError
-from innergrad.explain.figure import draw
-from innergrad.explain.run import explain
-
-__all__ = ["Explanation", "Health", "LayerError", "StepError", "draw", "explain"]

@@ -1,0 +1,456 @@
+"""The one instruction, and programs made of it.
+
+Everything a learning algorithm does on a residual stream is attention:
+
+    dst_i  +=  scale * reduce over s in scope(i) of  f_1(z_1) f_2(z_2) ... * value_s
+    z_m     =  sum over its pairs of <query_i, key_s>
+
+written with index labels, as in einsum. ``Attend("p1[k]", Score(tanh, ("x[c]", "V1[k,c]"), ("one", "b1[k]")))`` says
+``p1[k] += tanh(sum_c x[c] V1[k,c] + 1 * b1[k])``. A label that is not a label of ``dst`` is summed inside the inner
+product; the labels of ``dst`` range over a family, so one instruction writes a whole vector or matrix.
+
+Queries are read at the token that is written (i), keys and values at the token that is attended to (s); with
+``scope="self"`` they are the same token. How a target architecture realises an instruction (hinges, signs, heads)
+belongs to its lowering and never to the program. The ``kind`` of a layer says which sublayer of a transformer the
+instructions go into: exactly, for a construction that names its targets; for others it is a hint, or ``any``.
+
+What ``scope``, ``reduce`` and ``where`` ask for is decided once, in :mod:`innergrad.interpret.walk`; interpretations
+bring their arithmetic. A new choice is a new literal here: the type checker then finds every decision that lacks it.
+
+To average over the examples, write ``scope="all", reduce="mean"`` and let the lane ``omega`` be a factor of what is
+averaged: it is zero on the queries and weighted so that the mean over all tokens is the weighted mean over the demos.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, get_args
+
+from innergrad.errors import InputError
+from innergrad.functions.scalar import Function
+from innergrad.ir.stream import Lane, Stream
+
+Reduce = Literal["sum", "mean", "softmax"]
+Where = Literal["all", "demos", "query"]
+Kind = Literal["attention", "mlp", "product", "any"]
+Scope = Literal["self", "all", "demos", "before", "upto", "previous"]
+STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+Tokens = Literal["stacked", "interleaved"]
+
+
+@dataclass(frozen=True)
+class View:
+    """``coefficient * lane[index]``: the order of labels picks rows, columns or the transpose; a number, one entry."""
+
+    lane: str
+    index: tuple[str | int, ...] = ()
+    coefficient: float = 1.0
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(label for label in self.index if isinstance(label, str))
+
+    @property
+    def whole(self) -> bool:
+        """Whether no index is a number."""
+        return len(self.labels) == len(self.index)
+
+    @property
+    def place(self) -> tuple[int | slice, ...]:
+        """The entries of the lane, as an index of a tensor."""
+        return tuple(entry if isinstance(entry, int) else slice(None) for entry in self.index)
+
+
+Expr = tuple[View, ...]  # a linear combination of views
+
+_NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?)"
+_TERM = re.compile(
+    rf"\s*([+-])?\s*(?:({_NUMBER})\s*\*\s*)?([A-Za-z_]\w*)\s*(?:\[((?:[a-z]|\d+)(?:\s*,\s*(?:[a-z]|\d+))*)\])?"
+)
+
+
+def expr(text: str | Expr) -> Expr:
+    """``"p3[k] - y[k]"`` or ``"-0.5*V1[k,c]"`` as a linear combination of lane views."""
+    return _parse(text) if isinstance(text, str) else text
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Expr:
+    views: list[View] = []
+    position = 0
+    while position < len(text.rstrip()):
+        match = _TERM.match(text, position)
+        if match is None or (views and match[1] is None):
+            raise InputError(
+                "cannot read the expression",
+                got=repr(text),
+                allowed='sums of "2.0*lane[k,c]" with one-letter labels or numbers',
+            )
+        sign = -1.0 if match[1] == "-" else 1.0
+        parts = [part.strip() for part in match[4].split(",")] if match[4] else []
+        index = tuple(int(part) if part.isdigit() else part for part in parts)
+        views.append(View(match[3], index, sign * float(match[2] or 1.0)))
+        position = match.end()
+    if not views:
+        raise InputError("an expression needs at least one lane", got=repr(text))
+    return tuple(views)
+
+
+@dataclass(frozen=True)
+class Score:
+    """``f(sum over pairs of <query_i, key_s>)``."""
+
+    f: Function
+    pairs: tuple[tuple[Expr, Expr], ...]
+
+    def __init__(self, f: Function, *pairs: tuple[str | Expr, str | Expr]) -> None:
+        if not isinstance(f, Function):
+            raise InputError("the first argument of a Score is its function", got=repr(f), allowed="an ig.Function")
+        if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            raise InputError(
+                "a Score needs (query, key) pairs", got=repr(pairs), allowed='e.g. Score(f, ("x[c]", "w[c]"))'
+            )
+        object.__setattr__(self, "f", f)
+        object.__setattr__(self, "pairs", tuple((expr(q), expr(k)) for q, k in pairs))
+
+
+@dataclass(frozen=True)
+class Attend:
+    """One instruction; see the module docstring.
+
+    scope: ``self``, ``all``, ``demos``, ``before`` (s < i), ``upto`` (s <= i), ``previous`` (s = i - 1), ``at(t)``
+        (token t of the prompt, from 0, unless it is a query), ``at(t,u)`` (the same, seen by tokens i >= u), or the
+        name of a 0/1 mask lane.
+        In a causal program a token sees no later one.
+    reduce: ``sum``, ``mean`` over the scope, or ``softmax`` of the score over the scope.
+    where: which tokens are written.
+    """
+
+    dst: View
+    scores: tuple[Score, ...] = ()
+    value: Expr = (View("one"),)
+    scope: str = "self"
+    reduce: Reduce = "sum"
+    scale: float = 1.0
+    where: Where = "all"
+
+    def __init__(
+        self,
+        dst: str | Expr,
+        *scores: Score,
+        value: str | Expr = "one",
+        scope: str = "self",
+        reduce: Reduce = "sum",
+        scale: float = 1.0,
+        where: Where = "all",
+    ) -> None:
+        views = expr(dst)
+        if len(views) != 1 or views[0].coefficient != 1.0 or len(set(views[0].labels)) != len(views[0].labels):
+            raise InputError("an instruction writes one lane, with distinct labels", got=repr(dst))
+        for name, content in (
+            ("dst", views[0]),
+            ("scores", scores),
+            ("value", expr(value)),
+            ("scope", scope),
+            ("reduce", reduce),
+            ("scale", float(scale)),
+            ("where", where),
+        ):
+            object.__setattr__(self, name, content)
+        loose = {label for view in self.value for label in view.labels} - set(self.dst.labels)
+        if loose:
+            raise InputError(f"{dst}: labels of the value must be labels of the destination", got=sorted(loose))
+
+    @property
+    def at(self) -> tuple[int, int] | None:
+        """The token read by ``scope="at(t,u)"``, and the first token that sees it."""
+        match = re.fullmatch(r"at\((\d+)(?:,(\d+))?\)", self.scope)
+        return (int(match[1]), int(match[2] or 0)) if match else None
+
+    @property
+    def own(self) -> bool:
+        """Every token reads itself, and no other."""
+        return self.scope == "self"
+
+    @property
+    def family(self) -> str:
+        """The labels of the destination."""
+        return "".join(self.dst.labels)
+
+    def changed(self, **changes: Any) -> Attend:
+        """The same instruction with another dst (a View), scores, value, scope, reduce, scale or where."""
+        parts = {name: changes.get(name, getattr(self, name)) for name in self.__dataclass_fields__}
+        return Attend((parts.pop("dst"),), *parts.pop("scores"), **parts)
+
+    def views(self) -> Iterator[View]:
+        yield self.dst
+        yield from self.value
+        for score in self.scores:
+            for query, key in score.pairs:
+                yield from query
+                yield from key
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Instructions that all read the stream before the layer, then all add. Becomes exactly one layer of the target, if
+    the algorithm names the target; otherwise :mod:`innergrad.model.legalise` places and, where needed, splits it.
+    """
+
+    kind: Kind
+    name: str
+    instructions: tuple[Attend, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The same layers, ``count`` times. If ``step``, each pass is a step of the algorithm and records the weights."""
+
+    count: int
+    layers: tuple[Layer, ...]
+    step: bool = True
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of the flat weight vector: the first ``size`` entries of a lane; of one token, or held by every token."""
+
+    lane: str
+    size: int
+    token: int | None = None
+
+
+class Mark(NamedTuple):
+    """An entry of an input lane that is 1 on a token."""
+
+    lane: str
+    token: int
+    entry: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A learning algorithm on a residual stream: the body learns, the read-out turns what was learned into predictions.
+
+    What is trained are the lanes of role ``weight``, flattened in stream order; there may be none.
+    prediction: the lane, of the shape of y, that holds the prediction on the query tokens after the read-out, times
+        ``sign``.
+    variance: the scalar lane that holds the predictive variance there, if the program computes one.
+    tokens: ``stacked``, one token (x; y) an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
+    causal: no token sees a later one, so that predictions at every prefix come out of one pass.
+    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms.
+    length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
+        if prompts have any length.
+    placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
+        empty if it is in the lanes of role ``weight`` as they are. marks: what tells these tokens apart.
+    batches: sets of examples; entry b of the lane ``batch`` holds the weights of those of batch b, as ``omega`` those
+        of all, and ``log_batch`` their logarithms.
+    """
+
+    stream: Stream
+    body: tuple[Loop, ...]
+    readout: tuple[Layer, ...]
+    prediction: str
+    sign: float = 1.0
+    variance: str | None = None
+    tokens: Tokens = "stacked"
+    causal: bool = False
+    sink: bool = False
+    length: int | None = None
+    placement: tuple[Part, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    batches: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def weights(self) -> tuple[Lane, ...]:
+        """The lanes that are trained, in stream order."""
+        return tuple(lane for lane in self.stream.lanes if lane.role == "weight")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The flat weight vector, part by part: where each is."""
+        return self.placement or tuple(Part(lane.name, lane.size) for lane in self.weights)
+
+    @property
+    def n_weights(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def weight_bounds(self) -> tuple[float, ...]:
+        """The declared bound of every entry of the flat weight vector."""
+        return tuple(self.stream[part.lane].bound for part in self.parts for _ in range(part.size))
+
+    @property
+    def carriers(self) -> int:
+        """Tokens before the demos that carry weights."""
+        return 1 + max((part.token for part in self.placement if part.token is not None), default=-1)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The stored layers: the layers of every loop once, then the read-out."""
+        return (*(layer for loop in self.body for layer in loop.layers), *self.readout)
+
+    def with_layers(self, change: Callable[[Layer], Layer]) -> Program:
+        """The same program, every layer changed."""
+        body = tuple(replace(loop, layers=tuple(map(change, loop.layers))) for loop in self.body)
+        return replace(self, body=body, readout=tuple(map(change, self.readout)))
+
+    def schedule(self) -> Iterator[tuple[Layer, bool]]:
+        """Every layer in the order in which it is applied, and whether a step of the algorithm ends with it."""
+        for loop in self.body:
+            for _ in range(loop.count):
+                for layer in loop.layers[:-1]:
+                    yield layer, False
+                yield loop.layers[-1], loop.step
+        for layer in self.readout:
+            yield layer, False
+
+    @property
+    def n_layers(self) -> int:
+        """Depth of the body; the read-out is counted separately."""
+        return sum(loop.count * len(loop.layers) for loop in self.body)
+
+    @property
+    def steps(self) -> int:
+        return sum(loop.count for loop in self.body if loop.step)
+
+    def functions(self) -> dict[str, Function]:
+        """Every scalar function the program uses, by name."""
+        found: dict[str, Function] = {}
+        for layer in self.layers:
+            for instruction in layer.instructions:
+                for score in instruction.scores:
+                    if found.setdefault(score.f.name, score.f) != score.f:
+                        raise InputError("two different functions of one program have the same name", got=score.f.name)
+        return found
+
+    def label_sizes(self, instruction: Attend) -> dict[str, int]:
+        """How far each label of an instruction ranges."""
+        return {
+            label: size
+            for view in instruction.views()
+            for label, size in zip(view.index, self.stream[view.lane].shape, strict=True)
+            if isinstance(label, str)
+        }
+
+
+# -------------------------------------------------------------------------------------------------- well-formedness
+
+
+def check(program: Program) -> None:
+    """Raise :class:`InputError`, naming layer and instruction, if the program does not make sense on any target."""
+    stream = program.stream
+    for name in STANDARD_LANES:
+        _require(name in stream.by_name, "a stream has the lanes " + ", ".join(STANDARD_LANES), f"no lane {name}")
+    _require(all(isinstance(part, Loop) for part in program.body), "the body is a tuple of Loops", program.body)
+    for loop in program.body:
+        _require(isinstance(loop.count, int) and loop.count > 0, "a Loop runs a positive number of times", loop.count)
+        _require(bool(loop.layers), "a Loop needs layers", loop.layers)
+    misplaced = [part for part in program.layers if not isinstance(part, Layer)]
+    _require(not misplaced, "loops and the read-out are made of Layers", misplaced)
+    _require(program.steps > 0, "the body needs a Loop that is a step of the algorithm", program.steps)
+    learned = any(lane.role in ("weight", "state") for lane in stream.lanes)
+    _require(learned, "some lane must have the role 'weight' or 'state'", [lane.role for lane in stream.lanes])
+    _require(program.tokens in get_args(Tokens), "unknown arrangement of tokens", program.tokens)
+    _check_placement(program)
+    target = stream[program.prediction]
+    _require(
+        not target.shared and target.shape == stream["y"].shape,
+        f"the prediction lane {target.name} must be per token, of the shape of y",
+        f"shape {target.shape}, shared={target.shared}",
+    )
+    for layer in program.layers:
+        _require(
+            layer.kind in get_args(Kind), f"layer {layer.name}: unknown kind", layer.kind, ", ".join(get_args(Kind))
+        )
+        well_made = isinstance(layer.instructions, tuple) and all(isinstance(i, Attend) for i in layer.instructions)
+        _require(
+            well_made and bool(layer.instructions), f"layer {layer.name} takes a tuple of Attends", layer.instructions
+        )
+        for instruction in layer.instructions:
+            _check_instruction(program, instruction, f"layer {layer.name}, {instruction.dst.lane}")
+    program.functions()
+
+
+def _require(condition: bool, what: str, got: object, allowed: str = "") -> None:
+    if not condition:
+        raise InputError(what, got=got, allowed=allowed)
+
+
+def _check_placement(program: Program) -> None:
+    """Tokens that carry weights are tokens of plain prompts; each part is inside its lane, and no two overlap."""
+    stream = program.stream
+    plain = program.tokens == "stacked" and not program.sink and not program.causal and program.length is not None
+    _require(plain or not program.placement, "weights in tokens of their own need prompts of a fixed length", program)
+    for part in program.placement:
+        lane = stream[part.lane]
+        right = part.token is not None and part.token >= 0 and lane.role == "weight" and not lane.shared
+        _require(right and 0 < part.size <= lane.size, "a part of the weights is in a weight lane, per token", part)
+    places = [(part.lane, part.token) for part in program.placement]
+    _require(len(set(places)) == len(places), "two parts of the weights are in the same place", places)
+    for mark in program.marks:
+        lane = stream[mark.lane]
+        right = lane.role == "input" and not lane.shared and 0 <= mark.entry < lane.size
+        _require(right and 0 <= mark.token < program.carriers, "a mark is on a token that carries weights", mark)
+
+
+def _check_instruction(program: Program, instruction: Attend, name: str) -> None:
+    stream = program.stream
+    sizes: dict[str, int] = {}
+    for view in instruction.views():
+        shape = stream[view.lane].shape
+        _require(
+            len(shape) == len(view.index), f"{name}: lane {view.lane} has shape {shape}", f"indices {list(view.index)}"
+        )
+        for label, size in zip(view.index, shape, strict=True):
+            if isinstance(label, int):
+                _require(label < size, f"{name}: lane {view.lane} has shape {shape}", f"index {label}")
+            elif sizes.setdefault(label, size) != size:
+                raise InputError(f"{name}: label {label} ranges over {sizes[label]} and over {size} entries")
+    for score in instruction.scores:
+        for query, key in score.pairs:
+            one_sided = (labels_of(query) ^ labels_of(key)) - set(instruction.dst.labels)
+            _require(
+                not one_sided, f"{name}: a summed label must be on both sides of the inner product", sorted(one_sided)
+            )
+    _require(
+        instruction.reduce in get_args(Reduce),
+        f"{name}: unknown reduce",
+        instruction.reduce,
+        ", ".join(get_args(Reduce)),
+    )
+    _require(
+        instruction.where in get_args(Where), f"{name}: unknown where", instruction.where, ", ".join(get_args(Where))
+    )
+    named = instruction.scope in SCOPES or instruction.at is not None
+    mask = stream.by_name.get(instruction.scope)
+    usable = mask is not None and mask.shape == () and not mask.shared
+    scopes = ", ".join(SCOPES) + ", at(t), at(t,u) or a scalar mask lane, per token"
+    _require(named or usable, f"{name}: unknown scope", instruction.scope, scopes)
+    lonely = instruction.reduce == "softmax" and len(instruction.scores) != 1
+    _require(not lonely, f"{name}: a softmax has one score", len(instruction.scores))
+    if stream[instruction.dst.lane].shared:
+        read = [view for score in instruction.scores for query, _ in score.pairs for view in query]
+        if instruction.scope == "self":
+            read += [
+                *instruction.value,
+                *(view for score in instruction.scores for _, key in score.pairs for view in key),
+            ]
+        private = sorted({view.lane for view in read if not stream[view.lane].shared})
+        unequal = instruction.scope in ("before", "upto", "previous") or (
+            instruction.scope != "self" and (program.causal or (instruction.at or (0, 0))[1] > 0)
+        )
+        same = not private and instruction.where == "all" and not unequal
+        got = f"{', '.join(private) or instruction.scope} differs between tokens"
+        _require(same, f"{name}: a shared lane must receive the same in every token", got)
+
+
+def labels_of(expression: Expr) -> set[str]:
+    return {label for view in expression for label in view.labels}

@@ -1,0 +1,183 @@
+"""What compiling makes, as a record: executors run it, evidence is about it, storage keeps it.
+
+algorithm -> program -> approximants -> weights. Nothing here runs anything; :class:`innergrad.CompiledTransformer` is
+this record with everything a user can ask of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.errors import InputError
+from innergrad.functions.fits.sums import Approximant
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.interpret.cost import Cost
+from innergrad.interpret.tensors import ScalarFunction
+from innergrad.ir.options import Options
+from innergrad.ir.program import Layer, Program
+from innergrad.model.guard import Guard, Outside
+from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
+from innergrad.targets import TARGETS, LoopedTransformer, Target
+from innergrad.targets.weights.looped import Count
+from innergrad.targets.weights.sparse import BYTES_PER_ENTRY, require_memory
+
+SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A learning algorithm as the weights of a transformer.
+
+    stored_module: the weights, where they were made before (loaded, or changed); else ``module`` makes them.
+    """
+
+    algorithm: Algorithm
+    program: Program
+    approximants: Mapping[str, Approximant]
+    options: Options
+    stored_module: LoopedTransformer | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def target(self) -> Target:
+        return TARGETS[self.options.target]
+
+    @property
+    def proven(self) -> bool:
+        """The errors of the approximants are proven. If not they are measured: then nothing here is a certificate."""
+        return self.target.proven
+
+    @property
+    def functions(self) -> dict[str, ScalarFunction]:
+        """What the weights compute for each scalar function: its approximant, or, if it has none, the function."""
+        return {**self.program.functions(), **self.approximants}
+
+    @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What executors have made of it, by their names, so that it is made once."""
+        return {}
+
+    # ---------------------------------------------------------------------------------------------------------- size
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the body; the read-out is counted separately."""
+        return self.program.n_layers
+
+    @property
+    def n_readout_layers(self) -> int:
+        return len(self.program.readout)
+
+    @property
+    def d_model(self) -> int:
+        return self.program.stream.d_model
+
+    @property
+    def n_heads(self) -> int:
+        """Heads of the widest attention layer."""
+        return max((row.heads for row in self.cost().rows if row.kind == "attention"), default=0)
+
+    @property
+    def n_parameters(self) -> int:
+        """Nonzero weights; each loop's block counts once, for it is stored once."""
+        return self.cost().nonzeros
+
+    def cost(self) -> Cost:
+        """Layers, heads, width, parameters, FLOPs and the norm B_theta, beside the paper's formulas."""
+        return self._cost
+
+    @cached_property
+    def _cost(self) -> Cost:
+        paper = {}
+        if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
+            paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
+        counts = self._foreseen or [built.counted() for built in self.module.stored_layers()]
+        return self.target.cost(self.program, self.options, counts, paper)
+
+    @cached_property
+    def _foreseen(self) -> list[Count] | None:
+        return self.target.foreseen(self.program, self.approximants, self.options)
+
+    # ------------------------------------------------------------------------------------------------------- weights
+
+    @cached_property
+    def module(self) -> LoopedTransformer:
+        """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
+        if self.stored_module is not None:
+            return self.stored_module
+        if self._foreseen:
+            require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
+        return self.target.lower(self.program, self.approximants, self.options)
+
+    def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
+        """The module, or a copy of it in another precision."""
+        self.require_double()
+        return self.module if dtype == torch.float64 else copy.deepcopy(self.module).to(dtype)
+
+    def require_double(self) -> None:
+        """``tf.module.float()`` converts in place, for good: nothing may be computed from or saved of that."""
+        if any(buffer.dtype == torch.float32 for buffer in self.module.buffers()):
+            raise InputError(
+                "the weights of tf.module were converted to float32 in place",
+                hint="compile or load again, and convert a copy: copy.deepcopy(tf.module).float()",
+            )
+
+    def check_steps(self, dtype: torch.dtype) -> None:
+        """Refuse a dtype in which the ramps of tables are not told apart."""
+        for name, f in self.approximants.items():
+            if f.ramps and f.error == 0.0 and isinstance(f, PiecewiseLinear):
+                width = min(high - low for low, high in f.ramps) / max(1.0, *map(abs, f.knots))
+                if torch.finfo(dtype).eps > 1e-3 * width:
+                    what = f"the steps of {name} are too steep for {dtype}"
+                    raise InputError(what, got=f"ramps {width:.0e} wide", hint="a table needs float64")
+
+    # ------------------------------------------------------------------------------------------------------- prompts
+
+    def ranges(self, layer: Layer) -> Mapping[str, tuple[float, float]]:
+        """Of the lanes that a layer reads, outside which it does not compute what it should."""
+        return self.target.bounds(self.program, layer, self.options)
+
+    def guard(self, outside: Outside = "error") -> Guard:
+        """What watches the domains of one run; outside: ``error``, or ``flag``, which takes note and goes on."""
+        return Guard(self.program, self.options, self.approximants, self.ranges, outside)
+
+    def prompt(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_query: ArrayLike | None = None,
+        *,
+        w0: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        dtype: torch.dtype = torch.float64,
+        seed: int = 0,
+        guard: Guard | None = None,
+    ) -> Prompt:
+        """The caller's arrays, checked and batched. guard: what takes values outside the declared domain, which
+        otherwise are errors.
+        """
+        given = (X, y, X_query, w0, sample_weight)
+        return make_prompt(
+            self.algorithm, self.program, *given, seed=seed, dtype=dtype, limits=self.options, guard=guard
+        )
+
+    def in_double(self, prompt: Prompt, sample_weight: ArrayLike | None, guard: Guard | None = None) -> Prompt:
+        """The same prompt in float64: what is certified is the distance to the algorithm on that."""
+        weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(prompt.X.dtype).double()
+        double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
+        return self.prompt(*double, w0=prompt.w0.double(), sample_weight=weight, guard=guard)
+
+    def stream(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike | None = None, **prompt: Any) -> Tensor:
+        """The residual stream (batch, T, d_model) that ``tf.module`` takes: demos, then queries; other arguments as
+        in ``prompt``.
+
+        ``tf.program.stream.unpack`` gives its lanes by name.
+        """
+        return self.program.stream.pack(self.prompt(X, y, X_query, **prompt).state(self.program))

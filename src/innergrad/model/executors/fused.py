@@ -1,0 +1,268 @@
+"""The fused executor: the program, with its approximants, as fast as training itself.
+
+The steps are taken by :mod:`innergrad.interpret.native`, C++ made from the graph of the layers and built on demand,
+where there is a compiler and the graph is of the kind it knows; otherwise by :mod:`innergrad.interpret.fused`, in
+torch, on any device. Both give the numbers of the plain interpreter up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import DomainError, InputError, JobError
+from innergrad.interpret import graph, plain, symbolic
+from innergrad.interpret.domains import range_error
+from innergrad.interpret.fused import Extent, Kernel, Recorded, recorded_kernel
+from innergrad.interpret.graph import Check, Graph, ScalarFunction
+from innergrad.interpret.native import NativeLoop, NoCompiler, Unsupported
+from innergrad.ir.program import Layer, Loop, Program
+from innergrad.ir.stream import State
+from innergrad.model.compiled import Compiled
+from innergrad.model.executors.base import OVERFLOWED, Executor, Step, check_rounding
+from innergrad.model.executors.plain import Plain
+from innergrad.model.executors.timing import plain_seconds
+from innergrad.model.guard import Guard
+from innergrad.model.prompt import Prompt
+
+Loops = tuple[tuple[Loop, Graph], ...]
+WORTH_RECORDING = 8  # steps, for which a CUDA graph is made
+PATIENCE = 10.0  # seconds that saying in which prompt a domain was left may take
+
+
+@dataclass(frozen=True)
+class Fused(Executor):
+    """The graphs of a program's loops and of its read-out, and what is made of them."""
+
+    of: Compiled
+    kernels: dict[tuple[Graph, Extent], Kernel] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Program:
+        return self.of.program
+
+    @cached_property
+    def functions(self) -> Mapping[str, ScalarFunction]:
+        return self.of.functions
+
+    @cached_property
+    def loops(self) -> Loops:
+        known: dict[tuple[Layer, ...], Graph] = {}
+        for loop in self.program.body:
+            if loop.layers not in known:
+                known[loop.layers] = symbolic.build(self.program, loop.layers, self.functions, self.of.ranges)
+        return tuple((loop, known[loop.layers]) for loop in self.program.body)
+
+    @cached_property
+    def readout(self) -> Graph:
+        return symbolic.build(self.program, self.program.readout, self.functions, self.of.ranges, clean=False)
+
+    @cached_property
+    def possible(self) -> bool:
+        """The program has graphs: no layer writes what the scope of another is made from."""
+        try:
+            return bool(self.loops) and self.readout is not None
+        except InputError:
+            return False
+
+    @cached_property
+    def demos_suffice(self) -> bool:
+        """The steps are taken on the examples, the read-out on the queries."""
+        steps = tuple(dict.fromkeys(of for _, of in self.loops))
+        return graph.own_tokens(self.readout) and graph.demos_suffice(self.program, steps)
+
+    @cached_property
+    def native(self) -> Mapping[Graph, NativeLoop] | str:
+        """A kernel for the graph of every loop, or the reason why there are none."""
+        if not self.demos_suffice:
+            return "its tokens read one another"
+        try:
+            return {of: NativeLoop.generated(self.program, of) for _, of in self.loops}
+        except Unsupported as reason:
+            return str(reason)
+
+    # ------------------------------------------------------------------------------------------------------- running
+
+    def check(self, dtype: torch.dtype, guard: Guard, compiled: bool | None = None) -> None:
+        del compiled
+        if guard.flags:
+            raise InputError("the fused executor refuses violations", got="outside='flag'", allowed="executor='plain'")
+        check_rounding(self.of, dtype, as_weights=False)
+
+    def run(
+        self, prompt: Prompt, wanted: tuple[int, ...], guard: Guard, compiled: bool | None = None
+    ) -> tuple[list[Tensor], State]:
+        """compiled: whether the steps are taken by a kernel; by default they are if they can be."""
+        start, later = [prompt.w0] if 0 in wanted else [], [step for step in wanted if step]
+        try:
+            weights, state = self._steps(prompt, prompt.state(self.program), self.loops, later, compiled)
+            return start + weights, self._read_out(prompt, state)
+        except DomainError:
+            self._say_where(prompt, guard)
+            raise
+
+    def _say_where(self, prompt: Prompt, guard: Guard) -> None:
+        """Raise the error that the plain executor raises: it knows the first layer, and the prompts of a batch."""
+        if plain_seconds(self.of, len(prompt.X), prompt.state(self.program)["x"].shape[1]) <= PATIENCE:
+            for _ in Plain(self.of).layers(prompt, guard):
+                pass
+
+    def read_out(self, state: State, guard: Guard) -> State:
+        return Plain(self.of).read_out(state, guard)
+
+    def _steps(
+        self, prompt: Prompt, state: State, loops: Loops, wanted: list[int], compiled: bool | None
+    ) -> tuple[list[Tensor], State]:
+        """Weights after the wanted steps, and the lanes after all."""
+        if self._use_native(prompt, compiled):
+            try:
+                return self._run_native(prompt, state, loops, wanted)
+            except NoCompiler as reason:
+                if compiled:
+                    raise InputError("there is no compiled path on this machine", got=str(reason)) from reason
+        return self._run_torch(prompt, state, loops, frozenset(wanted))
+
+    def _use_native(self, prompt: Prompt, compiled: bool | None) -> bool:
+        reason = self.native if isinstance(self.native, str) else ""
+        if prompt.X.device.type != "cpu":
+            reason = f"on {prompt.X.device.type} the steps are taken by torch"
+        if compiled and reason:
+            raise InputError("this program has no compiled path", got=reason, hint="leave compiled= out")
+        return compiled is not False and not reason
+
+    def at_hand(self, dtype: torch.dtype) -> bool:
+        """The kernels are built; false also where there can be none."""
+        try:
+            return not isinstance(self.native, str) and all(loop.at_hand(dtype) for loop in self.native.values())
+        except NoCompiler:
+            return False
+
+    def _run_native(self, prompt: Prompt, state: State, loops: Loops, wanted: list[int]) -> tuple[list[Tensor], State]:
+        """Loops of the same kind, e.g. the steps of a schedule, are one call."""
+        native = self.native
+        assert not isinstance(native, str)
+        tokens, n = state["x"].shape[1], prompt.X.shape[1]
+        lanes = {name: lane[:, 0] if self._shared(name) else lane[:, :n] for name, lane in state.items()}
+        weights, done = list[Tensor](), 0
+        for _, group in groupby(loops, key=lambda pair: native[pair[1]].kind):
+            alike = list(group)
+            kernel, count = native[alike[0][1]], sum(loop.count for loop, _ in alike)
+            numbers = [native[of].source.numbers for loop, of in alike for _ in range(loop.count)]
+            here = [step - done for step in wanted if done < step <= done + count]
+            lanes, found, ranges = kernel.run(lanes, tokens, numbers[:1] if len(alike) == 1 else numbers, count, here)
+            _complain(kernel.graph.checks, ranges)
+            weights += list(found.unbind(1))
+            done += count
+        return weights, state | {name: lanes[name].unsqueeze(1) for name in state if self._shared(name)}
+
+    def _run_torch(
+        self, prompt: Prompt, state: State, loops: Loops, wanted: frozenset[int]
+    ) -> tuple[list[Tensor], State]:
+        extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._on_examples(prompt, state) if self.demos_suffice else state
+        lanes, weights, step = self._squeezed(lanes, extent), list[Tensor](), 0
+        for loop, loop_graph in loops:
+            kernel = self._kernel(loop_graph, extent, lanes)
+            if extent.device.type == "cuda" and loop.count >= WORTH_RECORDING:
+                kernel = recorded_kernel(kernel, lanes)
+            ranges: list[Tensor] = []
+            for _ in range(loop.count):
+                try:
+                    lanes, found = kernel.step(lanes)
+                except IndexError as error:  # an argument that is not a number has no place in a table
+                    raise JobError(OVERFLOWED) from error
+                ranges = [_wider(a, b) for a, b in zip(ranges, found, strict=True)] if ranges else found
+                step += loop.step
+                if loop.step and step in wanted:
+                    weights.append(prompt.weights(self.program, self._with_axes(lanes, extent)))
+            _complain(loop_graph.checks, ranges)
+            lanes = dict(lanes)
+        after = self._with_axes(lanes, extent)
+        return weights, state | {n: after[n] for n in state if not self.demos_suffice or self._shared(n)}
+
+    def _read_out(self, prompt: Prompt, state: State) -> State:
+        """The lanes after the read-out, from those after the last step; of the queries alone if they suffice."""
+        tokens, n_query = state["x"].shape[1], prompt.X_query.shape[1]
+        if self.demos_suffice:
+            state = {name: lane if self._shared(name) else lane[:, tokens - n_query :] for name, lane in state.items()}
+        if not self.program.readout or (self.demos_suffice and not n_query):
+            return state
+        extent = Extent(tokens, len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._squeezed(state, extent)
+        lanes, ranges = self._kernel(self.readout, extent, lanes).step(lanes)
+        _complain(self.readout.checks, ranges)
+        return self._with_axes(lanes, extent)
+
+    def layers(self, prompt: Prompt, guard: Guard) -> Iterator[Step]:
+        """The lanes after every layer: after a step, what the executor computed; inside it, which it does not show,
+        what the plain interpreter finds in float64 from the same beginning.
+        """
+        del guard  # what the steps compute is checked as in a run
+        state = prompt.state(self.program)
+        for loop, of in self.loops:
+            once = ((replace(loop, count=1), of),)
+            for _ in range(loop.count):
+                after = self._steps(prompt, state, once, [], None)[1]
+                yield from self._inside(loop.layers, state, after, loop.step)
+                state = after
+        yield from self._inside(self.program.readout, state, self._read_out_all(prompt, state), False)
+
+    def _read_out_all(self, prompt: Prompt, state: State) -> State:
+        """With every token, so that layers can be compared."""
+        extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._squeezed(state, extent)
+        return self._with_axes(self._kernel(self.readout, extent, lanes).step(lanes)[0], extent)
+
+    def _inside(self, layers: tuple[Layer, ...], before: State, after: State, step: bool) -> Iterator[Step]:
+        state = {name: lane.double() for name, lane in before.items()}
+        for layer in layers[:-1]:
+            state = plain.apply_layer(self.program, layer, state, self.functions)
+            yield layer, state, False
+        if layers:
+            yield layers[-1], after, step
+
+    # --------------------------------------------------------------------------------------------------------- lanes
+
+    def _kernel(self, of: Graph, extent: Extent, lanes: State) -> Kernel | Recorded:
+        """Masks belong to the prompt; kernels without them are kept."""
+        if any(node.op == "mask" for node in of.nodes):
+            return Kernel(self.program, of, extent, lanes)
+        key = (of, extent)
+        if key not in self.kernels:
+            self.kernels[key] = Kernel(self.program, of, extent, lanes)
+        return self.kernels[key]
+
+    def _shared(self, name: str) -> bool:
+        return bool(self.program.stream[name].shared)
+
+    def _on_examples(self, prompt: Prompt, state: State) -> State:
+        n = prompt.X.shape[1]
+        return {name: lane if self._shared(name) else lane[:, :n] for name, lane in state.items()}
+
+    def _squeezed(self, state: State, extent: Extent) -> State:
+        """Without the token axis of shared lanes, and without that of prompts if there is one."""
+        lanes = {name: lane[:, 0] if self._shared(name) else lane for name, lane in state.items()}
+        return lanes if extent.batched else {name: lane[0] for name, lane in lanes.items()}
+
+    def _with_axes(self, lanes: State, extent: Extent) -> State:
+        state = lanes if extent.batched else {name: lane.unsqueeze(0) for name, lane in lanes.items()}
+        return {name: lane.unsqueeze(1) if self._shared(name) else lane for name, lane in state.items()}
+
+
+def _wider(a: Tensor, b: Tensor) -> Tensor:
+    return torch.stack([torch.minimum(a[0], b[0]), torch.maximum(a[1], b[1])])
+
+
+def _complain(checks: Sequence[Check], ranges: Sequence[Tensor] | Tensor) -> None:
+    """Refuse values that left the range in which the weights compute what they should."""
+    for check, found in zip(checks, ranges, strict=False):
+        low, high = (float(end) for end in found)
+        if low != low or high != high:
+            raise JobError(OVERFLOWED)
+        if low < check.low - check.slack or high > check.high + check.slack:
+            raise range_error(check.what, (low, high), (check.low, check.high), check.hint)

@@ -1,0 +1,142 @@
+"""The domains a transformer was compiled for, and what is done about a value outside one.
+
+    inputs      |X| <= x_bound, |y| <= y_bound, as declared; initial weights within their box
+    lanes       the ranges that a layer's products are made for, where products are not exact
+    arguments   the domains of approximants
+
+A :class:`Guard` knows them all and watches one run. What is outside is an error, or, where that was asked for, a
+sentence in ``violations``, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
+from innergrad.functions.fits.sums import Approximant
+from innergrad.interpret.domains import SCALE_INPUTS, Limits, argument_error, enlarge, lane_left, range_error, slack
+from innergrad.ir.options import Options
+from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.stream import State
+
+Outside = Literal["error", "flag"]
+Ranges = Callable[[Layer], Mapping[str, Limits]]  # of the lanes that a layer's products are made for
+
+
+def check_outside(outside: object) -> None:
+    if outside not in get_args(Outside):
+        raise InputError("unknown treatment of violations", got=repr(outside), allowed="'error' or 'flag'")
+
+
+def in_prompts(outside: Tensor) -> str:
+    """Which prompts of a batch: ``outside`` is (batch, ...)."""
+    rows = outside.flatten(1).any(-1).nonzero().flatten().tolist()
+    return (
+        f"in prompt{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch" if len(outside) > 1 else ""
+    )
+
+
+@dataclass
+class Guard:
+    """What watches a run.
+
+    options: the declared domain of inputs; None: nothing is declared. violations: a sentence each, if they are flagged.
+    """
+
+    program: Program
+    options: Options | None = None
+    approximants: Mapping[str, Approximant] = field(default_factory=dict)
+    ranges: Ranges = lambda layer: {}
+    outside: Outside = "error"
+    violations: list[str] = field(default_factory=list)
+    step: int = field(default=0, init=False)  # 0: the prompt itself is being checked
+    _known: dict[int, Mapping[str, Limits]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_outside(self.outside)
+
+    @property
+    def flags(self) -> bool:
+        return self.outside == "flag"
+
+    def report(self, error: InputError) -> None:
+        """Refuse, or take note."""
+        if not self.flags:
+            raise error
+        where = "" if self.step == 0 else f"step {self.step}, " if self.step <= self.program.steps else "read-out, "
+        self.violations.append(f"{where}{error}")
+
+    def begin(self) -> None:
+        """The first layer comes next."""
+        self.step = 1
+
+    def aside(self) -> Guard:
+        """For a run beside this one, with violations of its own."""
+        return Guard(self.program, self.options, self.approximants, self.ranges, self.outside)
+
+    # -------------------------------------------------------------------------------------------------------- inputs
+
+    def inputs(self, X: Tensor, X_query: Tensor, y: Tensor, w0: Tensor) -> None:
+        X, X_query, y, w0 = (part.detach() for part in (X, X_query, y, w0))
+        if self.options is not None:
+            self._bound("X", torch.cat([X, X_query], dim=1), self.options.x_bound)
+            self._bound("y", y, self.options.y_bound)
+        start = 0
+        for part in self.program.parts:
+            sizes, bound = w0[:, start : start + part.size].abs(), self.program.stream[part.lane].bound
+            if float(sizes.max()) > bound:
+                found = f"max |{part.lane}| = {float(sizes.max()):.6g} with a box of {bound:g}"
+                hint = _joined(in_prompts(sizes > bound), "use a larger box or smaller initial weights")
+                self.report(InputError("the box must contain w0", got=found, hint=hint))
+            start += part.size
+
+    def _bound(self, name: str, tensor: Tensor, bound: float | None) -> None:
+        largest = float(tensor.abs().max())
+        if bound is not None and largest > bound:
+            what = f"{name} leaves the domain the transformer was compiled for"
+            found, place = f"max |{name}| = {largest:g}", in_prompts(tensor.abs() > bound)
+            self.report(InputError(what, got=found, allowed=f"at most {bound:g}", hint=place))
+
+    # ------------------------------------------------------------------------------------------------------- the run
+
+    def limits(self, layer: Layer) -> Mapping[str, Limits]:
+        """Of the lanes that a layer reads; they may be off by :func:`slack`."""
+        if id(layer) not in self._known:
+            self._known[id(layer)] = self.ranges(layer)
+        return self._known[id(layer)]
+
+    def lanes(self, layer: Layer, before: State) -> None:
+        """What a layer read."""
+        for lane, (low, high) in self.limits(layer).items():
+            values, room = before[lane].detach(), slack((low, high))
+            found = float(values.min()), float(values.max())
+            if found[0] < low - room or found[1] > high + room:
+                place = in_prompts((values < low - room) | (values > high + room))
+                hint = _joined(place, enlarge(self.program.stream[lane]))
+                self.report(range_error(lane_left(layer, lane), found, (low, high), hint))
+
+    def bounded(self, score: Score) -> bool:
+        """The function of this score has an approximant with a bounded domain."""
+        f = self.approximants.get(score.f.name)
+        return f is not None and any(map(math.isfinite, f.domain))
+
+    def argument(self, layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
+        """An argument of a function: an observer of the plain interpreter."""
+        del instruction
+        if not self.bounded(score):
+            return
+        f, argument = self.approximants[score.f.name], argument.detach()
+        if f.outside(argument) is not None:
+            place = in_prompts((argument < f.domain[0]) | (argument > f.domain[1]))
+            hint = place if self.flags else _joined(place, SCALE_INPUTS)
+            self.report(argument_error(layer, score.f.name, f, argument, hint))
+
+
+def _joined(*hints: str) -> str:
+    return "; ".join(filter(None, hints))

@@ -1,0 +1,58 @@
+"""The exact algorithm, without a transformer."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.interpret import plain
+from innergrad.ir.options import Options
+from innergrad.ir.program import Program
+from innergrad.ir.stream import State
+from innergrad.model.preparation import default_variant
+from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
+from innergrad.model.running import Run, as_run
+
+
+def reference(
+    algorithm: Algorithm,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None = None,
+    *,
+    w0: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    seed: int = 0,
+) -> Run:
+    """The exact algorithm in float64, without a transformer: by autograd where the algorithm says how, else by the
+    exact interpreter.
+    """
+    shape = np.shape(X) if isinstance(X, np.ndarray | Tensor) else np.shape(np.array(X, dtype=object))
+    n = shape[-2] if len(shape) > 1 else 1
+    target = algorithm.home
+    program = algorithm.program(Options(target, default_variant(algorithm, target), n_examples=max(n, 1)))
+    prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
+    oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
+    weights, state = exact_run(program, prompt)
+    run = as_run(program, prompt, weights, state, None)
+    if oracle is None:
+        return run
+    online = algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
+    online = None if online is None else online[..., 0]
+    std = algorithm.reference_std(prompt.X, prompt.X_query)
+    if prompt.batched:
+        return Run(*oracle, online, std)
+    weights, predictions = (part[0] for part in oracle)
+    return Run(weights, predictions, None if online is None else online[0], None if std is None else std[0])
+
+
+def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, State]:
+    """The exact interpreter: weights (batch, steps + 1, D_w), and the state after the read-out."""
+    weights, state = [prompt.w0], prompt.state(program)
+    for _, after, step_ends in plain.run(program, state, program.functions()):
+        state = after
+        if step_ends:
+            weights.append(prompt.weights(program, state))
+    return torch.stack(weights, dim=1), state

@@ -1,0 +1,272 @@
+"""Prompts: examples, queries and initial weights as the initial state of a residual stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innergrad.algorithms.base import LOG_UNIT, Algorithm
+from innergrad.algorithms.optimisers import batch_weights
+from innergrad.errors import InputError, seed_number
+from innergrad.ir.options import Options
+from innergrad.ir.program import STANDARD_LANES, Program
+from innergrad.ir.stream import POSITION, State
+from innergrad.model.guard import Guard
+
+ArrayLike = Tensor | np.ndarray | list[object]
+# position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
+# number of tokens, the sink aside; weights of the examples of batches, and their logarithms
+TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch")
+NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A batch of prompts, checked; omega sums to one. ``batched``: the caller's arrays had a batch axis."""
+
+    X: Float[Tensor, "batch n d_x"]
+    y: Float[Tensor, "batch n d_y"]
+    X_query: Float[Tensor, "batch n_query d_x"]
+    w0: Float[Tensor, "batch n_weights"]
+    omega: Float[Tensor, "batch n"]
+    batched: bool
+
+    def state(self, program: Program) -> State:
+        """The residual stream before the first layer: the tokens' lanes by name.
+
+        stacked: demos (x_i; y_i), then queries (x; 0), as in (2.1) of the paper; interleaved: x_1, y_1, x_2, y_2, ...,
+        then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes,
+        and so have the blank tokens before the queries that fill a prompt up to a fixed length; only their x is the
+        first demo's, so that no function is evaluated where the data never are (at 0, a ReLU's kink). Tokens that carry
+        weights stand before the demos: blank ones, with their weights and marks.
+        """
+        (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
+        blank = self.X.new_zeros(batch, n)
+        lanes: State = {
+            "x": _tokens(program, self.X, torch.zeros_like(self.X), self.X_query, self.X[:, :1]),
+            "y": _tokens(program, torch.zeros_like(self.y), self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])),
+            "t": _tokens(
+                program, self.X.new_zeros(batch, n), self.X.new_ones(batch, n), self.X.new_zeros(batch, n_query)
+            ),
+            "query": _tokens(program, blank, blank, self.X.new_ones(batch, n_query)),
+            "omega": _tokens(program, torch.zeros_like(self.omega), self.omega, self.X.new_zeros(batch, n_query)),
+        }
+        tokens = lanes["x"].shape[1]
+        lanes["log_omega"] = lanes["omega"].log().clamp(min=NO_WEIGHT) / LOG_UNIT
+        lanes["log_tokens"] = self.X.new_full((batch, 1), math.log(tokens - int(program.sink)))
+        lanes["omega"] = lanes["omega"] * tokens
+        lanes["one"] = self.X.new_ones(batch, 1)
+        position = torch.arange(tokens, dtype=self.X.dtype, device=self.X.device).expand(batch, tokens)
+        lanes["ns"] = (position > 0).to(self.X.dtype)
+        lanes |= {"pos": position * POSITION, "pos2": (position * POSITION) ** 2}
+        lanes |= self._batches(program, tokens) if program.batches else {}
+        if "bits" in program.stream.by_name:
+            lanes["bits"] = signs(position, program.stream["bits"].size)
+        lanes |= placed(program, self.w0, tokens)
+        for mark in program.marks:
+            lane = program.stream[mark.lane]
+            held = lanes.setdefault(mark.lane, self.X.new_zeros(batch, tokens, *lane.shape))
+            held[:, mark.token].view(batch, lane.size)[:, mark.entry] = 1.0
+        return {
+            lane.name: lanes[lane.name]
+            if lane.name in lanes
+            else self.X.new_full((), lane.fill).expand(batch, 1 if lane.shared else tokens, *lane.shape)
+            for lane in program.stream.lanes
+        }
+
+    def _batches(self, program: Program, tokens: int) -> State:
+        """The weights of the examples of every batch, along a new last axis, and their logarithms."""
+        each = torch.stack([batch_weights(self.omega, batch) for batch in program.batches], dim=-1)
+        missing = (each.sum(1) == 0).any(0).nonzero().flatten().tolist()
+        if missing and "log_batch" in program.stream.by_name:
+            raise InputError(
+                "a softmax averages over some example of every batch",
+                got=f"batch {list(program.batches[missing[0]])}, of which a prompt has none",
+                hint="give longer prompts, or use target='relu', where the gradient of such a batch is zero",
+            )
+        queries = self.X.new_zeros(len(self.X), self.X_query.shape[1], len(program.batches))
+        lane = _tokens(program, torch.zeros_like(each), each, queries)
+        return {"batch": lane * tokens, "log_batch": lane.log().clamp(min=NO_WEIGHT) / LOG_UNIT}
+
+    def weights(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_weights"]:
+        """The flat weight vector: where the program places it; else held by every token, or, if it is not shared, by
+        the last label's.
+        """
+        token = int(program.sink) + 2 * self.X.shape[1] - 1 if program.tokens == "interleaved" else 0
+        return flat_weights(program, state, token)
+
+    def predictions(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_query d_y"]:
+        first = state[program.prediction].shape[1] - self.X_query.shape[1]
+        return program.sign * state[program.prediction][:, first:]
+
+    def online(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n d_y"]:
+        """What an interleaved, causal program predicts at every x_t, from the examples before it."""
+        first = int(program.sink)
+        return program.sign * state[program.prediction][:, first : first + 2 * self.X.shape[1] : 2]
+
+
+def signs(position: Tensor, digits: int) -> Tensor:
+    """The binary digits of whole numbers as +1 and -1, along a new last axis: their inner product is ``digits`` for
+    equal numbers, and at least two less for different ones.
+    """
+    powers = 2.0 ** torch.arange(digits, dtype=position.dtype, device=position.device)
+    return 2.0 * torch.remainder(torch.floor(position.unsqueeze(-1) / powers), 2.0) - 1.0
+
+
+def _tokens(program: Program, inputs: Tensor, labels: Tensor, queries: Tensor, blank: Tensor | None = None) -> Tensor:
+    """One lane of all tokens, from what it holds at the inputs, the labels, the queries and the blank tokens."""
+    if program.tokens == "interleaved":
+        examples = torch.stack([inputs, labels], dim=2).flatten(1, 2)
+    else:
+        examples = inputs + labels
+    sink, carriers, shape = int(program.sink), program.carriers, examples.shape[2:]
+    blanks = max(0, (program.length or 0) - sink - carriers - examples.shape[1] - queries.shape[1])
+    nothing = examples.new_zeros(examples.shape[0], 1, *shape)
+    blank = nothing if blank is None else blank
+    first, filled = blank.expand(-1, carriers, *shape), blank.expand(-1, blanks, *shape)
+    return torch.cat([nothing.expand(-1, sink, *shape), first, examples, filled, queries], dim=1)
+
+
+def placed(program: Program, w0: Tensor, tokens: int) -> State:
+    """The weight lanes that hold a flat vector."""
+    lanes: State = {}
+    start = 0
+    for part in program.parts:
+        lane, flat = program.stream[part.lane], w0[:, start : start + part.size]
+        start += part.size
+        if part.token is None:
+            held = flat.reshape(len(w0), 1, *lane.shape)
+            lanes[part.lane] = held if lane.shared else held.expand(-1, tokens, *lane.shape)
+        else:
+            held = lanes.setdefault(part.lane, w0.new_zeros(len(w0), tokens, *lane.shape))
+            held[:, part.token].view(len(w0), lane.size)[:, : part.size] = flat
+    return lanes
+
+
+def flat_weights(program: Program, state: Mapping[str, Tensor], token: int = 0) -> Float[Tensor, "batch n_weights"]:
+    """The flat weight vector: where the program places it, or held by a token (by every token, where it is shared)."""
+    parts = []
+    for part in program.parts:
+        held = state[part.lane]
+        place = part.token if part.token is not None else token if held.shape[1] > 1 else 0
+        parts.append(held[:, place].flatten(1)[:, : part.size] if held.ndim > 2 else held[:, place, None])
+    return torch.cat(parts, dim=-1) if parts else state["x"].new_zeros(state["x"].shape[0], 0)
+
+
+def make_prompt(
+    algorithm: Algorithm,
+    program: Program,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None,
+    w0: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    *,
+    seed: int,
+    dtype: torch.dtype,
+    limits: Options | None = None,
+    guard: Guard | None = None,
+) -> Prompt:
+    """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
+    batch axis. guard: what takes values outside the declared domain, which otherwise are errors.
+    """
+    stream, known = program.stream, {*STANDARD_LANES, *TARGET_LANES, *(mark.lane for mark in program.marks)}
+    unknown = [lane.name for lane in stream.lanes if lane.role == "input" and not (lane.name in known or lane.fill)]
+    if unknown or len(stream["x"].shape) != 1 or len(stream["y"].shape) != 1:
+        raise InputError(
+            "a prompt fills the lanes x (d_x,), y (d_y,), one, t, query, omega",
+            got=unknown or "x or y not a vector",
+            hint="make the stream with example_stream",
+        )
+    d_x, d_y = stream["x"].size, stream["y"].size
+    inputs = _array("X", X, dtype)
+    if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x or (inputs.ndim == 3 and len(inputs) == 0):
+        raise InputError("X has the wrong shape", got=tuple(inputs.shape), allowed=f"(n, {d_x}) or (batch, n, {d_x})")
+    batched, batch, n = inputs.ndim == 3, (inputs.shape[0] if inputs.ndim == 3 else 1), inputs.shape[-2]
+    if n < 1 or (limits is not None and n > limits.n_examples):
+        allowed = "at least 1" if limits is None else f"1 to n_examples = {limits.n_examples}"
+        hint = "compile with a larger n_examples" if n else ""
+        raise InputError("the number of examples is out of range", got=n, allowed=allowed, hint=hint)
+    if limits is not None and n != limits.n_examples and getattr(algorithm, "fixed_length", False):
+        raise InputError("the number of examples is fixed", got=n, allowed=f"{limits.n_examples}")
+    device = inputs.device
+    targets = _array("y", y, dtype).to(device)
+    if d_y == 1 and (
+        targets.shape == inputs.shape[:-1] or (targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1)
+    ):
+        targets = targets.unsqueeze(-1)
+    queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype).to(device)
+    weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype).to(device)
+    ones = torch.ones(n, dtype=dtype)
+    omega = (ones if sample_weight is None else _array("sample_weight", sample_weight, dtype)).to(device)
+    prompt = Prompt(
+        _batch("X", inputs, (batch, n, d_x)),
+        _batch("y", targets, (batch, n, d_y)),
+        _batch("X_query", queries, (batch, queries.shape[-2] if queries.ndim > 1 else -1, d_x)),
+        _batch("w0", weights, (batch, program.n_weights)),
+        _normalised(_batch("sample_weight", omega, (batch, n))),
+        batched,
+    )
+    room = math.inf if program.length is None else program.length - program.carriers
+    if n + prompt.X_query.shape[1] > room:
+        raise InputError(
+            "prompts of this transformer have a fixed number of tokens, examples and queries",
+            got=f"{n} examples and {prompt.X_query.shape[1]} queries",
+            allowed=f"{room} together",
+            hint="give fewer queries at a time, or compile with a larger n_examples",
+        )
+    (guard or Guard(program, limits)).inputs(prompt.X, prompt.X_query, prompt.y, prompt.w0)
+    if sample_weight is not None and not algorithm.weighted:
+        raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
+    algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
+    algorithm.check_queries(prompt.X_query)
+    return prompt
+
+
+def _initial_weights(
+    algorithm: Algorithm, w0: ArrayLike | None, n_weights: int, seed: int, dtype: torch.dtype
+) -> Tensor:
+    if w0 is not None:
+        return _array("w0", w0, dtype)
+    start = algorithm.initial_weights(seed_number(seed))
+    return torch.zeros(n_weights, dtype=dtype) if start is None else start.to(dtype)
+
+
+def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
+    try:
+        if isinstance(values, np.ndarray):  # torch takes neither negative strides nor foreign byte orders
+            values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+        tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))  # lists as float64
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error
+    if tensor.is_complex():
+        raise InputError(f"{name} must be real", got="complex numbers")
+    tensor = tensor.to(dtype)
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{name} contains NaN or infinity", hint="clean the data first")
+    return tensor
+
+
+def _batch(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tuple(tensor.shape) == shape:
+        return tensor
+    if tuple(tensor.shape) == shape[1:]:
+        return tensor.expand(shape)
+    raise InputError(
+        f"{name} has the wrong shape",
+        got=tuple(tensor.shape),
+        allowed=f"{shape[1:]} or {shape}".replace("-1", "n_query"),
+    )
+
+
+def _normalised(omega: Tensor) -> Tensor:
+    total = omega.sum(-1, keepdim=True)
+    if bool((omega < 0).any()) or bool((total <= 0).any()):
+        raise InputError("sample_weight must be non-negative, with a positive sum in every prompt")
+    return omega / total

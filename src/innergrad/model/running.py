@@ -1,0 +1,137 @@
+"""One forward pass on a prompt, and what it learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
+from innergrad.ir.program import Program
+from innergrad.ir.stream import State
+from innergrad.model.compiled import Compiled
+from innergrad.model.executors import Executor, Name, choose, executor_of, recorded, require_finite
+from innergrad.model.guard import Guard, Outside
+from innergrad.model.prompt import ArrayLike, Prompt
+
+# a record, a prompt, the same in float64, an executor, a guard, a limit -> weights, lanes, steps taken by each prompt
+Stop = Callable[[Compiled, Prompt, Prompt, Executor, Guard, float], tuple[list[Tensor], State, tuple[int | None, ...]]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a forward pass learned.
+
+    weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights. With ``until`` there
+        are fewer: up to the last step that some prompt of the batch took; with ``record``, those of the steps
+        ``recorded``
+    predictions (..., n_query, d_y)
+    online (..., n): causal programs' prediction of each y_t from the examples before it, else None
+    std (..., n_query): predictive standard deviation, where the algorithm knows one and it was asked for, else None
+    stopped: with ``until``, how many steps were taken before the run stopped, None if it did not; one for each prompt
+        of a batch
+    violations: what left its domain, a sentence each, if they were to be flagged
+    recorded: the steps after which ``weights`` are, 0 for the initial weights
+    """
+
+    weights: Tensor
+    predictions: Tensor
+    online: Tensor | None = None
+    std: Tensor | None = None
+    stopped: int | tuple[int | None, ...] | None = None
+    violations: tuple[str, ...] = ()
+    recorded: tuple[int, ...] = ()
+
+
+def run(
+    of: Compiled,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_query: ArrayLike | None = None,
+    *,
+    w0: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    name: Name = "auto",
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    return_std: bool = False,
+    until: float | None = None,
+    outside: Outside = "error",
+    record: int | Literal["all", "last"] = "all",
+    compiled: bool | None = None,
+    stop: Stop | None = None,
+) -> Run:
+    """As :meth:`innergrad.CompiledTransformer.run` says; name: of the executor; stop: ends a run by a certificate."""
+    guard, wanted = of.guard(outside), recorded(of.program.steps, record)
+    limit = of.options.until if until is None else until
+    automatic = name == "auto"
+    chosen = executor_of(of, name)
+    chosen.check(dtype, guard, None if automatic else compiled)
+    prompt = of.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, guard=guard)
+    stopped: tuple[int | None, ...] | None = None
+    if limit is not None and stop is not None:
+        _check_until(guard, record)
+        given = of.in_double(prompt, sample_weight)
+        weights, state, stopped = stop(of, prompt, given, chosen, guard, limit)
+        wanted = tuple(range(len(weights)))
+    else:
+        if automatic and not guard.flags:
+            chosen, compiled = choose(of, prompt, compiled=compiled)
+        weights, state = chosen.run(prompt, wanted, guard, compiled)
+    predictions = prompt.predictions(of.program, state)
+    require_finite(weights[-1], predictions)
+    std = _std(of, prompt, state, chosen, guard, compiled) if return_std else None
+    return replace(
+        as_run(of.program, prompt, torch.stack(weights, dim=1), state, std),
+        stopped=stopped if stopped is None or prompt.batched else stopped[0],
+        violations=tuple(guard.violations),
+        recorded=wanted,
+    )
+
+
+def _check_until(guard: Guard, record: object) -> None:
+    if guard.flags:
+        raise InputError(
+            "a run is stopped by its certificate, which holds inside the domain",
+            got="until and outside='flag'",
+            allowed="one of them",
+        )
+    if record != "all":
+        raise InputError("a run that stops by itself records all steps", got=f"record={record!r}")
+
+
+def _std(of: Compiled, prompt: Prompt, state: State, chosen: Executor, guard: Guard, compiled: bool | None) -> Tensor:
+    """Predictive standard deviation at the queries, (batch, n_query)."""
+    algorithm, program = of.algorithm, of.program
+    if program.variance is not None:
+        lane = state[program.variance]
+        return algorithm.std(lane[:, lane.shape[1] - prompt.X_query.shape[1] :])
+    columns = algorithm.variance_prompt(prompt.X, prompt.X_query)
+    if columns is None:
+        raise InputError(f"{algorithm.kind} has no predictive standard deviation", got="return_std=True")
+    targets, prior = columns
+    batch, n_query = prompt.X_query.shape[:2]
+    one_each = Prompt(
+        prompt.X.repeat_interleave(n_query, 0),
+        targets.flatten(0, 1),
+        prompt.X_query.flatten(0, 1).unsqueeze(1),
+        prompt.w0.repeat_interleave(n_query, 0),
+        prompt.omega.repeat_interleave(n_query, 0),
+        True,
+    )
+    aside = guard.aside()
+    _, state = chosen.run(one_each, (), aside, compiled)
+    guard.violations += [f"predictive deviation, one prompt a query: {text}" for text in aside.violations]
+    explained = one_each.predictions(program, state)[:, 0, 0].view(batch, n_query)
+    return algorithm.std(prior - explained)
+
+
+def as_run(program: Program, prompt: Prompt, weights: Tensor, state: State, std: Tensor | None) -> Run:
+    predictions = prompt.predictions(program, state)
+    online = prompt.online(program, state)[..., 0] if program.causal else None
+    if prompt.batched:
+        return Run(weights, predictions, online, std)
+    return Run(weights[0], predictions[0], None if online is None else online[0], None if std is None else std[0])

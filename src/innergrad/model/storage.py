@@ -1,0 +1,335 @@
+"""Saved models: a folder with ``config.json`` (settings, layout, layers) and ``weights.safetensors``. Nothing is ever
+unpickled.
+
+config.json
+    algorithm {kind, ...settings}, options, layout [{name, shape, offset, role, shared}, ...] in stream order (fill:
+    what a lane holds at the start), prompt {tokens, sink_first, causal, length, prediction} (length: of all
+    prompts, if it is fixed: blank tokens stand before the queries; carriers, placement, marks: tokens before the
+    examples that carry the weights, see tokens_of_weights),
+    body [{count, layers: [{name, kind, shapes: {W_Q: [heads, d_head, D], ...}}]}], readout [...], approximants {name:
+    {...}}
+weights.safetensors
+    body.0.3.W_Q.index (3, nonzeros) int32 and body.0.3.W_Q.value (nonzeros,) float64: the entries (head, row, column)
+    of a weight tensor of the shape given in the config; likewise W_K, W_V, W_O, W_1, b_1, W_2. Layers that are equal
+    are stored once: ``stored`` in the config then says where.
+    ``approximant.<name>.knots`` and ``.slopes`` of a piecewise-linear function, ``.a``, ``.b`` and ``.c`` of a sum of
+    features.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from innergrad.algorithms import ALGORITHMS
+from innergrad.algorithms.base import Algorithm
+from innergrad.errors import InputError
+from innergrad.files import make_folder
+from innergrad.functions.fits.sigmas import fingerprint
+from innergrad.functions.fits.sums import Approximant, FeatureSum
+from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.ir.options import Options
+from innergrad.ir.program import Program
+from innergrad.model.compiled import Compiled
+from innergrad.model.preparation import check_options, prepared
+from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
+from innergrad.targets.weights.sparse import SparseStack
+
+FORMAT = "innergrad-1"
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+
+
+def save(compiled: Compiled, path: Path) -> Path:
+    """Write the folder; a model that is already there is replaced only after the new files are complete."""
+    compiled.require_double()
+    make_folder(path)
+    tensors: dict[str, Tensor] = {}
+    places: dict[int, str] = {}  # of stacks: layers that are equal share theirs
+    for prefix, module in _named_layers(compiled.module):
+        for name in module.matrices:
+            stack: SparseStack = getattr(module, name)
+            if places.setdefault(id(stack), f"{prefix}.{name}") == f"{prefix}.{name}":
+                tensors[f"{prefix}.{name}.index"] = stack.index.to(torch.int32).contiguous()
+                tensors[f"{prefix}.{name}.value"] = stack.value.contiguous()
+    for name, f in compiled.approximants.items():
+        for column in ("knots", "slopes") if isinstance(f, PiecewiseLinear) else ("a", "b", "c"):
+            tensors[f"approximant.{name}.{column}"] = torch.tensor(getattr(f, column), dtype=torch.float64)
+    config = {
+        "format": FORMAT,
+        "algorithm": {"kind": compiled.algorithm.kind, **compiled.algorithm.config()},
+        "options": dataclasses.asdict(compiled.options),
+        "sigma": fingerprint(compiled.options.sigma) if compiled.options.sigma else None,
+        "layout": _layout(compiled.program),
+        "prompt": _prompt(compiled.program),
+        "body": [
+            {
+                "count": count,
+                "layers": [_describe(compiled.target, layer, f"body.{i}.{j}", places) for j, layer in enumerate(block)],
+            }
+            for i, (count, block) in enumerate(
+                zip(compiled.module.counts, compiled.module.stored_blocks(), strict=True)
+            )
+        ],
+        "readout": [
+            _describe(compiled.target, layer, f"readout.{j}", places)
+            for j, layer in enumerate(compiled.module.stored_readout())
+        ],
+        "approximants": {
+            name: {
+                **(
+                    {"anchor": f.anchor, "value": f.value}
+                    if isinstance(f, PiecewiseLinear)
+                    else {"feature": f.feature, "slope": f.slope, "constant": f.constant}
+                ),
+                "domain": [_finite(end) for end in f.domain],
+                "error": _finite(f.error),
+                "ramps": [list(ramp) for ramp in f.ramps],
+            }
+            for name, f in compiled.approximants.items()
+        },
+    }
+    identity = {"id": hashlib.sha256(json.dumps(config).encode()).hexdigest()}  # the two files belong together
+    parts = {name: path / (name + ".part") for name in (WEIGHTS, CONFIG)}
+    try:
+        save_file(tensors, parts[WEIGHTS], metadata=identity)
+        parts[CONFIG].write_text(json.dumps({**config, **identity}, indent=1) + "\n")
+        for name, part in parts.items():
+            part.replace(path / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+    return path
+
+
+def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
+    """The model in a folder, weights and approximants as they were saved; see :func:`innergrad.load`."""
+    config, tensors = _read(path)
+    try:
+        algorithm = _algorithm(config["algorithm"], extensions)
+        options = check_options(_options(config["options"]))
+        if options.sigma and config.get("sigma") != fingerprint(options.sigma):
+            what = f"{options.sigma} is not the activation that {path} was compiled with"
+            raise InputError(what, hint="in a fresh session, register the function it was compiled with")
+        program = prepared(algorithm, options)
+        if config.get("layout") != _layout(program):
+            what = f"the layout saved in {path / CONFIG} is not that of its algorithm"
+            raise InputError(what, hint="the folder was edited, or is from another version")
+        approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
+        module = _transformer(TARGETS[options.target], config, tensors)
+        compiled = Compiled(algorithm, program, approximants, options, module)
+        _check_structure(compiled, config)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        what = f"{path} is not a complete model"
+        raise InputError(what, got=f"{type(error).__name__}: {error}", hint="save it again") from error
+    return compiled
+
+
+def _transformer(target: Target, config: dict[str, Any], tensors: dict[str, Tensor]) -> LoopedTransformer:
+    made: dict[str, SparseStack] = {}
+    blocks = [
+        [_module(target, layer, tensors, f"body.{i}.{j}", made) for j, layer in enumerate(loop["layers"])]
+        for i, loop in enumerate(config["body"])
+    ]
+    readout = [_module(target, layer, tensors, f"readout.{j}", made) for j, layer in enumerate(config["readout"])]
+    return LoopedTransformer(blocks, [loop["count"] for loop in config["body"]], readout)
+
+
+def _check_structure(compiled: Compiled, config: dict[str, Any]) -> None:
+    """The layers, their sizes and the functions are those of the algorithm; the values of the weights are as saved."""
+    program = compiled.program
+    saved = [(loop["count"], [(layer["name"], layer["kind"]) for layer in loop["layers"]]) for loop in config["body"]]
+    expected = [(loop.count, [(layer.name, layer.kind) for layer in loop.layers]) for loop in program.body]
+    readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
+    if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
+        raise ValueError("the layers are not those of the algorithm")
+    if set(compiled.approximants) != compiled.target.approximated(program):
+        raise ValueError(f"the approximants are those of {sorted(compiled.approximants)}")
+    for name, f in compiled.approximants.items():
+        if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= compiled.options.accuracy(name):
+            raise ValueError(f"the error of {name} is larger than its epsilon")
+    foreseen = compiled.target.cost is not None  # without building the weights again
+    rows = [row.shapes for row in compiled.cost().rows] if foreseen else [None] * len(program.layers)
+    for shapes, module in zip(rows, compiled.module.stored_layers(), strict=True):
+        found = {name: getattr(module, name).shape for name in module.matrices}
+        if not _fit(module, found, program.stream.d_model) if shapes is None else found != shapes:
+            raise ValueError(f"the matrices of layer {module.name} have the wrong shapes")
+
+
+def _fit(layer: Sublayer, shapes: dict[str, tuple[int, int, int]], d_model: int) -> bool:
+    """The matrices of a layer fit one another and the stream."""
+    if "W_1" in shapes:
+        units = shapes["W_1"][1]
+        expected = {"W_1": (1, units, d_model), "b_1": (1, units, 1), "W_2": (1, d_model, units)}
+    else:
+        (scores, d_head, _), (heads, d_v, _) = shapes["W_Q"], shapes["W_V"]
+        own = getattr(layer, "heads", None)  # where a head may have several scores
+        expected = dict.fromkeys(("W_Q", "W_K"), (scores, d_head, d_model))
+        expected |= {"W_V": (heads, d_v, d_model), "W_O": (heads, d_model, d_v)}
+        if heads != (scores if own is None else len(own)):
+            return False
+    return all(shape == expected[name] for name, shape in shapes.items())
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not (path / CONFIG).is_file() or not (path / WEIGHTS).is_file():
+        raise InputError(
+            "not a saved model",
+            got=str(path),
+            allowed=f"a folder with {CONFIG} and {WEIGHTS}",
+            hint="write one with `innergrad compile --out`",
+        )
+    try:
+        config = json.loads((path / CONFIG).read_text())
+        content = (path / WEIGHTS).read_bytes()  # not mapped: the model must not change with the file
+        tensors = safetensors.torch.load(content)
+        identity = _metadata(content).get("id")
+    except (ValueError, OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read", got=f"{type(error).__name__}: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise InputError(
+            f"{path / CONFIG} has an unknown format",
+            got=config.get("format") if isinstance(config, dict) else type(config).__name__,
+            allowed=FORMAT,
+        )
+    if identity is not None and identity != config.get("id"):
+        raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
+    return config, tensors
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """The metadata of a safetensors file: in its header, after eight bytes that give the header's length."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    metadata: dict[str, str] = header.get("__metadata__", {})
+    return metadata
+
+
+def _algorithm(settings: dict[str, Any], extensions: tuple[object, ...]) -> Algorithm:
+    settings = dict(settings)
+    kind = settings.pop("kind", None)
+    own = {item.kind: item for item in extensions if isinstance(item, type) and issubclass(item, Algorithm)}
+    return ALGORITHMS.with_own(own).find(kind).from_config(settings, extensions)
+
+
+def _options(settings: dict[str, Any]) -> Options:
+    """Folders of older versions lack the later options, which then have their defaults."""
+    return Options(**{**settings, "epsilons": tuple(tuple(pair) for pair in settings.get("epsilons", ()))})
+
+
+def _layout(program: Program) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": lane.name,
+            "shape": list(lane.shape),
+            "offset": program.stream.offsets[lane.name],
+            "role": lane.role,
+            "shared": lane.shared,
+            **({"fill": lane.fill} if lane.fill else {}),
+        }
+        for lane in program.stream.lanes
+    ]
+
+
+def _prompt(program: Program) -> dict[str, Any]:
+    """How examples become tokens, and where predictions are: for readers of the folder; loading does not need it."""
+    return {
+        "tokens": program.tokens,
+        "sink_first": program.sink,
+        "causal": program.causal,
+        **({} if program.length is None else {"length": program.length}),
+        "prediction": {"lane": program.prediction, "sign": program.sign},
+        **tokens_of_weights(program),
+        **({"batches": [list(batch) for batch in program.batches]} if program.batches else {}),
+    }
+
+
+def tokens_of_weights(program: Program) -> dict[str, Any]:
+    """Where the flat weight vector is, if tokens before the examples carry it: [lane, first entries, token] part by
+    part; and the entries of lanes that are 1 there, [lane, token, entry].
+    """
+    if not program.placement:
+        return {}
+    placement = [[part.lane, part.size, part.token] for part in program.placement]
+    return {"carriers": program.carriers, "placement": placement, "marks": [list(mark) for mark in program.marks]}
+
+
+def _named_layers(module: LoopedTransformer) -> Iterator[tuple[str, Sublayer]]:
+    for i, block in enumerate(module.stored_blocks()):
+        for j, layer in enumerate(block):
+            yield f"body.{i}.{j}", layer
+    for j, layer in enumerate(module.stored_readout()):
+        yield f"readout.{j}", layer
+
+
+def _describe(target: Target, layer: Sublayer, prefix: str, places: dict[int, str]) -> dict[str, Any]:
+    stored = {name: places[id(getattr(layer, name))] for name in layer.matrices}
+    stored = {name: place for name, place in stored.items() if place != f"{prefix}.{name}"}
+    kind = next(kind for kind, module in target.modules.items() if type(layer) is module)
+    return {
+        "name": layer.name,
+        "kind": kind,
+        "shapes": {name: list(getattr(layer, name).shape) for name in layer.matrices},
+        **({"settings": layer.settings} if layer.settings else {}),
+        **({"stored": stored} if stored else {}),
+    }
+
+
+def _module(
+    target: Target, entry: dict[str, Any], tensors: dict[str, Tensor], prefix: str, made: dict[str, SparseStack]
+) -> Sublayer:
+    stacks = []
+    kind = target.modules[entry["kind"]]
+    for name in kind.matrices:
+        shape = tuple(entry["shapes"][name])
+        place = entry.get("stored", {}).get(name, f"{prefix}.{name}")
+        if place in made:
+            stacks.append(made[place])
+            continue
+        index, value = tensors[f"{place}.index"].long(), tensors[f"{place}.value"]
+        limit = torch.tensor(shape).unsqueeze(-1)
+        if (
+            len(shape) != 3
+            or value.ndim != 1
+            or index.shape != (3, len(value))
+            or bool((index < 0).any())
+            or bool((index >= limit).any())
+        ):
+            raise ValueError(f"{prefix}.{name} has entries outside its shape {shape}")
+        if not bool(torch.isfinite(value).all()):
+            raise ValueError(f"{prefix}.{name} has weights that are not finite")
+        made[place] = SparseStack(shape, index, value.double())
+        stacks.append(made[place])
+    return kind(entry["name"], *stacks, **entry.get("settings", {}))
+
+
+def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> Approximant:
+    lo, hi = (None if end is None else float(end) for end in entry["domain"])
+
+    def column(field: str) -> tuple[float, ...]:
+        return tuple(tensors[f"approximant.{name}.{field}"].tolist())
+
+    known = (
+        (-math.inf if lo is None else lo, math.inf if hi is None else hi),
+        math.inf if entry["error"] is None else entry["error"],
+        tuple((ramp[0], ramp[1]) for ramp in entry["ramps"]),
+    )
+    if "feature" in entry:
+        kind, slope, constant = entry["feature"], entry["slope"], entry["constant"]
+        return FeatureSum(kind, column("a"), column("b"), column("c"), slope, constant, *known)
+    return PiecewiseLinear(column("knots"), column("slopes"), entry["anchor"], entry["value"], *known)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

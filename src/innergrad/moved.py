@@ -1,0 +1,62 @@
+"""Modules that have moved: their old names import, with a warning, and are the modules of the new names.
+
+What is public is in the documentation ("What is public"); this is for code that reached deeper.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_NEW = {
+    "ir": "options program stream",
+    "algorithms": "kernels losses networks",
+    "model": "legalise prompt ragged storage",
+    "evidence": "attack bounds certificate explain report solver stopping verification",
+    "papers": "resources",
+}
+_VARIANTS = ("literal", "compact", "shallow", "narrow", "selecting", "sink")
+MOVED = {
+    **{f"innergrad.{name}": f"innergrad.{home}.{name}" for home, names in _NEW.items() for name in names.split()},
+    **{f"innergrad.algorithms.{name}": f"innergrad.algorithms.descent.{name}" for name in _VARIANTS},
+    "innergrad.algorithms.mean": "innergrad.algorithms.descent.averages",
+    "innergrad.algorithms.general": "innergrad.algorithms.descent.any_sigma",
+    "innergrad.executor": "innergrad.model.executors.fused",
+    "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
+    "innergrad.functions.features": "innergrad.functions.fits.sigmas",
+    "innergrad.targets.sparse": "innergrad.targets.weights.sparse",
+    "innergrad.lab.streams": "innergrad.lab.counter_rng",
+    "innergrad.lab.gpt": "innergrad.lab.learners.gpt",
+    "innergrad.lab.kernel_learner": "innergrad.lab.learners.kernel_learner",
+    "innergrad.lab.learner": "innergrad.lab.learners.base",
+}
+
+
+class MovedModules:
+    """Finds a module by its old name. It comes last, so that no name that exists is looked up here."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        del path, target
+        return ModuleSpec(name, self) if name in MOVED else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} is now {MOVED[spec.name]}", DeprecationWarning, stacklevel=2)
+        module = import_module(MOVED[spec.name])
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It has run under its own name, which it keeps."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+def install() -> None:
+    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
+        sys.meta_path.append(MovedModules())
