@@ -24,6 +24,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python benchmarks/tables.py --check
+	$(BIN)/python benchmarks/architecture.py --check
 	$(BIN)/python benchmarks/claims.py --check
 	$(BIN)/python benchmarks/bridges.py --check
 	$(BIN)/python benchmarks/check_results.py

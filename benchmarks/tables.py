@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import abilities_tables
+import architecture
 import executor_tables
 import lab_tables
 import optimisers
@@ -387,6 +388,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **lab_tables.TABLES,
     **settings_tables.TABLES,
     **abilities_tables.TABLES,
+    **architecture.TABLES,
 }
 PAGES = (
     "README.md",
@@ -400,6 +402,7 @@ PAGES = (
     "docs/lab.md",
     "docs/settings.md",
     "docs/extending.md",
+    "docs/architecture.md",
 )
 
 

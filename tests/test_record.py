@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
+from cases import CASES
 from innergrad.evidence.attack import attack
 from innergrad.evidence.bounds import apriori
 from innergrad.evidence.certificate import certify
@@ -27,9 +28,8 @@ from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Dense, Fused, Plain, choose, dense, executor_of, fused, fused_of
 from innergrad.model.executors.timing import dense_seconds, plain_seconds
 from innergrad.model.running import run
-from innergrad.targets import TARGETS, sparse
-from test_conformance import CASES
-from test_conformance import Compiled as Case
+from innergrad.targets import Target
+from innergrad.targets.weights import sparse
 
 
 def descent(activation: str = "tanh", steps: int | None = 2, **settings: Any) -> ig.GradientDescent:
@@ -68,8 +68,12 @@ def test_evidence_needs_no_facade(tmp_path: Path) -> None:
 
 
 def test_evidence_does_not_import_the_facade() -> None:
-    modules = "attack bounds certificate explain solver stopping storage verification executors running oracle"
-    imports = "; ".join(f"import innergrad.{name}" for name in modules.split())
+    evidence = "attack bounds certificate explain solver stopping verification"
+    modules = [
+        *(f"evidence.{name}" for name in evidence.split()),
+        *(f"model.{name}" for name in ("storage", "running")),
+    ]
+    imports = "; ".join(f"import innergrad.{name}" for name in modules)
     code = f"{imports}; import sys; print('innergrad.transformer' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
@@ -84,13 +88,13 @@ TARGET_OF |= {"kernel": ig.FunctionalGradientDescent(kernel="exp", d=2, steps=2,
 @pytest.mark.parametrize("target", TARGET_OF)
 def test_weights_are_lowered_once(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cost is counted on the module that is built and kept; what is loaded is not built again."""
-    original, calls = TARGETS[target], list[str]()
+    original, calls = Target.lower, list[str]()
 
-    def lower(*given: Any) -> Any:
+    def lower(self: Target, *given: Any) -> Any:
         calls.append(target)
-        return original.lower(*given)
+        return original(self, *given)
 
-    monkeypatch.setitem(TARGETS, target, replace(original, lower=lower))
+    monkeypatch.setattr(Target, "lower", lower)
     tf = ig.compile(TARGET_OF[target], target=target, n_examples=4)
     cost, module = tf.cost(), tf.module
     tf.save(tmp_path)
@@ -209,7 +213,7 @@ def no_run_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_auto_equals_plain(name: str, no_run_is_short: None) -> None:
     """To 1e-13, as the fused executor, whose law this is."""
-    case = Case(name)
+    case = CASES[name]
     prompt = case.prompts(2)
     chosen, _ = choose(case.tf, case.tf.prompt(**prompt))  # type: ignore[arg-type]
     assert isinstance(chosen, Fused)

@@ -37,7 +37,7 @@ from innergrad.model.prompt import ArrayLike, Prompt
 
 Errors = Literal["sup", "pointwise"]
 INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
-ROUND = 512  # with more entries the ellipsoid is a ball
+ROUND = 1024  # with more entries the ellipsoid is a ball
 LOST = 1e9  # a bound this large says nothing, and is infinite a step later
 LARGEST = 1536  # with more entries there is no trajectory bound unless it is asked for
 
@@ -350,11 +350,11 @@ def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, 
     by orders of magnitude, so every entry is measured in its ``units``.
     """
     identity = torch.eye(R.shape[1], dtype=torch.float64)
-    if R.shape[1] > ROUND:
-        axis = (R.norm(dim=-1) + balls.norm(dim=-1))[:, None, None]
-        axis = axis if M is None else axis + spectral_norm(M)[:, None, None]
-        return torch.where(_small(axis), axis, math.inf) * INFLATION * identity
     rows = units.unsqueeze(-1)
+    if R.shape[1] > ROUND:  # a ball, in units
+        axis = ((R / units).norm(dim=-1) + (balls / units).norm(dim=-1))[:, None, None]
+        axis = axis if M is None else axis + spectral_norm(M / rows)[:, None, None]
+        return torch.where(_small(axis), axis, math.inf) * INFLATION * rows * identity
     shapes = [torch.diag_embed(part * part.sum(-1, keepdim=True)) for part in (R / units, balls / units)]
     if columns:
         C = torch.cat(columns, dim=-1) / rows

@@ -98,11 +98,12 @@ class Compiled:
         paper = {}
         if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
-        counts = self._foreseen or [built.counted() for built in self.module.stored_layers()]
+        counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
         return self.target.cost(self.program, self.options, counts, paper)
 
     @cached_property
-    def _foreseen(self) -> list[Count] | None:
+    def foreseen(self) -> list[Count] | None:
+        """What the weights of every stored layer are counted to be, where that is known without building them."""
         return self.target.foreseen(self.program, self.approximants, self.options)
 
     # ------------------------------------------------------------------------------------------------------- weights
@@ -112,7 +113,7 @@ class Compiled:
         """The transformer: a ``torch.nn.Module`` from (batch, T, d_model) to (batch, T, d_model), float64."""
         if self.stored_module is not None:
             return self.stored_module
-        if self._foreseen:
+        if self.foreseen:
             require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
         return self.target.lower(self.program, self.approximants, self.options)
 

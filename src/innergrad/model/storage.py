@@ -160,8 +160,8 @@ def _check_structure(compiled: Compiled, config: dict[str, Any]) -> None:
     for name, f in compiled.approximants.items():
         if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= compiled.options.accuracy(name):
             raise ValueError(f"the error of {name} is larger than its epsilon")
-    foreseen = compiled.target.cost is not None  # without building the weights again
-    rows = [row.shapes for row in compiled.cost().rows] if foreseen else [None] * len(program.layers)
+    counts = compiled.foreseen  # without building the weights again
+    rows = [None] * len(program.layers) if counts is None else [count.shapes for count in counts]
     for shapes, module in zip(rows, compiled.module.stored_layers(), strict=True):
         found = {name: getattr(module, name).shape for name in module.matrices}
         if not _fit(module, found, program.stream.d_model) if shapes is None else found != shapes:
