@@ -175,7 +175,7 @@ def _fit(layer: Sublayer, shapes: dict[str, tuple[int, int, int]], d_model: int)
         expected = {"W_1": (1, units, d_model), "b_1": (1, units, 1), "W_2": (1, d_model, units)}
     else:
         (scores, d_head, _), (heads, d_v, _) = shapes["W_Q"], shapes["W_V"]
-        own = getattr(layer, "heads", None)  # where a head may have several scores
+        own = layer.settings.get("heads")  # where a head may have several scores
         expected = dict.fromkeys(("W_Q", "W_K"), (scores, d_head, d_model))
         expected |= {"W_V": (heads, d_v, d_model), "W_O": (heads, d_model, d_v)}
         if heads != (scores if own is None else len(own)):
