@@ -70,19 +70,19 @@ def drawn() -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height}" '
         'font-family="sans-serif" font-size="14">',
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>',
+        '<path d="M0 0L8 4L0 8z" fill="dimgray"/></marker></defs>',
     ]
     for name, below in sorted(reduced(imports()).items()):
         for other in sorted(below):
             (x, y), (u, v) = place[name], place[other]
             parts.append(
                 f'<path d="M{x:.0f} {y + BOX[1]:.0f}C{x:.0f} {y + ROW:.0f} {u:.0f} {v - 28:.0f} {u:.0f} {v - 2:.0f}" '
-                'fill="none" stroke="#555" marker-end="url(#a)"/>'
+                'fill="none" stroke="dimgray" marker-end="url(#a)"/>'
             )
     for name, (x, y) in place.items():
         parts.append(
-            f'<rect x="{x - BOX[0] / 2:.0f}" y="{y:.0f}" width="{BOX[0]}" height="{BOX[1]}" rx="6" fill="#eef3f8" '
-            f'stroke="#345"/><text x="{x:.0f}" y="{y + 22:.0f}" text-anchor="middle" fill="#123">{name}</text>'
+            f'<rect x="{x - BOX[0] / 2:.0f}" y="{y:.0f}" width="{BOX[0]}" height="{BOX[1]}" rx="6" fill="aliceblue" '
+            f'stroke="slategray"/><text x="{x:.0f}" y="{y + 22:.0f}" text-anchor="middle" fill="black">{name}</text>'
         )
     return "\n".join([*parts, "</svg>", ""])
 

@@ -61,10 +61,11 @@ def in_plain(program: Program, state: State) -> State:
 def in_graph(program: Program, state: State) -> State:
     """The graph, replayed by the fused executor's kernel."""
     made = symbolic.build(program, program.layers, program.functions(), lambda layer: {}, clean=False)
-    lanes = {name: lane[:, 0] if STREAM[name].shared else lane for name, lane in state.items()}
+    stream = program.stream
+    lanes = {name: lane[:, 0] if stream[name].shared else lane for name, lane in state.items()}
     extent = Extent(state["x"].shape[1], True, torch.float64, torch.device("cpu"))
     after, _ = Kernel(program, made, extent, lanes).step(lanes)
-    return {name: lane.unsqueeze(1) if STREAM[name].shared else lane for name, lane in after.items()}
+    return {name: lane.unsqueeze(1) if stream[name].shared else lane for name, lane in after.items()}
 
 
 def in_affine(program: Program, state: State, after: State | None = None) -> Affine:

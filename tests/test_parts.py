@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -146,14 +145,6 @@ def test_what_is_not_in_the_table_is_refused() -> None:
     reason = Less.why_not(copy, context)
     assert reason is not None
     assert reason.got == "a linear map of the token's own lanes"
-
-
-def test_only_the_parts_read_what_an_instruction_asks_for() -> None:
-    """Of targets and the scheduling pass, nothing outside targets/parts reads scope, reduce or where."""
-    paths = list(SOURCE.glob("targets/*.py")) + [SOURCE / "legalise.py", SOURCE / "compiler.py"]
-    for path in (*paths, *SOURCE.glob("dense/*.py")):
-        read = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
-        assert not read & {"scope", "reduce", "where"}, path.name
 
 
 def test_no_row_is_written_in_terms_of_another() -> None:

@@ -21,6 +21,7 @@ from innergrad.errors import DomainError, LoweringError
 from innergrad.functions.derived import square_derivative, within
 from innergrad.functions.facts import prove_facts
 from innergrad.functions.scalar import IDENTITY
+from innergrad.model.prompt import Prompt
 from innergrad.targets import TARGETS
 from innergrad.targets.parts.functions import Piecewise
 from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
@@ -138,7 +139,7 @@ def test_the_exact_program_is_gradient_descent(variant: str, activation: str, ou
         reference = ig.reference(algorithm, **given)
         omega = given.pop("sample_weight")
         batch = {name: value.unsqueeze(0) for name, value in given.items()}
-        prompt = ig.prompt.Prompt(**batch, omega=(omega / omega.sum()).unsqueeze(0), batched=False)
+        prompt = Prompt(**batch, omega=(omega / omega.sum()).unsqueeze(0), batched=False)
         weights, state = exact_run(program, prompt)
         scale = max(1.0, float(reference.predictions.abs().max()))
         assert float((weights[0] - reference.weights).abs().max()) <= 1e-12

@@ -15,7 +15,7 @@ from types import ModuleType
 _NEW = {
     "ir": "options program stream",
     "algorithms": "kernels losses networks",
-    "model": "legalise prompt ragged storage",
+    "model": "legalise prompt storage",
     "evidence": "attack bounds certificate explain report solver stopping verification",
     "papers": "resources",
 }

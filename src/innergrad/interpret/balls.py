@@ -26,7 +26,7 @@ from innergrad.interpret.tensors import (
     total,
 )
 from innergrad.interpret.walk import Algebra, Seen, Token, added
-from innergrad.ir.program import Expr, Layer, Program, Score
+from innergrad.ir.program import Expr, Layer, Program, Score, View
 from innergrad.ir.stream import State
 
 Ball = tuple[Labelled, Labelled]  # centre and radius
@@ -56,8 +56,14 @@ class Balls(Algebra[Ball]):
     off: Off
 
     def read(self, expression: Expr, token: Token) -> Ball:
-        off = [labelled_view(self.numbers.program, view, self.radii[view.lane], token) for view in expression]
+        off = [self._view(view, token) for view in expression]
         return self.numbers.read(expression, token), total([part.map(torch.abs) for part in off])
+
+    def _view(self, view: View, token: Token) -> Labelled:
+        """A radius that is given once is that of every token."""
+        radius, like = self.radii[view.lane], self.numbers.state[view.lane]
+        each = radius.expand(-1, like.shape[1], *radius.shape[2:]) if radius.shape[1] == 1 else radius
+        return labelled_view(self.numbers.program, view, each, token)
 
     def product(self, factors: list[Ball], keep: str) -> Ball:
         """|prod (c + r) - prod c| <= prod (|c| + |r|) - prod |c|, as a sum in which nothing cancels."""

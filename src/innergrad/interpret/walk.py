@@ -110,7 +110,7 @@ def seen(program: Program, i: Attend) -> Seen | None:
 
 
 class Algebra(ABC, Generic[V]):
-    """What an interpretation has to say: eight operations on values of its own kind."""
+    """What an interpretation has to say: eight operations on values of its own kind, and which values vary."""
 
     @abstractmethod
     def read(self, expression: Expr, token: Token) -> V:

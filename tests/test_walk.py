@@ -1,0 +1,93 @@
+"""Every algebra of the walk agrees with the loop over tokens, on random instructions and prompts of 1 to 64 tokens, or
+refuses in a sentence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from innergrad.interpret import plain
+from innergrad.interpret.balls import radii_after
+from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.ranges import Ranges
+from innergrad.interpret.walk import added
+from innergrad.ir.program import Attend
+from innergrad.ir.stream import State
+from test_interpreters import in_affine, in_graph, in_health
+from test_plain import STREAM, instructions, made, naive_layer, random_state
+
+KINDS = st.fixed_dictionaries({"causal": st.booleans(), "sink": st.booleans()})
+
+
+def prompt(tokens: int, equal: bool, seed: int) -> State:
+    """equal: every token is the first one, so that nothing tells them apart but their places."""
+    state = random_state(2, tokens, seed)
+    if equal:
+        state = {name: lane[:, :1].expand(-1, lane.shape[1], *lane.shape[2:]).clone() for name, lane in state.items()}
+    return state
+
+
+def usable(instruction: Attend, kind: dict[str, bool]) -> bool:
+    """A shared lane must receive the same in every token, which it does not where tokens see different ones."""
+    return instruction.own or not STREAM[instruction.dst.lane].shared or not any(kind.values())
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@settings(max_examples=40, deadline=None)
+@given(instruction=instructions(), tokens=st.sampled_from([1, 2, 3, 5, 9]), seed=st.integers(0, 99), kind=KINDS)
+def test_all_algebras_agree(equal: bool, instruction: Attend, tokens: int, seed: int, kind: dict[str, bool]) -> None:
+    if usable(instruction, kind):
+        agree(instruction, prompt(tokens, equal, seed), kind)
+
+
+@pytest.mark.parametrize("tokens", [17, 64])
+@settings(max_examples=2, deadline=None)
+@given(instruction=instructions(), equal=st.booleans(), kind=KINDS)
+def test_all_algebras_agree_on_long_prompts(
+    tokens: int, instruction: Attend, equal: bool, kind: dict[str, bool]
+) -> None:
+    if usable(instruction, kind):
+        state = prompt(tokens, equal, 1)
+        agree(instruction, {name: lane[:1] for name, lane in state.items()}, kind)
+
+
+def agree(instruction: Attend, state: State, kind: dict[str, bool]) -> None:
+    program, lane = made((instruction,), **kind), instruction.dst.lane
+    expected = torch.from_numpy(naive_layer((instruction,), state, **kind)[lane])
+    scale = max(1.0, float(expected.abs().max()))
+    found = plain.apply_layer(program, program.layers[0], state, program.functions())
+    assert float((found[lane] - expected).abs().max()) <= 1e-11 * scale
+    graph = in_graph(program, state)
+    assert float((graph[lane] - found[lane]).abs().max()) <= 1e-11 * scale
+    assert float(in_affine(program, state, found).radius(lane, found[lane]).max()) <= 1e-9 * scale
+    assert in_health(program, state).bits >= 0.0
+    assert structured_flops(program, instruction, state["x"].shape[1]) > 0
+    largest(program, instruction, state, found[lane] - state[lane])
+    perturbed(program, instruction, state)
+
+
+def largest(program: plain.Program, instruction: Attend, state: State, change: torch.Tensor) -> None:
+    """No entry that is added is larger than the range that follows from the ranges of the lanes."""
+    bounds = {name: float(value.abs().max()) for name, value in state.items()}
+    n_examples = int(state["t"].sum(1).max())
+    bound = added(program, instruction, Ranges(program, instruction, bounds, 0.0, n_examples)).bound
+    assert float(change.abs().max()) <= bound * (1 + 1e-12) + 1e-12
+
+
+def perturbed(program: plain.Program, instruction: Attend, state: State) -> None:
+    """Wherever the lanes are within their radii, what comes out is within its own; the functions here are monotone."""
+    layer, lane, functions = program.layers[0], instruction.dst.lane, program.functions()
+    masks = {"one", "t", "query", "m"}
+    radii = {n: torch.full_like(v[:, :1], 0.0 if n in masks else 1e-3) for n, v in state.items()}
+    after = radii_after(program, layer, state, functions, radii, lambda score, z: torch.zeros_like(z.tensor))
+    generator = np.random.default_rng(0)
+    moved = {n: v + radii[n] * torch.from_numpy(generator.uniform(-1, 1, v.shape)) for n, v in state.items()}
+    difference = (
+        plain.apply_layer(program, layer, moved, functions)[lane]
+        - plain.apply_layer(program, layer, state, functions)[lane]
+    )
+    assert bool((difference.abs() <= after[lane] * (1 + 1e-9) + 1e-12).all())
