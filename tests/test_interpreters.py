@@ -64,7 +64,7 @@ def in_graph(program: Program, state: State) -> State:
     stream = program.stream
     lanes = {name: lane[:, 0] if stream[name].shared else lane for name, lane in state.items()}
     extent = Extent(state["x"].shape[1], True, torch.float64, torch.device("cpu"))
-    after, _ = Kernel(program, made, extent, lanes).step(lanes)
+    after, _ = Kernel(made, extent, lanes).step(lanes)
     return {name: lane.unsqueeze(1) if stream[name].shared else lane for name, lane in after.items()}
 
 

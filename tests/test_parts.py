@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -16,46 +16,13 @@ from innergrad.interpret import plain
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
 from innergrad.targets.base import Target
-from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, constant, need
+from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, need
 from innergrad.targets.parts.softmax import SoftmaxAttention
-from innergrad.targets.weights.rows import Row, destinations, score_rows
-from innergrad.targets.weights.sparse import SparseStack, stack
+from innergrad.targets.weights.rows import Row
+from innergrad.targets.weights.sparse import SparseStack
+from test_silu_gated import SiluGated
 
 SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
-
-
-class Gated(Part):
-    """h_i += W_2 (silu(W_1 h_i) * W_U h_i): products are exact, silu(a) b - silu(-a) b = a b."""
-
-    kind = "mlp"
-    matrices = ("W_1", "W_U", "W_2")
-    can: ClassVar[Abilities] = {"linear map": "exactly", "product": "exactly"}
-    about = "a gated mlp multiplies two linear forms of its own token"
-    W_U: SparseStack
-
-    def forward(self, h: Tensor) -> Tensor:
-        gate, up = (matrix.tall() @ h.flatten(0, 1).T for matrix in (self.W_1, self.W_U))
-        written: Tensor = self.W_2.tall() @ (torch.nn.functional.silu(gate) * up)
-        return h + written.T.view_as(h)
-
-    @classmethod
-    def build(cls, layer: Layer, context: Context) -> Self:
-        units: list[tuple[Row, Row, int, float]] = []
-        for i in layer.instructions:
-            sides = [i.value, *(side for score in i.scores for pair in score.pairs for side in pair)]
-            factors = [side for side in sides if not constant(side)]
-            plain = Attend((i.dst,), Score(IDENTITY, (factors[0], factors[-1] if len(factors) > 1 else "one")))
-            for at in (dict.fromkeys(plain.dst.labels, n) for n in range(3)):  # a family of one label
-                for a, b in score_rows(context.program, plain, plain.scores[0], at):
-                    for entry, _ in destinations(context.program, plain, at):
-                        units += [({e: s * w for e, w in a.items()}, b, entry, s * i.scale) for s in (1.0, -1.0)]
-        D, n = context.program.stream.d_model, len(units)
-        return cls(
-            layer.name,
-            stack((1, n, D), ((0, u, e, w) for u, (a, _, _, _) in enumerate(units) for e, w in a.items())),
-            stack((1, n, D), ((0, u, e, w) for u, (_, b, _, _) in enumerate(units) for e, w in b.items())),
-            stack((1, D, n), ((0, entry, u, w) for u, (_, _, entry, w) in enumerate(units))),
-        )
 
 
 class Halved(Norm):
@@ -81,7 +48,7 @@ def program(*layers: Layer) -> Program:
 def test_a_gated_mlp_is_one_class() -> None:
     products = Attend("p[k]", Score(IDENTITY, ("x[k]", "y[k] - w[k]")), scale=-2.0)
     layer = Layer("any", "products", (products, Attend("p[k]", value="x[k]")))
-    target = Target(("only",), (SoftmaxAttention, Gated), Functions(), 1e-3, 1e-12, ())
+    target = Target(("only",), (SoftmaxAttention, SiluGated), Functions(), 1e-3, 1e-12, ())
     options = ig.Options("gated", "only")
     placed = legalise(program(layer), target, options)
     assert [x.kind for x in placed.layers] == ["mlp"]
@@ -95,7 +62,7 @@ def test_a_gated_mlp_is_one_class() -> None:
     torch.testing.assert_close(found["p"], after["p"], rtol=1e-13, atol=1e-13)
     cost = target.cost(placed, options, [built.counted() for built in module.stored_layers()], {})
     assert (cost.rows[0].heads, cost.rows[0].kind) == (12, "mlp")
-    with pytest.raises(ig.LoweringError, match=r"a gated mlp multiplies two linear forms.*got a function"):
+    with pytest.raises(ig.LoweringError, match=r"a SiLU-gated mlp adds products of two linear forms.*got a function"):
         target.check(
             program(Layer("mlp", "f", (Attend("p[k]", Score(ig.ACTIVATIONS["tanh"].r, ("x[k]", "one"))),))), options
         )
@@ -137,9 +104,9 @@ def test_what_is_not_in_the_table_is_refused() -> None:
     copy = Attend("p[k]", value="x[k]")
     assert need(copy) == "linear map"
     context = Context(program(Layer("mlp", "copy", (copy,))), ig.Options())
-    assert Gated.why_not(copy, context) is None
+    assert SiluGated.why_not(copy, context) is None
 
-    class Less(Gated):
+    class Less(SiluGated):
         can: ClassVar[Abilities] = {"product": "exactly"}
 
     reason = Less.why_not(copy, context)

@@ -20,7 +20,6 @@ from torch import Tensor
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node
-from innergrad.ir.program import Program
 from innergrad.ir.stream import State
 
 Registers = list[Tensor | None]
@@ -47,7 +46,7 @@ class Extent:
 class Kernel:
     """One pass through the layers of a graph, on a state of lanes without an axis of prompts if there is only one."""
 
-    def __init__(self, program: Program, graph: Graph, extent: Extent, state: State) -> None:
+    def __init__(self, graph: Graph, extent: Extent, state: State) -> None:
         self.graph, self.extent = graph, extent
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.lanes = [(node, self.place[node]) for node in graph.nodes if node.op == "lane"]

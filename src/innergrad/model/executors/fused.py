@@ -231,10 +231,10 @@ class Fused(Executor):
     def _kernel(self, of: Graph, extent: Extent, lanes: State) -> Kernel | Recorded:
         """Masks belong to the prompt; kernels without them are kept."""
         if any(node.op == "mask" for node in of.nodes):
-            return Kernel(self.program, of, extent, lanes)
+            return Kernel(of, extent, lanes)
         key = (of, extent)
         if key not in self.kernels:
-            self.kernels[key] = Kernel(self.program, of, extent, lanes)
+            self.kernels[key] = Kernel(of, extent, lanes)
         return self.kernels[key]
 
     def _shared(self, name: str) -> bool:
