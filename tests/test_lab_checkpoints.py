@@ -225,7 +225,9 @@ def test_a_run_begins_again_only_before_its_first_checkpoint(
     ):
         begin({**config, "name": "other"})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    begin(config, 10, 20, 30)  # and killed in the checkpoint of step 30
     begin(config, 10, 20, 30)
+    (tmp_path / ".begun").unlink()  # what ``saved`` does
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(InputError, match="files of another run"):  # there was a checkpoint
         begin(config)

@@ -251,6 +251,31 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(trained: Path, tm
     assert torch.equal(load(run).tensors["theta"], load(trained).tensors["theta"])
 
 
+@pytest.mark.parametrize("again", [("--resume",), ()], ids=["resume", "begin"])
+def test_a_run_that_ended_in_its_first_checkpoint_begins_again(
+    again: tuple[str, ...], trained: Path, config: Path, tmp_path: Path
+) -> None:
+    """Out of disk, or killed: the log already has the line of that step."""
+    run, steps = tmp_path / "run", [40]
+    with mock.patch("innergrad.lab.checkpoints.serialised", side_effect=OSError(28, "No space left on device")):
+        assert call("train", config, "--out", run, "--quiet").code == 1
+    assert [row["step"] for row in read_log(run)][-1:] == steps
+    good("train", config, "--out", run, "--quiet", *again)
+    assert [row["loss"] for row in read_log(run)] == [row["loss"] for row in read_log(trained)]
+    assert torch.equal(load(run).tensors["theta"], load(trained).tensors["theta"])
+    assert call("train", config, "--out", run, "--quiet").code == 2  # now there is a run
+
+
+def test_a_checkpoint_with_the_name_of_another_step_hides_none(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    (found,) = (run / "checkpoints").iterdir()
+    shutil.copy(found, found.with_name("step-000000900.safetensors"))
+    called = call("evaluate", run, "--prompts", 4)
+    assert called.code == 2
+    assert "has the name of another step; got step 40 inside" in called.err
+
+
 @pytest.mark.parametrize("where", ["trained", "results/lab_three_tasks"])
 def test_the_log_of_a_finished_run_is_never_lost(where: str, trained: Path, tmp_path: Path) -> None:
     """A run that was copied without its checkpoints, by the command that would begin it again."""
@@ -303,7 +328,8 @@ def test_evaluate_is_the_librarys(trained: Path, tmp_path: Path) -> None:
     assert json.loads(good(*arguments, "--json")) == expected
     assert set(expected["curves"]) == {"model", "mean", "least squares"}
     assert good(*arguments, "--quiet", "--out", tmp_path / "new" / "folder" / "result.json") == ""
-    assert json.loads((tmp_path / "new" / "folder" / "result.json").read_text()) == expected
+    written = json.loads((tmp_path / "new" / "folder" / "result.json").read_text())
+    assert written == {"made_by": "innergrad evaluate", **expected}
     printed = good(*arguments)
     value = expected["curves"]["model"]["squared error"]["rows"][4]["value"]
     assert f"{value:.3g}" in printed
@@ -337,7 +363,9 @@ def test_all_models_of_a_stack(config: Path, tmp_path: Path) -> None:
     good("train", config, "--set", "train.steps=2", "--out", tmp_path / "run")
     arguments = ("evaluate", tmp_path / "run", "--prompts", 20, "--baselines", "mean", "--device", "cpu")
     found = json.loads(good(*arguments, "--model", "all", "--json", "--out", tmp_path / "all.json"))
-    assert json.loads((tmp_path / "all.json").read_text()) == found
+    assert json.loads((tmp_path / "all.json").read_text()) == [
+        {"made_by": "innergrad evaluate", **one} for one in found
+    ]
     assert [(one["model"], one["step"], set(one["curves"])) for one in found] == [
         (0, 2, {"model", "mean"}),
         (1, 2, {"model"}),
@@ -357,8 +385,13 @@ def test_results_replace_results_only(trained: Path, tmp_path: Path) -> None:
     assert before is not None
     content = before.read_bytes()
     for path in (before, trained / "config.toml", trained / "log.jsonl"):
-        called = call("evaluate", trained, "--prompts", 4, "--out", path)
-        assert (called.code, "is no result of evaluate" in called.err) == (2, True)
+        for flags in ((), ("--force",)):
+            called = call("evaluate", trained, "--prompts", 4, "--out", path, *flags)
+            assert (called.code, "is read by this command" in called.err) == (2, True)
+    (tmp_path / "notes.json").write_text("{}")
+    called = call("evaluate", trained, "--prompts", 4, "--out", tmp_path / "notes.json")
+    assert (called.code, "innergrad evaluate did not write it" in called.err) == (2, True)
+    good("evaluate", trained, "--prompts", 4, "--out", tmp_path / "notes.json", "--quiet", "--force")
     assert before.read_bytes() == content
     assert "cannot write the result into /proc" in call("evaluate", trained, "--out", "/proc/none/a.json").err
 
@@ -706,7 +739,7 @@ def test_imports_that_fail(name: str, text: str | None, words: str, waves: Path,
         (("evaluate", "{run}", "--set", "train.steps=3"), "only the task"),
         (("evaluate", "{run}", "--baselines", "rigde"), "did you mean ridge?"),
         (("evaluate", "{run}", "--model", "1"), "no such model in the stack"),
-        (("evaluate", "{run}", "--out", "{run}"), "written to a file; got the folder"),
+        (("evaluate", "{run}", "--out", "{run}"), "this output is one file; got "),
         (("evaluate", "{run}", "--out", "{config}/a/result.json"), "cannot write the result into"),
         (("sweep", "{config}", "--grid", "seed"), "an axis of a grid is key=value,value"),
         (("sweep", "{config}", "--grid", "seed=0,0"), "a combination twice"),

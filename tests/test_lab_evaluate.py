@@ -156,7 +156,7 @@ def test_results_are_json_and_a_table(tmp_path: Path) -> None:
     found = evaluate(Sometimes(), Linear(d=2), n_prompts=50, n_points=5, baselines=[Zero()])
     path = found.save(tmp_path / "new" / "result.json")
     read = json.loads(path.read_text())
-    assert read == json.loads(json.dumps(found.to_json()))
+    assert read == {"made_by": "innergrad evaluate", **json.loads(json.dumps(found.to_json()))}
     assert (read["n_prompts"], read["task"]["kind"], read["shifts"]) == (50, "linear", [])
     rows = read["curves"]["model"]["squared error"]["rows"]
     assert [row["value"] is None for row in rows] == [False, True, False, True, False]

@@ -63,10 +63,13 @@ def new(
         yield figure, list(figure.subplots(rows, columns, squeeze=False, sharey=share_y).flat)
 
 
-def save(figure: Figure, path: Path | str, *, svg: bool = False) -> Path:
-    """Write the PNG, whatever its suffix; with ``svg`` the same as SVG beside it. Returns the path of the PNG."""
+def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | None = None) -> Path:
+    """Write the PNG, whatever its suffix; with ``svg`` the same as SVG beside it. Returns the path of the PNG.
+
+    mark: says in the file who wrote it; see :mod:`innergrad.files`.
+    """
     path = Path(path)
-    figure.savefig(path, format="png", metadata={"Software": None})
+    figure.savefig(path, format="png", metadata={"Software": mark})
     if svg:
         figure.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None})
     return path

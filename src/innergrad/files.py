@@ -1,10 +1,100 @@
-"""Folders that results go into."""
+"""Files and folders that results go into, by one rule: nothing is replaced that the same command did not write.
+
+What a command wrote says so: JSON has the key ``made_by``, a PNG a comment, an ONNX model an entry of its metadata. Of
+files that cannot (CSV, safetensors), a JSON file of the command in the same folder knows the digests.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from innergrad.errors import InputError
+
+HEAD, TAIL = 4096, 65536  # bytes in which a mark is looked for
+_JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
+_PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
+_ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes what a command makes.
+
+    reads: files of the command's input, which are never written to. force: replace what others wrote.
+    """
+
+    command: str
+    reads: tuple[Path, ...] = ()
+    force: bool = False
+
+    @property
+    def mark(self) -> str:
+        return f"innergrad {self.command}"
+
+    def check(self, path: Path, known: Mapping[str, str] | None = None) -> None:
+        """An error if the file must not be written. known: name -> digest of what the command wrote beside it."""
+        if any(_same(path, given) for given in self.reads):
+            raise InputError(f"{path} is read by this command, so it is not written", hint="choose another output")
+        if path.is_dir():
+            raise InputError("this output is one file", got=f"{path}, a folder")
+        if self.force or not path.is_file():
+            return
+        if made_by(path) != self.command and (known or {}).get(path.name) != digest(path):
+            what = f"{path} is there, and {self.mark} did not write it"
+            raise InputError(what, hint="it is not replaced: choose another output, or give --force")
+
+    def check_all(self, folder: Path, names: list[str], index: str) -> None:
+        """The same of several files of a folder, whose digests ``index`` knows, and of ``index`` itself."""
+        self.check(folder / index)
+        known = digests(folder / index) if (folder / index).is_file() else {}
+        for name in names:
+            self.check(folder / name, known)
+
+    def json(self, path: Path, content: Any) -> None:
+        """Write JSON, with the mark: an object, or a list of objects."""
+        self.check(path)
+        make_folder(path.parent)
+        marked = [self.marked(one) for one in content] if isinstance(content, list) else self.marked(content)
+        write_whole(path, json.dumps(marked, indent=1) + "\n")
+
+    def marked(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        return {"made_by": self.mark, **content}
+
+    def index(self, folder: Path, names: list[str], index: str, content: Mapping[str, Any]) -> None:
+        """Write ``index``: the content, and the digests of files that were just written beside it."""
+        found = {name: digest(folder / name) for name in names}
+        write_whole(folder / index, json.dumps(self.marked({**content, "files": found}), indent=1) + "\n")
+
+
+def made_by(path: Path) -> str:
+    """The command that a file says it is of; empty if it does not say."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+        file.seek(max(0, path.stat().st_size - TAIL))
+        tail = file.read() if path.suffix == ".onnx" else b""
+    found = _JSON.match(head) or _PNG.match(head) or _ONNX.search(tail)
+    return found[1].decode() if found else ""
+
+
+def digests(index: Path) -> dict[str, str]:
+    """Name -> digest of the files that a command's JSON file lists; none if it lists none."""
+    try:
+        found = json.loads(index.read_text(encoding="utf-8"))["files"]
+        return {str(name): str(value) for name, value in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def make_folder(path: Path, what: str = "") -> None:
@@ -14,3 +104,27 @@ def make_folder(path: Path, what: str = "") -> None:
     except OSError as error:
         words = f"cannot write {what} into {path}" if what else f"cannot write into {path}"
         raise InputError(words, got=str(error), allowed="a folder, existing or new") from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one go: readers see the old text or the new. What is no file (/dev/stdout) is written to."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    path = path.resolve()  # a link stays one
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")  # not the name of anybody's file
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _same(a: Path, b: Path) -> bool:
+    try:
+        return os.path.samefile(a, b)
+    except OSError:  # one of them is not there
+        return False

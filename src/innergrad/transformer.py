@@ -212,9 +212,12 @@ class CompiledTransformer(Compiled):
         """The worst prompt and weights of the domain that gradient ascent finds: :mod:`innergrad.evidence.attack`."""
         return attack(self, starts=starts, iterations=iterations, seed=seed)
 
-    def save(self, path: str | Path) -> Path:
-        """Write a folder: config.json (settings, layout, layers) and weights.safetensors."""
-        return save(self, Path(path))
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write a folder: config.json (settings, layout, layers) and weights.safetensors.
+
+        A model that is there is replaced; other files of these names only with ``force``.
+        """
+        return save(self, Path(path), force=force)
 
 
 def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransformer:

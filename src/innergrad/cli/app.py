@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from innergrad.cli import lab
-from innergrad.cli.flags import MODEL, THEOREM, takes
+from innergrad.cli.flags import MODEL, THEOREM, Force, takes
 from innergrad.errors import InputError, JobError
 
 app = typer.Typer(
@@ -53,6 +53,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the figure, the table and the model.")] = Path(
         "out/demo"
     ),
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -60,7 +61,7 @@ def demo(
     """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure."""
     from innergrad.cli.demo import run_demo
 
-    run_demo(out, seed=seed, as_json=json, quiet=quiet)
+    run_demo(out, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command("compile")
@@ -69,6 +70,7 @@ def compile_(
     given: Given,
     out: Annotated[Path, typer.Option("--out", help="Folder for the model; a model already there is replaced.")],
     config: ConfigFile = None,
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -82,7 +84,7 @@ def compile_(
     from innergrad.cli import commands
     from innergrad.cli.settings import settings
 
-    commands.compile_model(settings(config, given), out, as_json=json, quiet=quiet)
+    commands.compile_model(settings(config, given), out, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -115,6 +117,7 @@ def run(
             help="Folder for predictions.csv and, where there are any, weights.csv (a row per step), online.csv.",
         ),
     ] = None,
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -127,7 +130,7 @@ def run(
     from innergrad.cli import commands
 
     how = {"executor": executor, "until": until, "outside": outside, "seed": seed, "return_std": std}
-    commands.run_model(model, data, targets, query, dtype, out, how, as_json=json, quiet=quiet)
+    commands.run_model(model, data, targets, query, dtype, out, how, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -150,6 +153,7 @@ def verify(
         typer.Option("--attack", help="Also search for the prompt and weights with the largest error, in the domain."),
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Write the report as JSON to this file.")] = None,
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -163,7 +167,9 @@ def verify(
     from innergrad.cli import commands
 
     asked = commands.Asked(explain, figure, attack)
-    code = commands.verify_model(model, data, targets, prompts, asked, out, seed=seed, as_json=json, quiet=quiet)
+    code = commands.verify_model(
+        model, data, targets, prompts, asked, out, force=force, seed=seed, as_json=json, quiet=quiet
+    )
     raise typer.Exit(code)
 
 
@@ -174,6 +180,7 @@ def cost(
     model: ModelFolder = None,
     config: ConfigFile = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the table as JSON to this file.")] = None,
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -188,12 +195,13 @@ def cost(
 
     if theorems.asked(given):
         places = {name: value for name, value in (("model", model), ("config", config)) if value is not None}
-        theorems.cost_of_theorem({**given, **places}, out, as_json=json, quiet=quiet)
+        theorems.cost_of_theorem({**given, **places}, out, force=force, as_json=json, quiet=quiet)
     else:
         from innergrad.cli import commands
         from innergrad.cli.settings import settings
 
-        commands.cost_model(model, settings(config, given), out, as_json=json, quiet=quiet)
+        chosen = settings(config, given)
+        commands.cost_model(model, chosen, out, config=config, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -207,6 +215,7 @@ def bench(
     threads: Annotated[str, typer.Option("--threads", help="e.g. 1 or 1,2")] = "1",
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="runs of each, of which the median counts")] = 5,
     out: Annotated[Path | None, typer.Option("--out", help="Write the results as JSON to this file.")] = None,
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -215,7 +224,7 @@ def bench(
     from innergrad.cli import benches
 
     del seed
-    benches.run_bench(what, full, points, dtype, threads, repeats, out, as_json=json, quiet=quiet)
+    benches.run_bench(what, full, points, dtype, threads, repeats, out, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -226,6 +235,7 @@ def export(
     ] = None,
     format: Annotated[str, typer.Option("--format", help="hf (target gpt, variant pre-ln) or onnx")] = "hf",
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or, for hf, float64")] = "float32",
+    force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -237,7 +247,7 @@ def export(
     from innergrad.cli import commands
 
     del seed
-    commands.export_model(model, out, format, dtype, as_json=json, quiet=quiet)
+    commands.export_model(model, out, format, dtype, force=force, as_json=json, quiet=quiet)
 
 
 lab.register(app)

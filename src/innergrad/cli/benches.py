@@ -15,8 +15,8 @@ from rich.table import Table
 
 from innergrad.bench.executor import Point, chosen, measure
 from innergrad.bench.rivals import AUTOGRAD
-from innergrad.cli.commands import write_json
 from innergrad.errors import InputError
+from innergrad.files import Writer
 
 
 def run_bench(
@@ -28,16 +28,20 @@ def run_bench(
     repeats: int,
     out: Path | None,
     *,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
+    writer = Writer("bench", force=force)
+    if out is not None:
+        writer.check(out)
     if what != "executor":
         raise InputError("unknown benchmark", got=repr(what), allowed="executor")
     sizes = [_numbers(part, 3) for part in points.split()] if points is not None else None
     found = chosen(not full, sizes, [part.strip() for part in dtype.split(",")], _numbers(threads))
     rows = [measure(point, repeats) for point in _watched(found, quiet or as_json)]
     if out is not None:
-        write_json(out, {"executor": rows})
+        writer.json(out, {"executor": rows})
     if as_json:
         print(json.dumps({"executor": rows}))
     elif not quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,19 @@ from innergrad.cli.show import print_cost, print_explanation, print_report, prin
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import Explanation, draw, explain
-from innergrad.files import make_folder
+from innergrad.files import Writer, make_folder
 from innergrad.model.executors import rounding
+from innergrad.model.storage import CONFIG, WEIGHTS, check_folder
 from innergrad.transformer import CompiledTransformer, Run, load
 
+RUN = "run.json"  # beside the CSV files of a run: what it was, and their digests
 
-def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet: bool) -> None:
+
+def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json: bool, quiet: bool) -> None:
+    check_folder(out, force)
     with warning_lines(quiet), working("compiling", quiet or as_json):
         tf = compile_settings(chosen)
-        tf.save(out)
+        tf.save(out, force=force)
     if as_json:
         print(json.dumps({"saved": str(out), **tf.cost().to_json()}))
     elif not quiet:
@@ -37,13 +41,23 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, as_json: bool, quiet:
         Console().print(f"saved to {out}; next: innergrad verify {out}", markup=False, soft_wrap=True)
 
 
-def cost_model(model: Path | None, chosen: Mapping[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
+def cost_model(
+    model: Path | None,
+    chosen: Mapping[str, Any],
+    out: Path | None,
+    *,
+    config: Path | None,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    writer = _writer("cost", model, config, force=force, outputs=[out])
     if (model is None) == (not chosen):
         raise InputError("give either a saved model or settings", hint="innergrad cost out/model, or --sizes 3,8,8,1")
     with warning_lines(quiet):
         cost = (compile_settings(chosen) if model is None else load(model)).cost()
     if out is not None:
-        write_json(out, cost.to_json())
+        writer.json(out, cost.to_json())
     if as_json:
         print(json.dumps(cost.to_json()))
     elif not quiet:
@@ -73,12 +87,14 @@ def verify_model(
     asked: Asked,
     out: Path | None,
     *,
+    force: bool,
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> int:
     if prompts < 1:
         raise InputError("prompts must be a positive integer", got=prompts)
+    writer = _writer("verify", model, data, force=force, outputs=[out, asked.figure])
     tf = _load(model)
     table = None if data is None else read_table(data, targets, tf)
     given: tuple[Tensor | None, ...] = (
@@ -97,10 +113,10 @@ def verify_model(
     result |= {} if explanation is None else {"explain": explanation.to_json()}
     result |= {} if worst is None else {"attack": worst.to_json()}
     if out is not None:
-        write_json(out, result)
+        writer.json(out, result)
     if explanation is not None and asked.figure is not None:
         make_folder(asked.figure.parent)
-        draw(explanation, asked.figure)
+        draw(explanation, asked.figure, writer.mark)
     if as_json:
         print(json.dumps(result))
     elif not quiet:
@@ -133,6 +149,7 @@ def run_model(
     out: Path | None,
     how: Mapping[str, Any],
     *,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -143,6 +160,9 @@ def run_model(
     dtypes = {"float64": torch.float64, "float32": torch.float32}
     if dtype not in dtypes:
         raise InputError("unknown dtype", got=repr(dtype), allowed=", ".join(dtypes))
+    if out is not None:
+        writer = _writer("run", model, data, query, force=force)
+        writer.check_all(out, names := _names(tf), RUN)
     table = read_table(data, targets, tf)
     X_query = table.X_query if query is None else read_inputs(query, table.inputs)
     with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json):
@@ -152,6 +172,7 @@ def run_model(
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
     if out is not None:
         _write_run(out, table, X_query, run)
+        writer.index(out, names, RUN, {"model": str(model), "data": str(data)})
     if as_json:
         print(json.dumps(_run_json(run, losses)))
     elif not quiet:
@@ -172,6 +193,12 @@ def _run_json(run: Run, losses: list[float] | None) -> dict[str, Any]:
     return found if losses is None else {**found, "loss": losses}
 
 
+def _names(tf: CompiledTransformer) -> list[str]:
+    """The files that a run writes."""
+    causal, weights = tf.program.causal, bool(tf.program.weights)
+    return ["predictions.csv", *["weights.csv"] * weights, *["online.csv"] * causal]
+
+
 def _write_run(out: Path, table: Examples, X_query: Tensor, run: Run) -> None:
     """predictions.csv; weights.csv if the algorithm has weights, online.csv if it learns from one row at a time."""
     make_folder(out)
@@ -186,7 +213,9 @@ def _write_run(out: Path, table: Examples, X_query: Tensor, run: Run) -> None:
         write_csv(out / "online.csv", [*names, "prediction"], online)
 
 
-def export_model(model: Path | None, out: Path | None, format: str, dtype: str, *, as_json: bool, quiet: bool) -> None:
+def export_model(
+    model: Path | None, out: Path | None, format: str, dtype: str, *, force: bool, as_json: bool, quiet: bool
+) -> None:
     from innergrad.export import export_gpt2, export_onnx
 
     formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
@@ -201,9 +230,9 @@ def export_model(model: Path | None, out: Path | None, format: str, dtype: str, 
     tf = _load(model)
     with working("exporting", quiet or as_json):
         if format == "hf":
-            export_gpt2(tf, out, dtypes[dtype])
+            export_gpt2(tf, out, dtypes[dtype], force=force)
         else:
-            export_onnx(tf, out)
+            export_onnx(tf, out, force=force)
     if as_json:
         print(json.dumps({"exported": str(out), "format": format, "dtype": dtype}))
     elif not quiet:
@@ -223,8 +252,13 @@ def _load(model: Path | None) -> CompiledTransformer:
     return load(model)
 
 
-def write_json(path: Path, content: object) -> None:
-    make_folder(path.parent)
-    if path.is_dir():
-        raise InputError("this output is one file", got=f"{path}, a folder")
-    path.write_text(json.dumps(content, indent=1) + "\n")
+def _writer(
+    command: str, model: Path | None, *reads: Path | None, force: bool, outputs: Sequence[Path | None] = ()
+) -> Writer:
+    """Who writes the outputs of a command; an error, before any work, if one must not be written."""
+    own = () if model is None else (model / CONFIG, model / WEIGHTS)
+    writer = Writer(command, (*own, *(path for path in reads if path is not None)), force)
+    for path in outputs:
+        if path is not None:
+            writer.check(path)
+    return writer

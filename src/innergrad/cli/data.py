@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,8 @@ def read_inputs(path: Path, inputs: list[str]) -> Tensor:
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot read {path}", got="no regular file", allowed="a CSV file with a header")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
             lines = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
@@ -84,21 +87,20 @@ def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return header, lines[1:]
 
 
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)  # Python also takes 1_0 for 10
+NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.IGNORECASE)
+
+
 def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return bool(NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text))
 
 
 def _numbers(path: Path, rows: list[tuple[int, list[str]]], columns: list[int]) -> Tensor:
     values = []
     for line, row in rows:
-        try:
-            entries = [float(row[c]) for c in columns]
-        except ValueError:
-            raise InputError(f"line {line} of {path} is not numeric", got=", ".join(row)) from None
+        if not all(_is_number(row[c]) for c in columns):
+            raise InputError(f"line {line} of {path} is not numeric", got=", ".join(row))
+        entries = [float(row[c]) for c in columns]
         if not all(math.isfinite(entry) for entry in entries):
             raise InputError(f"line {line} of {path} has NaN or infinity", got=", ".join(row))
         values.append(entries)

@@ -20,7 +20,8 @@ from innergrad.compiler import compile
 from innergrad.errors import InputError
 from innergrad.evidence.report import Report
 from innergrad.figures import BLUE, GREY, ORANGE
-from innergrad.files import make_folder
+from innergrad.files import Writer, make_folder
+from innergrad.model.storage import check_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return X[:N_EXAMPLES], y[:N_EXAMPLES], X[N_EXAMPLES:], y[N_EXAMPLES:]
 
 
-def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
+def run_demo(out: Path, *, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+    writer = Writer("demo", force=force)
+    for name in ("demo.json", "demo.png"):
+        writer.check(out / name)
+    check_folder(out / "model", force)
     make_folder(out)
     console = Console(quiet=quiet or as_json)
     X, y, X_query, y_query = diabetes(seed)
@@ -52,7 +57,7 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
     with warning_lines(quiet or as_json), console.status("compiling, then learning inside one forward pass ..."):
         started = time.perf_counter()
         tf = compile(algorithm, epsilon=EPSILON, n_examples=N_EXAMPLES)
-        tf.save(out / "model")
+        tf.save(out / "model", force=force)
         compiled = time.perf_counter()
         run = tf.run(X, y, X_query, executor="dense", seed=seed)
         finished = time.perf_counter()
@@ -60,8 +65,8 @@ def run_demo(out: Path, *, seed: int, as_json: bool, quiet: bool) -> None:
     trained = reference(algorithm, X, y, X_query, seed=seed)
     result = summary(tf, run, trained, report, X, y, y_query)
     result |= {"compile_seconds": compiled - started, "forward_seconds": finished - compiled, "laws": report.to_json()}
-    (out / "demo.json").write_text(json.dumps(result, indent=1) + "\n")
-    draw(result, out / "demo.png")
+    writer.json(out / "demo.json", result)
+    draw(result, out / "demo.png", writer.mark)
     if as_json:
         print(json.dumps(result))
         return
@@ -105,14 +110,14 @@ def _print_steps(console: Console, result: dict[str, Any]) -> None:
     console.print(table)
 
 
-def draw(result: dict[str, Any], path: Path) -> None:
+def draw(result: dict[str, Any], path: Path, mark: str | None = None) -> None:
     """Loss of both, predictions of both, error per step."""
     with figures.new(1, 3, size=(14, 4.4)) as (figure, axes):
         _draw_loss(axes[0], result)
         _draw_predictions(axes[1], result)
         _draw_error(axes[2], result)
         figure.suptitle(f"A {result['layers']}-layer transformer trains a 3-layer tanh network inside its forward pass")
-        figures.save(figure, path)
+        figures.save(figure, path, mark=mark)
 
 
 def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+Force = Annotated[bool, typer.Option("--force", help="Replace files that this command did not write.")]
 Table = Mapping[str, Mapping[str, tuple[type, str]]]  # title of a part of the help -> name of a flag -> type, help
 
 MODEL: Table = {

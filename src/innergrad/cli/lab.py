@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from innergrad.cli.flags import Force
 from innergrad.errors import InputError, JobError
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def evaluate(
         Path | None,
         typer.Option("--out", help="Write the curves as JSON to this file; folders that are missing are made."),
     ] = None,
+    force: Force = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the prompts.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -144,14 +146,13 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
-    from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run, write_result
+    from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run
 
     _import(imports)
     if not quiet:
         with suppress(InputError):  # a damaged manifest is of no use here, and not needed
             _note_changes(run)
-    if out is not None:
-        check_out(out)  # now, and not after an hour
+    writer = None if out is None else check_out(out, run, force)  # now, and not after an hour
     everyone = model == "all"
     if not (everyone or model.isdecimal()):
         raise InputError("--model is the number of a model", got=repr(model), allowed="0, 1, ... or all")
@@ -169,8 +170,8 @@ def evaluate(
         }
         found = evaluate_all(run, **settings) if everyone else [evaluate_run(run, model=int(model), **settings)]
     result: Any = [one.to_json() for one in found] if everyone else found[0].to_json()
-    if out is not None:
-        write_result(out, result)
+    if out is not None and writer is not None:
+        writer.json(out, result)
         if not (quiet or as_json):
             print(f"curves written to {out}", file=sys.stderr)
     if as_json:

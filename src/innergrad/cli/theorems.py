@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from innergrad.errors import InputError
+from innergrad.files import Writer
 from innergrad.papers import resources
 from innergrad.papers.resources import Bridge, Comparison, Interval, Result, TradeOff
 from innergrad.registry import Registry
@@ -60,7 +61,7 @@ def asked(given: Mapping[str, Any]) -> bool:
     return "theorem" in given
 
 
-def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
+def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, force: bool, as_json: bool, quiet: bool) -> None:
     name = given["theorem"]
     theorem, chosen = THEOREMS.find(name), {key: value for key, value in given.items() if key != "theorem"}
     _check(name, theorem, chosen)
@@ -68,9 +69,7 @@ def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, as_json: bool
     results = theorem.calculate(eps, **chosen)
     content = {"theorem": name, "results": resources.to_json(results)}
     if out is not None:
-        from innergrad.cli.commands import write_json
-
-        write_json(out, content)
+        Writer("cost", force=force).json(out, content)
     if as_json:
         print(json.dumps(content))
     elif not quiet:

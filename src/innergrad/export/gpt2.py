@@ -24,7 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.export.note import note
-from innergrad.files import make_folder
+from innergrad.files import Writer, make_folder
 from innergrad.targets.parts.mlps import FeedForward
 from innergrad.targets.parts.norms import LN_EPS, PAD
 from innergrad.targets.parts.softmax import SoftmaxAttention
@@ -172,21 +172,28 @@ def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float32) -> GPT2
     return model
 
 
-def export_gpt2(tf: CompiledTransformer, path: str | Path, dtype: torch.dtype = torch.float32) -> Path:
-    """Write a folder that ``GPT2Model.from_pretrained`` loads; innergrad.json in it says what the entries are."""
+def export_gpt2(
+    tf: CompiledTransformer, path: str | Path, dtype: torch.dtype = torch.float32, *, force: bool = False
+) -> Path:
+    """Write a folder that ``GPT2Model.from_pretrained`` loads; innergrad.json in it says what the entries are.
+
+    An earlier export is replaced; other files of these names only with ``force``.
+    """
     path, sizes = Path(path), sizes_of(tf)
     require_memory(
         2 * sizes.n_parameters * dtype.itemsize,
         "writing out the blocks of a GPT-2",
         "use fewer steps or a larger epsilon",
     )
+    writer, files = Writer("export", force=force), ["model.safetensors", "config.json"]
+    writer.check_all(path, files, NOTE)
     make_folder(path)
     name = str(dtype).removeprefix("torch.")
     config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "dtype": name, **config_of(tf)}
     tensors = {key: value.clone().contiguous() for key, value in state_of(tf, dtype).items()}
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     (path / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    (path / NOTE).write_text(json.dumps(_note(tf, sizes.n_embd), indent=1) + "\n")
+    writer.index(path, files, NOTE, _note(tf, sizes.n_embd))
     return path
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from innergrad.errors import InputError
 from innergrad.export.note import note
-from innergrad.files import make_folder
+from innergrad.files import Writer, make_folder
 from innergrad.targets.weights.sparse import SparseStack, Stack
 from innergrad.transformer import CompiledTransformer
 
@@ -75,15 +75,18 @@ def _require(*packages: str) -> None:
         )
 
 
-def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
+def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = False) -> Path:
     """Write ``path`` (a file): input ``stream``, output ``learned``, both (batch, tokens, d_model) float32.
 
-    Its metadata ``innergrad`` says what the entries are. Every layer is written out: hundreds take minutes.
+    Its metadata ``innergrad`` says what the entries are. Every layer is written out: hundreds take minutes. An earlier
+    export is replaced; another file only with ``force``.
     """
     path = Path(path)
     tf.check_steps(torch.float32)
     if path.is_dir():
         raise InputError("an ONNX model is one file", got=f"{path}, a folder", hint=f"give {path / 'model.onnx'}")
+    writer = Writer("export", force=force)
+    writer.check(path)
     make_folder(path.parent)
     tokens = tf.program.length or tf.options.n_examples + 3
     example = torch.zeros(2, tokens, tf.d_model)
@@ -104,6 +107,6 @@ def export_onnx(tf: CompiledTransformer, path: str | Path) -> Path:
             verbose=False,
         )
     assert program is not None
-    program.model.metadata_props["innergrad"] = json.dumps(note(tf))
+    program.model.metadata_props["innergrad"] = json.dumps(writer.marked(note(tf)))
     program.save(str(path))
     return path

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from innergrad.files import make_folder
 
 FORMAT, VERSION = "innergrad-lab-checkpoint", "1"
 PATTERN, PART = "step-*.safetensors", ".part"
+NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,14 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Checkpoint:
         raise InputError(str(error), hint=previous or "there is no earlier one") from error
 
 
+def every(folder: str | Path) -> list[Path]:
+    """The checkpoints in a folder (or in its folder ``checkpoints``), the newest last."""
+    return _steps(Path(folder)) or _steps(Path(folder) / "checkpoints")
+
+
 def newest(folder: str | Path) -> Path | None:
     """The last checkpoint in a folder (or in its folder ``checkpoints``), if there is one."""
-    found = _steps(Path(folder)) or _steps(Path(folder) / "checkpoints")
+    found = every(folder)
     return found[-1] if found else None
 
 
@@ -116,8 +123,25 @@ def _read(path: Path, device: torch.device | str) -> Checkpoint:
         raise InputError(f"{path} has another version", got=header.get("version"), allowed=VERSION)
     if header.get("digest") != _digest(tensors, header):
         raise Damaged(f"the checkpoint {path} is damaged", got="other numbers than were written")
-    moved = {name: tensor.to(device) for name, tensor in tensors.items()}
-    return Checkpoint(int(header["step"]), moved, json.loads(header["meta"]), path)
+    step, meta = _parsed(header, path)
+    if (named := NAME.fullmatch(path.name)) and int(named[1]) != step:
+        hint = "rename it, or move it away: as it is, it may hide a later one"
+        raise InputError(f"the checkpoint {path} has the name of another step", got=f"step {step} inside", hint=hint)
+    return Checkpoint(step, {name: tensor.to(device) for name, tensor in tensors.items()}, meta, path)
+
+
+def _parsed(header: Mapping[str, str], path: Path) -> tuple[int, dict[str, Any]]:
+    """The step and what else was saved, which must be what :func:`save` writes, whoever wrote it."""
+    try:
+        step, meta = int(header["step"]), json.loads(header["meta"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise Damaged(f"the checkpoint {path} is damaged", got=f"a header without step or meta: {error}") from error
+    tables = meta.get("experiments") if isinstance(meta, dict) else None
+    if step < 0 or not isinstance(tables, list | None) or not isinstance(meta, dict):
+        raise Damaged(f"the checkpoint {path} is damaged", got="a header that no run writes")
+    if not all(isinstance(table, dict) for table in tables or ()):
+        raise Damaged(f"the checkpoint {path} is damaged", got="experiments that are no tables")
+    return step, meta
 
 
 def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:

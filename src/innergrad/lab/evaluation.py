@@ -9,7 +9,6 @@ Learner and scale stay: a shifted task is measured in units of the trained one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +20,14 @@ from torch import Tensor
 
 from innergrad.config import change, parse, to_table
 from innergrad.errors import InputError, integer, seed_number
-from innergrad.files import make_folder
+from innergrad.files import Writer, make_folder
 from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
 from innergrad.lab.checks import check_predictor, check_task, is_users_own
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
-from innergrad.lab.journal import SWEEP, write_whole
+from innergrad.lab.journal import CONFIG, LOG, MANIFEST, SWEEP
 from innergrad.lab.metrics import Curve
 from innergrad.lab.tasks import Task
 from innergrad.lab.training import load_learner
@@ -72,7 +71,8 @@ class Evaluation:
         return {**vars(self), "shifts": list(self.shifts), "notes": self.remarks(), "curves": curves}
 
     def save(self, path: str | Path) -> Path:
-        return write_result(Path(path), self.to_json())
+        check_out(Path(path)).json(Path(path), self.to_json())
+        return Path(path)
 
     def table(self, measure: str = MEASURES[0], ks: Sequence[int] = ()) -> list[list[str]]:
         """Rows of text, the first the header: a predictor's values at some lengths, each with half its interval."""
@@ -84,26 +84,15 @@ class Evaluation:
         return rows
 
 
-def check_out(path: Path) -> None:
-    """Makes the folder that a result goes into. An error if the file is there and is not an earlier result."""
+def check_out(path: Path, run: Path | None = None, force: bool = False) -> Writer:
+    """Who writes a result there; makes its folder. An error if the file is there and is not an earlier result, or is
+    one of the run that is evaluated.
+    """
     make_folder(path.parent, "the result")
-    if path.is_dir():
-        raise InputError("the result is written to a file", got=f"the folder {path}", hint="name a file in it")
-    if path.exists():
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            found = None
-        results = found if isinstance(found, list) else [found]
-        if not all(isinstance(one, dict) and "curves" in one for one in results):
-            raise InputError(f"{path} is there, and is no result of evaluate", hint="it is not replaced: name another")
-
-
-def write_result(path: Path, content: Any) -> Path:
-    """JSON of an evaluation, or of a list of them."""
-    check_out(path)
-    write_whole(path, json.dumps(content, indent=1) + "\n")
-    return path
+    own = [] if run is None else [run, run / CONFIG, run / MANIFEST, run / LOG, *checkpoints.every(run)]
+    writer = Writer("evaluate", (*own,), force)
+    writer.check(path)
+    return writer
 
 
 def lengths(n_points: int) -> list[int]:

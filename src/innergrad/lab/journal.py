@@ -10,7 +10,7 @@ A run that is resumed at step s goes on in the same log: lines after s, and one 
 log of a run that was killed and resumed therefore has the same steps as that of one that never was.
 
 Nobody's files are replaced: a new run begins in a folder without the first three, or begins again in that of a run of
-the same configuration that ended before its first checkpoint.
+the same configuration that ended before its first checkpoint was whole. (Until then there is a file ``.begun``.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -28,11 +27,12 @@ from typing import IO, Any, Protocol
 
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
-from innergrad.files import make_folder
+from innergrad.files import make_folder, write_whole
 from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
 CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.jsonl", "checkpoints", ".lock"
+BEGUN = ".begun"  # there is no checkpoint yet
 SWEEP = "sweep.json"  # beside the folders of the runs of a sweep
 Row = dict[str, Any]
 
@@ -54,6 +54,7 @@ class Journal:
         self._lock = _lock(self.folder)
         self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
         if step is None:
+            (self.folder / BEGUN).touch()
             write_whole(self.folder / CONFIG, to_toml(config))
         write_whole(self.folder / MANIFEST, json.dumps(made, indent=1) + "\n")
         rows = read_log(self.folder) if step is not None and log.exists() else []
@@ -80,6 +81,10 @@ class Journal:
             for name, value in _scalars(row):
                 self._board.add_scalar(name, value, row["step"])
 
+    def saved(self) -> None:
+        """There is a checkpoint: from now on the run is resumed, and never begins again."""
+        (self.folder / BEGUN).unlink(missing_ok=True)
+
     def close(self) -> None:
         self._log.close()
         self._lock.close()
@@ -104,7 +109,10 @@ def check_new(folder: Path, config: Any) -> None:
 
 
 def _begun(folder: Path, config: Any) -> bool:
-    """Whether the files there are of a run of this very configuration that ended before its first checkpoint."""
+    """Whether the files there are of a run of this very configuration that ended before its first checkpoint.
+
+    If it says so itself, the log may go as far as that checkpoint; else it must end before.
+    """
     path = folder / CONFIG
     if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != to_toml(config):
         return False
@@ -112,7 +120,7 @@ def _begun(folder: Path, config: Any) -> bool:
     settings = table.get("experiments", [table])[0].get("train", {})
     first = min(settings.get("checkpoint_every", 0), settings.get("steps", 0))
     rows = read_log(folder) if (folder / LOG).exists() else []
-    return not rows or bool(rows[-1]["step"] < first)
+    return not rows or bool(rows[-1]["step"] < first + (folder / BEGUN).exists())
 
 
 def _lock(folder: Path) -> IO[str]:
@@ -182,16 +190,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one go: readers see the old text or the new."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def _tensorboard(folder: Path, step: int | None) -> Any:

@@ -21,12 +21,12 @@ import torch
 
 from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
-from innergrad.files import make_folder
+from innergrad.files import make_folder, write_whole
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.devices import pick_device
 from innergrad.lab.evaluation import COMMA
 from innergrad.lab.experiments import Experiment
-from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, read_log, write_whole
+from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, read_log
 from innergrad.lab.training import check_folder, check_stack, train
 
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without

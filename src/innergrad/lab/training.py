@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,27 +88,27 @@ def _train(
     journal = None
     if folder and first:
         journal = Journal(folder, configuration(experiments), step=step if resume else None, tensorboard=tensorboard)
-    asked = stack.any_device(told)
-    while step < config.steps and not asked:
-        n = config.curriculum.length(step, stack.n_points)
-        everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
-        end = min(config.steps, *(next_multiple(step, every) for every in everies))
-        stack.run(end - step, n)
-        step = end
-        if step % config.log_every == 0 or step == config.steps:
-            log.append(row := report(stack, step, time.perf_counter() - began))
-            if journal:
-                journal.write(row)
-            if progress and first:
-                progress(step, f"loss {min(filter(math.isfinite, row['loss']), default=math.nan):.4g}")
-            if not any(map(math.isfinite, row["loss"])):  # models of a stack do not touch each other: the others go on
-                hint = "lower the learning rate, or look for labels that are not finite"
-                raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
+    with journal or nullcontext():  # closed whatever happens: who holds it keeps others out of the folder
         asked = stack.any_device(told)
-        if journal and (step % config.checkpoint_every == 0 or step == config.steps or asked):
-            save(stack, experiments, journal.checkpoints, step)
-    if journal:
-        journal.close()
+        while step < config.steps and not asked:
+            n = config.curriculum.length(step, stack.n_points)
+            everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
+            end = min(config.steps, *(next_multiple(step, every) for every in everies))
+            stack.run(end - step, n)
+            step = end
+            if step % config.log_every == 0 or step == config.steps:
+                log.append(row := report(stack, step, time.perf_counter() - began))
+                if journal:
+                    journal.write(row)
+                if progress and first:
+                    progress(step, f"loss {min(filter(math.isfinite, row['loss']), default=math.nan):.4g}")
+                if not any(map(math.isfinite, row["loss"])):  # the other models of a stack go on
+                    hint = "lower the learning rate, or look for labels that are not finite"
+                    raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
+            asked = stack.any_device(told)
+            if journal and (step % config.checkpoint_every == 0 or step == config.steps or asked):
+                save(stack, experiments, journal.checkpoints, step)
+                journal.saved()
     return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log))
 
 

@@ -22,6 +22,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,30 @@ FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 
 
-def save(compiled: Compiled, path: Path) -> Path:
-    """Write the folder; a model that is already there is replaced only after the new files are complete."""
+def check_folder(path: Path, force: bool = False) -> None:
+    """An error if the folder has files of the names of a model's that are none, unless ``force``."""
+    there = [name for name in (CONFIG, WEIGHTS) if (path / name).exists()]
+    if there and not force and not _is_model(path / CONFIG):
+        what = f"{path} has files that are no model of innergrad's"
+        hint = "they are not replaced: choose another folder, or give --force (force=True)"
+        raise InputError(what, got=", ".join(there), hint=hint)
+
+
+def _is_model(config: Path) -> bool:
+    try:
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and str(found.get("format", "")).startswith("innergrad-")
+
+
+def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
+    """Write the folder; a model that is already there is replaced only after the new files are complete.
+
+    Files of the same names that are not a model's are replaced only by ``force``.
+    """
     compiled.require_double()
+    check_folder(path, force)
     make_folder(path)
     tensors: dict[str, Tensor] = {}
     places: dict[int, str] = {}  # of stacks: layers that are equal share theirs
@@ -100,7 +122,7 @@ def save(compiled: Compiled, path: Path) -> Path:
         },
     }
     identity = {"id": hashlib.sha256(json.dumps(config).encode()).hexdigest()}  # the two files belong together
-    parts = {name: path / (name + ".part") for name in (WEIGHTS, CONFIG)}
+    parts = {name: path / f".{name}.{os.getpid()}.part" for name in (WEIGHTS, CONFIG)}
     try:
         save_file(tensors, parts[WEIGHTS], metadata=identity)
         parts[CONFIG].write_text(json.dumps({**config, **identity}, indent=1) + "\n")

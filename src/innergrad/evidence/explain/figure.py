@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 HUGE = 1e4  # the axis ends before bounds so much above every measured error, lest all else be squeezed
 
 
-def draw(explanation: Explanation, path: Path | str) -> None:
-    """Write a PNG: on the left errors by step, on the right, of the worst step, by layer."""
+def draw(explanation: Explanation, path: Path | str, mark: str | None = None) -> None:
+    """Write a PNG: on the left errors by step, on the right, of the worst step, by layer. mark: as in figures.save."""
     with figures.new(1, 2, size=(13, 5)) as (figure, (left, right)):
         _draw_steps(left, explanation)
         _draw_layers(right, explanation)
-        figures.save(figure, path)
+        figures.save(figure, path, mark=mark)
 
 
 def _draw_steps(ax: Axes, explanation: Explanation) -> None:

@@ -1,0 +1,186 @@
+"""Nothing is replaced that the same command did not write, and nothing that it reads: every command, every output."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import innergrad as ig
+from innergrad.cli import data as csv_data
+from innergrad.errors import InputError
+from innergrad.files import Writer, digest, made_by, write_whole
+from test_cli import call
+
+ROWS = "a,b,y\n1,0.2,0.3\n0.5,0.1,0.2\n0.1,0.2,\n"
+PNG = b"\x89PNG\r\n\x1a\n" + b"a picture of somebody's"
+SETTINGS = ("--sizes", "2,3,1", "--epsilon", "0.01", "--n-examples", "6", "--steps", "1")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("doors")
+    (folder / "data.csv").write_text(ROWS)
+    assert call("compile", *SETTINGS, "--out", folder / "model", "-q").code == 0
+    options = {"target": "gpt", "epsilon": 1e-3, "n_examples": 4}
+    ig.compile(ig.GradientDescent(ig.Network([2, 2, 1]), steps=1), **options).save(folder / "gpt")
+    return folder
+
+
+Arguments = Callable[[Path, Path], list[object]]  # the folder with models and data, a folder for outputs -> arguments
+#: command -> its arguments, and the files that it writes
+OUTPUTS: dict[str, tuple[Arguments, list[str]]] = {
+    "compile": (lambda m, to: ["compile", *SETTINGS, "--out", to], ["config.json", "weights.safetensors"]),
+    "run": (lambda m, to: ["run", m / "model", "--data", m / "data.csv", "--out", to], ["predictions.csv", "run.json"]),
+    "verify": (lambda m, to: ["verify", m / "model", "--prompts", 1, "--out", to / "report.json"], ["report.json"]),
+    "figure": (
+        lambda m, to: ["verify", m / "model", "--prompts", 1, "--explain", "--figure", to / "bounds.png"],
+        ["bounds.png"],
+    ),
+    "cost": (lambda m, to: ["cost", m / "model", "--out", to / "cost.json"], ["cost.json"]),
+    "theorem": (lambda m, to: ["cost", "--theorem", "000-2", "--heads", 1e6, "--out", to / "t.json"], ["t.json"]),
+    "bench": (
+        lambda m, to: ["bench", "--points", "4,2,2", "--repeats", 1, "--out", to / "bench.json"],
+        ["bench.json"],
+    ),
+    "export": (
+        lambda m, to: ["export", m / "gpt", "--out", to],
+        ["config.json", "model.safetensors", "innergrad.json"],
+    ),
+}
+FOREIGN = {
+    "text": b"somebody's notes",
+    "csv": ROWS.encode(),
+    "json": b'{"mine": 1}',
+    "of another command": b'{\n "made_by": "innergrad sweep"\n}\n',
+    "picture": PNG,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_a_file_of_somebody_is_not_replaced(command: str, model: Path, tmp_path: Path) -> None:
+    """Of each file that the command would write, and each kind of content: exit code 2, one line, and all as it was."""
+    arguments, names = OUTPUTS[command]
+    for name in names:
+        for kind, content in FOREIGN.items():
+            (tmp_path / name).write_bytes(content)
+            done = call(*arguments(model, tmp_path), "-q")
+            assert (done.code, done.out) == (2, ""), (name, kind)
+            assert "not replaced" in done.err, (name, kind)
+            assert "--force" in done.err, (name, kind)
+            assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: content}, (name, kind)
+        (tmp_path / name).unlink()
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_the_commands_own_files_are_replaced_and_others_by_force(command: str, model: Path, tmp_path: Path) -> None:
+    arguments, names = OUTPUTS[command]
+    for _ in range(2):
+        assert call(*arguments(model, tmp_path), "-q").code == 0
+    assert {*names} <= {path.name for path in tmp_path.iterdir()}
+    for name in names:
+        (tmp_path / name).write_bytes(b"somebody's notes")
+    done = call(*arguments(model, tmp_path), "-q", "--force")
+    assert (done.code, done.err) == (0, "")
+    assert all((tmp_path / name).read_bytes() != b"somebody's notes" for name in names)
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_what_a_command_reads_is_never_written_to(model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "predictions.csv"
+    data.write_text(ROWS)
+    link = tmp_path / "link.csv"
+    link.symlink_to(data)
+    own, before = model / "model", {path: path.read_bytes() for path in (model / "model").iterdir()}
+    for arguments in (
+        ["run", own, "--data", data, "--out", tmp_path],
+        ["run", own, "--data", link, "--out", tmp_path],
+        ["run", own, "--data", model / "data.csv", "--query", data, "--out", tmp_path],
+        ["verify", own, "--data", data, "--out", data],
+        ["verify", own, "--out", own / "config.json"],
+        ["cost", own, "--out", own / "weights.safetensors"],
+    ):
+        done = call(*arguments, "--force", "-q")
+        assert done.code == 2, arguments
+        assert "is read by this command" in done.err
+    assert data.read_text() == ROWS
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_edited_result_is_somebodys(model: Path, tmp_path: Path) -> None:
+    """A CSV cannot say who wrote it; its digest can."""
+    arguments = ["run", model / "model", "--data", model / "data.csv", "--out", tmp_path, "-q"]
+    assert call(*arguments).code == 0
+    listed = json.loads((tmp_path / "run.json").read_text())["files"]
+    assert listed == {name: digest(tmp_path / name) for name in ("predictions.csv", "weights.csv")}
+    (tmp_path / "weights.csv").write_text("mine\n")
+    assert call(*arguments).code == 2
+    assert (tmp_path / "weights.csv").read_text() == "mine\n"
+
+
+def test_a_folder_that_is_no_model_is_not_saved_into(model: Path, tmp_path: Path) -> None:
+    """In Python too."""
+    tf = ig.load(model / "model")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(InputError, match="are no model of innergrad's"):
+        tf.save(tmp_path)
+    tf.save(tmp_path, force=True)
+    tf.save(tmp_path)
+
+
+def test_outputs_that_are_no_files(tmp_path: Path) -> None:
+    """/dev/null, and a link, which stays a link."""
+    writer = Writer("cost")
+    writer.json(Path(os.devnull), {"a": 1})
+    link, target = tmp_path / "link.json", tmp_path / "target.json"
+    writer.json(target, {"a": 1})
+    link.symlink_to(target)
+    writer.json(link, {"a": 2})
+    assert link.is_symlink()
+    assert made_by(target) == "cost"
+    assert json.loads(target.read_text())["a"] == 2
+    with pytest.raises(InputError, match="one file"):
+        writer.json(tmp_path, {})
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    write_whole(path, "old")
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, "new")
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.json", "old")]
+
+
+# --------------------------------------------------------------------------------------------------------- what is read
+
+
+@pytest.mark.parametrize("text", ["1_0", "0x10", "１２", "1 2", "1,5", "--1", "1e", ".", "e5", "1.2.3", "٣", "1f"])
+def test_what_python_or_nobody_takes_for_a_number_is_refused(text: str, model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(f'a,b,y\n1,"{text}",3\n')
+    done = call("run", model / "model", "--data", path)
+    assert (done.code, done.out) == (2, "")
+    assert "line 2" in done.err
+
+
+@pytest.mark.parametrize("text", ["1", "+1", "-1.5", "1.", ".5", "1e-3", " 7 ", "1E+2"])
+def test_numbers(text: str) -> None:
+    assert csv_data._is_number(text)
+    float(text)
+
+
+def test_a_pipe_is_refused_and_does_not_block(model: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    done = call("run", model / "model", "--data", pipe)
+    assert done.code == 2
+    assert "no regular file" in done.err
