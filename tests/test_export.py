@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import GPT2Model
 
 import innergrad as ig
-from innergrad.export import export_gpt2, export_onnx, gpt2_inputs, gpt2_stream, to_gpt2
+from innergrad.export import export_gpt2, export_onnx, gpt2, gpt2_inputs, gpt2_stream, to_gpt2
 from innergrad.export.gpt2 import config_of, sizes_of
 from test_cli import call
 
@@ -150,6 +150,33 @@ def test_equal_blocks_share_their_memory() -> None:
         assert sum(p.numel() for p in model.h.parameters()) > 0
         assert sizes_of(tf).n_embd >= tf.d_model
     assert parameters[1] == parameters[20]
+
+
+def test_large_models_are_in_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPT-2 loads them; an earlier export leaves nothing that it would load instead."""
+    tf = ig.compile(ig.FunctionalGradientDescent("linear", steps=2, d=2), target="gpt", n_examples=5)
+    expected = to_gpt2(tf).state_dict()
+
+    def same() -> bool:
+        found = GPT2Model.from_pretrained(tmp_path).state_dict()
+        return all(torch.equal(found[name], value) for name, value in expected.items())
+
+    export_gpt2(tf, tmp_path)
+    whole = (tmp_path / "model.safetensors").stat().st_size
+    monkeypatch.setattr(gpt2, "SHARD", whole // 3)
+    export_gpt2(tf, tmp_path)
+    files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+    assert "model.safetensors" not in files
+    assert len(files) >= 3
+    for tensors in (load_file(tmp_path / name) for name in files):
+        assert len(tensors) == 1 or sum(value.nbytes for value in tensors.values()) <= whole // 3
+    assert same()
+    monkeypatch.undo()
+    export_gpt2(tf, tmp_path)
+    assert [path.name for path in tmp_path.glob("model*")] == ["model.safetensors"]
+    assert same()
+    size = sizes_of(tf).n_bytes(torch.float32)
+    assert abs(size - whole) < 0.1 * whole + 4 * expected["wpe.weight"].numel()
 
 
 def test_what_is_not_gpt2_is_refused(tmp_path: Path) -> None:

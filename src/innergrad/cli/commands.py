@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from innergrad.model.executors import rounding
 from innergrad.model.storage import CONFIG, WEIGHTS, check_folder
 from innergrad.transformer import CompiledTransformer, Run, load
 
+LARGE = 10**8  # bytes of an export that is worth a word
 RUN = "run.json"  # beside the CSV files of a run: what it was, and their digests
 
 
@@ -216,7 +218,7 @@ def _write_run(out: Path, table: Examples, X_query: Tensor, run: Run) -> None:
 def export_model(
     model: Path | None, out: Path | None, format: str, dtype: str, *, force: bool, as_json: bool, quiet: bool
 ) -> None:
-    from innergrad.export import export_gpt2, export_onnx
+    from innergrad.export import export_gpt2, export_onnx, sizes_of
 
     formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
     if format not in formats:
@@ -228,6 +230,11 @@ def export_model(
     if out is None:
         raise InputError("the output is missing", hint="give --out out/gpt2, or --out out/model.onnx for onnx")
     tf = _load(model)
+    if format == "hf" and not quiet:
+        size = sizes_of(tf).n_bytes(dtypes[dtype])
+        if size > LARGE:
+            note = f"note: this writes {size / 1e6:,.0f} MB: GPT-2 has no loops, and every block is dense"
+            print(f"{note}; fewer steps or a larger --epsilon make it smaller", file=sys.stderr)
     with working("exporting", quiet or as_json):
         if format == "hf":
             export_gpt2(tf, out, dtypes[dtype], force=force)

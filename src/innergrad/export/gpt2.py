@@ -24,7 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.export.note import note
-from innergrad.files import Writer, make_folder
+from innergrad.files import Writer, digest, digests, make_folder, write_whole
 from innergrad.targets.parts.mlps import FeedForward
 from innergrad.targets.parts.norms import LN_EPS, PAD
 from innergrad.targets.parts.softmax import SoftmaxAttention
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from transformers import GPT2Model
 
 Block = tuple[SoftmaxAttention | None, FeedForward | None]
-NOTE = "innergrad.json"
+NOTE, INDEX = "innergrad.json", "model.safetensors.index.json"
+SHARD = 2**30  # bytes of the largest file
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class GPT2Export:
     def n_parameters(self) -> int:
         D = self.n_embd
         return self.n_layer * (4 * D * D + 2 * D * self.n_inner + 9 * D + self.n_inner) + 2 * D
+
+    def n_bytes(self, dtype: torch.dtype) -> int:
+        """Of the files, almost: every block is stored, also those that are equal."""
+        return self.n_parameters * dtype.itemsize
 
 
 def blocks_of(tf: CompiledTransformer) -> list[Block]:
@@ -180,21 +185,47 @@ def export_gpt2(
     An earlier export is replaced; other files of these names only with ``force``.
     """
     path, sizes = Path(path), sizes_of(tf)
+    different = sizes.n_parameters // sizes.n_layer * len(list(tf.module.stored_layers()))  # others share theirs
     require_memory(
-        2 * sizes.n_parameters * dtype.itemsize,
-        "writing out the blocks of a GPT-2",
-        "use fewer steps or a larger epsilon",
+        different * 8 + 2 * SHARD, "writing out the blocks of a GPT-2", "use fewer inputs or a larger epsilon"
     )
-    writer, files = Writer("export", force=force), ["model.safetensors", "config.json"]
+    shards = _shards(state_of(tf, dtype))
+    weights = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
+    files = ["config.json", *(weights + [INDEX] if len(shards) > 1 else ["model.safetensors"])]
+    writer = Writer("export", force=force)
     writer.check_all(path, files, NOTE)
     make_folder(path)
+    before = digests(path / NOTE)
     name = str(dtype).removeprefix("torch.")
     config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "dtype": name, **config_of(tf)}
-    tensors = {key: value.clone().contiguous() for key, value in state_of(tf, dtype).items()}
-    save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
-    (path / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    for file, shard in zip(weights if len(shards) > 1 else ["model.safetensors"], shards, strict=True):
+        tensors = {key: value.clone().contiguous() for key, value in shard.items()}
+        save_file(tensors, path / file, metadata={"format": "pt"})
+    write_whole(path / "config.json", json.dumps(config, indent=1) + "\n")
+    if len(shards) > 1:
+        places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
+        index = {"metadata": {"total_size": sizes.n_bytes(dtype)}, "weight_map": places}
+        write_whole(path / INDEX, json.dumps(index, indent=1) + "\n")
+    for old in {*before} - {*files}:  # shards of an earlier export would be loaded instead
+        if (path / old).is_file() and digest(path / old) == before[old]:
+            (path / old).unlink()
     writer.index(path, files, NOTE, _note(tf, sizes.n_embd))
     return path
+
+
+def _shards(state: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The parameters in files of at most ``SHARD`` bytes, a larger one alone. (Two names of a tensor cannot share its
+    bytes in a file that ``from_pretrained`` reads: a key that is missing there is drawn at random.)
+    """
+    shards: list[dict[str, Tensor]] = [{}]
+    room = SHARD
+    for name, value in state.items():
+        room -= value.nbytes
+        if room < 0 and shards[-1]:
+            shards.append({})
+            room = SHARD - value.nbytes
+        shards[-1][name] = value
+    return shards
 
 
 def _note(tf: CompiledTransformer, width: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def _make_private(folder: Path) -> None:
         with suppress(OSError):  # it can only be changed by who owns it
             folder.chmod(0o700)
     if not _private(folder):
-        raise NoCompiler(f"{folder}, where kernels are kept, is another user's: set INNERGRAD_CACHE to a folder of yours")
+        raise NoCompiler(f"{folder}, for kernels, is another user's: set INNERGRAD_CACHE to a folder of yours")
     for left in folder.glob(BUILDING + "*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > AN_HOUR:
