@@ -70,7 +70,7 @@ class Certificate:
     path (batch, steps + 1, D_w): the weights of the run the certificate speaks of.
     trajectory (batch, steps): on the distance of the weights to the algorithm's, after every step; None if it was not
         asked for.
-    predictions (batch, n_query, d_y): no prediction is farther than this from the algorithm's.
+    predictions (batch, n_query, d_y), without d_y if the run's are: no prediction is farther off than this.
     errors: ``sup``, from the proven sup errors of the approximants; ``pointwise``, from the errors at the arguments.
     violations: what left its domain, a sentence each, if that was to be flagged: bounds that rest on it are infinite.
     """
@@ -192,7 +192,7 @@ def certify_run(
     if follow:
         lane = program.prediction
         radius = path.affine.radius(lane, before[lane]) if path.finite else torch.full_like(before[lane], math.inf)
-        predictions = prompt.predictions(program, {lane: radius}).abs() * INFLATION
+        predictions = prompt.like_y(prompt.predictions(program, {lane: radius}).abs() * INFLATION)
     lr = float(getattr(of.algorithm, "lr", 1.0) or 1.0)
     found = torch.stack(along, dim=1) if follow else None
     if not bool(torch.isfinite(torch.stack(weights)).all()):

@@ -34,7 +34,9 @@ def reference(
     target = algorithm.home
     program = algorithm.program(Options(target, default_variant(algorithm, target), n_examples=max(n, 1)))
     prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
-    oracle = algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
+    parts = (prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
+    with torch.inference_mode(False), torch.enable_grad():  # it may be autograd's, whatever the caller's mode
+        oracle = algorithm.reference(*(part.detach().clone() for part in parts))
     weights, state = exact_run(program, prompt)
     run = as_run(program, prompt, weights, state, None)
     if oracle is None:
@@ -42,6 +44,7 @@ def reference(
     online = algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
     online = None if online is None else online[..., 0]
     std = algorithm.reference_std(prompt.X, prompt.X_query)
+    oracle = oracle[0], prompt.like_y(oracle[1])
     if prompt.batched:
         return Run(*oracle, online, std)
     weights, predictions = (part[0] for part in oracle)

@@ -28,7 +28,10 @@ NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the oth
 
 @dataclass(frozen=True)
 class Prompt:
-    """A batch of prompts, checked; omega sums to one. ``batched``: the caller's arrays had a batch axis."""
+    """A batch of prompts, checked; omega sums to one.
+
+    batched: the caller's arrays had a batch axis; flat: the caller's y had no axis of outputs.
+    """
 
     X: Float[Tensor, "batch n d_x"]
     y: Float[Tensor, "batch n d_y"]
@@ -36,6 +39,7 @@ class Prompt:
     w0: Float[Tensor, "batch n_weights"]
     omega: Float[Tensor, "batch n"]
     batched: bool
+    flat: bool = False
 
     def state(self, program: Program) -> State:
         """The residual stream before the first layer: the tokens' lanes by name.
@@ -104,6 +108,10 @@ class Prompt:
     def predictions(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_query d_y"]:
         first = state[program.prediction].shape[1] - self.X_query.shape[1]
         return program.sign * state[program.prediction][:, first:]
+
+    def like_y(self, predictions: Tensor) -> Tensor:
+        """Without the axis of outputs, if y had none: then ``predictions - y`` means what it says."""
+        return predictions[..., 0] if self.flat else predictions
 
     def online(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n d_y"]:
         """What an interleaved, causal program predicts at every x_t, from the examples before it."""
@@ -197,10 +205,10 @@ def make_prompt(
         raise InputError("the number of examples is fixed", got=n, allowed=f"{limits.n_examples}")
     device = inputs.device
     targets = _array("y", y, dtype).to(device)
-    if d_y == 1 and (
+    flat = d_y == 1 and (
         targets.shape == inputs.shape[:-1] or (targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1)
-    ):
-        targets = targets.unsqueeze(-1)
+    )
+    targets = targets.unsqueeze(-1) if flat else targets
     queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype).to(device)
     weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype).to(device)
     ones = torch.ones(n, dtype=dtype)
@@ -212,6 +220,7 @@ def make_prompt(
         _batch("w0", weights, (batch, program.n_weights)),
         _normalised(_batch("sample_weight", omega, (batch, n))),
         batched,
+        flat,
     )
     room = math.inf if program.length is None else program.length - program.carriers
     if n + prompt.X_query.shape[1] > room:
@@ -267,6 +276,8 @@ def _batch(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _normalised(omega: Tensor) -> Tensor:
     total = omega.sum(-1, keepdim=True)
+    if not bool(torch.isfinite(total).all()):  # the weights are, their sum is not
+        return _normalised(omega / omega.amax(-1, keepdim=True))
     if bool((omega < 0).any()) or bool((total <= 0).any()):
         raise InputError("sample_weight must be non-negative, with a positive sum in every prompt")
     return omega / total

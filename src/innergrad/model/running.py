@@ -28,7 +28,7 @@ class Run:
     weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights. With ``until`` there
         are fewer: up to the last step that some prompt of the batch took; with ``record``, those of the steps
         ``recorded``
-    predictions (..., n_query, d_y)
+    predictions (..., n_query, d_y), or (..., n_query) if y was given without an axis of outputs, (..., n)
     online (..., n): causal programs' prediction of each y_t from the examples before it, else None
     std (..., n_query): predictive standard deviation, where the algorithm knows one and it was asked for, else None
     stopped: with ``until``, how many steps were taken before the run stopped, None if it did not; one for each prompt
@@ -130,7 +130,7 @@ def _std(of: Compiled, prompt: Prompt, state: State, chosen: Executor, guard: Gu
 
 
 def as_run(program: Program, prompt: Prompt, weights: Tensor, state: State, std: Tensor | None) -> Run:
-    predictions = prompt.predictions(program, state)
+    predictions = prompt.like_y(prompt.predictions(program, state))
     online = prompt.online(program, state)[..., 0] if program.causal else None
     if prompt.batched:
         return Run(weights, predictions, online, std)
