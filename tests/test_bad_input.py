@@ -23,6 +23,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.model import storage
+from innergrad.model.storage import seal
 from innergrad.targets.weights import sparse
 from test_cli import SMALL, call, change_weight, shell
 
@@ -867,6 +868,7 @@ def edited(*path: str | int, to: object = ..., drop: bool = False) -> Change:
         else:
             entry[path[-1]] = to
         (folder / "config.json").write_text(json.dumps(config))
+        seal(folder)
 
     return change
 
@@ -880,6 +882,7 @@ def tensor(name: str, change: Callable[[Tensor], Tensor] | None) -> Change:
         if change is not None:
             weights[name] = change(old).contiguous()
         save_file(weights, folder / "weights.safetensors")
+        seal(folder)
 
     return apply
 

@@ -33,6 +33,7 @@ from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import explain
 from innergrad.interpret.cost import Cost, LayerCost, condensed
+from innergrad.model.storage import seal
 from innergrad.papers.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 
 COMMANDS = ("demo", "compile", "run", "verify", "cost")
@@ -938,6 +939,7 @@ def change_weight(folder: Path, key: str, value: float) -> None:
     weights = {name: tensor.clone() for name, tensor in load_file(folder / "weights.safetensors").items()}
     weights[f"{key}.value"][0] += value
     save_file(weights, folder / "weights.safetensors")
+    seal(folder)
 
 
 @pytest.mark.parametrize(

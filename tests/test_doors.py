@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 import innergrad as ig
 from innergrad.cli import data as csv_data
 from innergrad.errors import InputError
 from innergrad.files import Writer, digest, made_by, write_whole
+from innergrad.model.storage import seal
 from test_cli import call
 
 ROWS = "a,b,y\n1,0.2,0.3\n0.5,0.1,0.2\n0.1,0.2,\n"
@@ -184,3 +187,28 @@ def test_a_pipe_is_refused_and_does_not_block(model: Path, tmp_path: Path) -> No
     done = call("run", model / "model", "--data", pipe)
     assert done.code == 2
     assert "no regular file" in done.err
+
+
+def test_no_bit_of_a_saved_model_can_flip_without_a_word(model: Path, tmp_path: Path) -> None:
+    """Anywhere in either file; and a folder that was changed on purpose is sealed."""
+    source = model / "model"
+    content = {name: (source / name).read_bytes() for name in ("config.json", "weights.safetensors")}
+    generator = random.Random(0)
+    for number in range(300):
+        name = ("config.json", "weights.safetensors")[number % 2]
+        changed = bytearray(content[name])
+        place = generator.randrange(len(changed))
+        changed[place] ^= 1 << generator.randrange(8)
+        for other, text in content.items():
+            (tmp_path / other).write_bytes(changed if other == name else text)
+        with pytest.raises(InputError):
+            ig.load(tmp_path)
+    (tmp_path / "config.json").write_bytes(content["config.json"])
+    (tmp_path / "weights.safetensors").write_bytes(content["weights.safetensors"])
+    tensors = {name: value.clone() for name, value in load_file(tmp_path / "weights.safetensors").items()}
+    tensors["body.0.0.W_Q.value"][0] *= 2.0
+    save_file(tensors, tmp_path / "weights.safetensors")
+    with pytest.raises(InputError, match=r"was changed after it was saved; got weights.safetensors; .*seal"):
+        ig.load(tmp_path)
+    seal(tmp_path)
+    assert not ig.load(tmp_path).verify(prompts=1).passed

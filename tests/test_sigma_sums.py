@@ -23,6 +23,7 @@ from innergrad.functions.fits.sigmas import SIGMAS, unit_level
 from innergrad.functions.fits.smooth import UNITS, shared_sums
 from innergrad.functions.fits.sums import FEATURES, FeatureSum, feature
 from innergrad.functions.scalar import Function, clip_residual
+from innergrad.model.storage import seal
 
 Array = np.ndarray
 NUMPYS: dict[str, Callable[[Array], Array]] = {
@@ -334,6 +335,7 @@ def test_an_activation_of_ones_own(tmp_path: Path) -> None:
         ig.register_sigma("mish", lambda z: 1.0001 * mish(z))
     config = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(config.replace('"sigma": "mish"', '"sigma": "silu"'))
+    seal(tmp_path)
     with pytest.raises(ig.InputError, match="silu is not the activation that"):
         ig.load(tmp_path)
 

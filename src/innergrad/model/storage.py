@@ -14,6 +14,9 @@ weights.safetensors
     are stored once: ``stored`` in the config then says where.
     ``approximant.<name>.knots`` and ``.slopes`` of a piecewise-linear function, ``.a``, ``.b`` and ``.c`` of a sum of
     features.
+
+``digest`` in the config is of the tensors, ``id`` of the config: what was damaged, or changed by hand, is not loaded.
+Who changes a folder on purpose says so: :func:`seal`. A seal is no signature: what it is on may be anybody's.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +124,38 @@ def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
             for name, f in compiled.approximants.items()
         },
     }
-    identity = {"id": hashlib.sha256(json.dumps(config).encode()).hexdigest()}  # the two files belong together
+    config["digest"] = _digest(tensors)
+    _write(path, config, tensors)
+    return path
+
+
+def seal(path: str | Path) -> None:
+    """Makes a folder whose files were changed on purpose one that loads; whether it is right, ``verify`` says."""
+    folder = Path(path)
+    config, tensors, _ = _parsed(folder)
+    _write(
+        folder, {**{name: value for name, value in config.items() if name != "id"}, "digest": _digest(tensors)}, tensors
+    )
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Of names, types, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _identity(config: Mapping[str, Any]) -> str:
+    own = {name: value for name, value in config.items() if name != "id"}
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
+
+
+def _write(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Both files, which belong together by the id of the config."""
+    identity = {"id": _identity(config)}
     parts = {name: path / f".{name}.{os.getpid()}.part" for name in (WEIGHTS, CONFIG)}
     try:
         save_file(tensors, parts[WEIGHTS], metadata=identity)
@@ -131,7 +165,6 @@ def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)
-    return path
 
 
 def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
@@ -213,13 +246,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             allowed=f"a folder with {CONFIG} and {WEIGHTS}",
             hint="write one with `innergrad compile --out`",
         )
-    try:
-        config = json.loads((path / CONFIG).read_text())
-        content = (path / WEIGHTS).read_bytes()  # not mapped: the model must not change with the file
-        tensors = safetensors.torch.load(content)
-        identity = _metadata(content).get("id")
-    except (ValueError, OSError, SafetensorError) as error:
-        raise InputError(f"{path} cannot be read", got=f"{type(error).__name__}: {error}") from error
+    config, tensors, identity = _parsed(path)
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise InputError(
             f"{path / CONFIG} has an unknown format",
@@ -228,7 +255,24 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         )
     if identity is not None and identity != config.get("id"):
         raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
+    if "digest" in config:  # folders of the first versions have none
+        found = {CONFIG: _identity(config) == config.get("id"), WEIGHTS: _digest(tensors) == config["digest"]}
+        changed = [name for name, same in found.items() if not same]
+        if changed:
+            hint = "save it again; if it was changed on purpose, innergrad.model.storage.seal(folder) takes it as it is"
+            raise InputError(f"{path} is damaged, or was changed after it was saved", got=", ".join(changed), hint=hint)
     return config, tensors
+
+
+def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], str | None]:
+    """The config, the tensors, and the id in the tensors' file."""
+    try:
+        config = json.loads((path / CONFIG).read_text())
+        content = (path / WEIGHTS).read_bytes()  # not mapped: the model must not change with the file
+        tensors = safetensors.torch.load(content)
+        return config, tensors, _metadata(content).get("id")
+    except (ValueError, OSError, SafetensorError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read", got=f"{type(error).__name__}: {error}") from error
 
 
 def _metadata(content: bytes) -> dict[str, str]:
