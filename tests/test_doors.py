@@ -212,3 +212,15 @@ def test_no_bit_of_a_saved_model_can_flip_without_a_word(model: Path, tmp_path: 
         ig.load(tmp_path)
     seal(tmp_path)
     assert not ig.load(tmp_path).verify(prompts=1).passed
+
+
+def test_a_hundred_million_steps_are_one_loop_or_refused() -> None:
+    """Before anything is built."""
+    net = ig.Network([1, 1])
+    (loop,) = ig.GradientDescent(net, steps=10**8).program(ig.Options(n_examples=2)).body
+    assert loop.count == 10**8
+    for algorithm in (ig.Adam(net, steps=10**8), ig.GradientDescent(net, steps=10**8, batches=[[0], [1]])):
+        with pytest.raises(
+            InputError, match=r"writes out steps that differ.*got 100000000 steps; allowed: at most 100,000"
+        ):
+            algorithm.program(ig.Options(n_examples=2))

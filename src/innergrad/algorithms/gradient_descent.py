@@ -6,6 +6,7 @@ in :mod:`innergrad.algorithms.optimisers`, how a step is put together in :mod:`i
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ from innergrad.ir.options import Options
 from innergrad.ir.program import Program
 
 BOX_BITS = 24
+MOST_DIFFERENT = 100_000  # steps that differ: each has layers of its own
 PROGRAMS = {  # by variant
     "literal": literal_program,
     "compact": compact_program,
@@ -161,6 +163,17 @@ class GradientDescent(Algorithm):
         numbers = {batch: number for number, batch in enumerate(self.distinct_batches)}
         cycle = [None] if self.batches is None else [numbers[batch] for batch in self.batches]
         return tuple(self._step(i, rate, cycle[i % len(cycle)]) for i, rate in enumerate(self.rates))
+
+    @property
+    def runs(self) -> list[tuple[Step, int]]:
+        """The settings of the steps, each with how many steps in a row have them."""
+        first, second = (self._step(number, self.lr, None) for number in (0, 1))
+        if self.schedule is None and self.batches is None and first == second:
+            return [(first, self.steps)]
+        if self.steps > MOST_DIFFERENT:
+            what = "a program writes out steps that differ (in rate, batch, or as Adam's do)"
+            raise InputError(what, got=f"{self.steps} steps", allowed=f"at most {MOST_DIFFERENT:,}")
+        return [(step, len(list(same))) for step, same in itertools.groupby(self.plan)]
 
     def _step(self, number: int, rate: float, batch: int | None) -> Step:
         """number: from 0."""

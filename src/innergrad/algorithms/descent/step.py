@@ -13,7 +13,6 @@ transformer, and each run of equal steps is a loop of its own.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,7 +49,7 @@ class DescentSettings(Protocol):
     def rule(self) -> Rule: ...
 
     @property
-    def plan(self) -> tuple[Step, ...]: ...
+    def runs(self) -> list[tuple[Step, int]]: ...
 
     @property
     def distinct_batches(self) -> Batches: ...
@@ -92,7 +91,7 @@ def descent(
         made = (*gradients, *rule.layers(trained, step), Layer("mlp", "project and clear", end))
         return made if step.batch is None else tuple(_on_batch(layer, step.batch) for layer in made)
 
-    loops = [Loop(len(list(run)), layers(step)) for step, run in itertools.groupby(algorithm.plan)]
+    loops = [Loop(count, layers(step)) for step, count in algorithm.runs]
     read = {view.lane for loop in loops for layer in loop.layers for i in layer.instructions for view in i.views()}
     inputs = (*inputs, *(Lane(name, (len(batches),), "input") for name in BATCHES.values() if name in read))
     state = (lane for lane in own if lane.role == "state")
