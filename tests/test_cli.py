@@ -434,8 +434,8 @@ def test_every_algorithm_verifies(each: tuple[Model, Path], data: Path) -> None:
     X, y, X_query = random_data(2, 1)
     assert reports[str(data)] == ig.load(folder).verify(X, y, X_query).to_json()
     assert all(report["passed"] for report in reports.values())
-    printed = good("verify", folder, "--data", data)
-    assert printed.count("Laws on") == 2
+    printed = good("verify", folder, "--prompts", 1)
+    assert printed.count("Laws on") == 1
     assert "FAILS" not in printed
 
 
@@ -903,33 +903,36 @@ def test_verify_takes_the_seed_and_the_number_of_prompts(model: Path) -> None:
     assert distance("--prompts", 1) == tf.verify(prompts=1).distance != tf.verify(prompts=4).distance
 
 
-@pytest.mark.parametrize("value", [1e-6, -0.5])
-@pytest.mark.parametrize(
-    ("key", "layer"),
-    [
-        ("body.0.0.W_V", "forward 1"),
-        ("body.0.2.W_Q", "derivatives"),
-        ("body.0.3.W_1", "loss derivative"),
-        ("body.0.4.W_K", "backward 2"),
-        ("body.0.5.W_O", "backward 1"),
-        ("body.0.6.W_V", "update"),
-        ("body.0.7.W_2", "project and clear"),
-        ("readout.0.W_Q", "read-out: forward 1"),
-        ("readout.2.W_V", "read-out: copy"),
-    ],
-)
-def test_verify_notices_one_changed_weight(
-    model: Path, data: Path, tmp_path: Path, key: str, layer: str, value: float
-) -> None:
+CHANGES = [
+    ("body.0.0.W_V", "forward 1"),
+    ("body.0.2.W_Q", "derivatives"),
+    ("body.0.3.W_1", "loss derivative"),
+    ("body.0.4.W_K", "backward 2"),
+    ("body.0.5.W_O", "backward 1"),
+    ("body.0.6.W_V", "update"),
+    ("body.0.7.W_2", "project and clear"),
+    ("readout.0.W_Q", "read-out: forward 1"),
+    ("readout.2.W_V", "read-out: copy"),
+]
+
+
+@pytest.mark.parametrize(("key", "layer"), CHANGES)
+def test_verify_notices_one_changed_weight(model: Path, data: Path, tmp_path: Path, key: str, layer: str) -> None:
     """One weight of one layer of each kind: attention, mlp, product, read-out. The layer is named."""
     folder = shutil.copytree(model, tmp_path / "changed")
-    change_weight(folder, key, value)
+    change_weight(folder, key, 1e-6)
     result = call("verify", folder, "--data", data, "--json")
     assert (result.code, result.err) == (1, "")
     for report in json.loads(result.out).values():
         assert report["passed"] is False
         assert any(f"layer {layer}," in law["where"] for law in report["laws"] if not law["holds"])
-    text = call("verify", folder)
+
+
+@pytest.mark.parametrize(("key", "layer"), CHANGES[::3])
+def test_verify_says_so_in_words(model: Path, tmp_path: Path, key: str, layer: str) -> None:
+    folder = shutil.copytree(model, tmp_path / "changed")
+    change_weight(folder, key, -0.5)
+    text = call("verify", folder, "--prompts", 1)
     assert text.code == 1
     assert any("FAILS" in line and f"layer {layer}," in line for line in text.out.splitlines())
 
