@@ -224,3 +224,53 @@ def test_a_hundred_million_steps_are_one_loop_or_refused() -> None:
             InputError, match=r"writes out steps that differ.*got 100000000 steps; allowed: at most 100,000"
         ):
             algorithm.program(ig.Options(n_examples=2))
+
+
+NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "arguments"),
+    [
+        ("a.toml", f"a = {NESTED}", ("train", "a.toml")),
+        ("a.toml", "a." * 100_000 + "b = 1", ("train", "a.toml")),
+        ("a.toml", f"[algorithm]\nsteps = {NESTED}", ("compile", "--config", "a.toml", "--out", "out")),
+        ("config.json", NESTED, ("verify", ".")),
+        ("config.json", '{"a":' * 100_000, ("run", ".", "--data", "a.csv")),
+        ("manifest.json", NESTED, ("train", ".", "--resume")),
+        ("sweep.json", NESTED, ("sweep", "{configs}/smoke.toml", "--grid", "seed=0,1", "--out", ".")),
+    ],
+)
+def test_what_is_nested_without_end_is_refused(
+    name: str, content: str, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configs = Path(__file__).parent.parent / "configs"
+    (tmp_path / "weights.safetensors").write_bytes(b"")
+    (tmp_path / "config.toml").write_text((configs / "smoke.toml").read_text())
+    (tmp_path / name).write_text(content)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = call(*(text.replace("{configs}", str(configs)) for text in arguments))
+    assert (done.code, done.out) == (2, ""), done.err
+    assert done.err.count("\n") == 1
+    assert len(done.err) < 500
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_files_that_are_too_large_are_not_read(tmp_path: Path, model: Path) -> None:
+    for name in ("a.toml", "a.csv", "config.json"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2**40)  # sparse: a TiB that takes no room
+    (tmp_path / "weights.safetensors").write_bytes(b"")
+    for arguments in (
+        ("train", tmp_path / "a.toml"),
+        ("run", model / "model", "--data", tmp_path / "a.csv"),
+        ("verify", tmp_path),
+    ):
+        done = call(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert "is too large; got 1,048,576 MiB" in done.err
+    (tmp_path / "config.json").write_text((model / "model" / "config.json").read_text())
+    with (tmp_path / "weights.safetensors").open("wb") as file:
+        file.truncate(2**40)
+    assert "needs 3072.0 GiB of memory" in call("verify", tmp_path).err

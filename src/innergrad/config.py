@@ -28,11 +28,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from innergrad.errors import InputError
+from innergrad.files import read_text
 from innergrad.registry import Registry
 
 T = TypeVar("T")
 Table = dict[str, Any]
 NONE = "none"
+MOST, DEEPEST = 2**21, 30  # bytes of a file, and dots of a key in it
 
 
 class Family:
@@ -62,16 +64,20 @@ def read(path: str | Path, what: str = "the configuration ") -> Table:
     """The table in a TOML file; ``what`` is how errors call it."""
     wrong = f"cannot read {what}{path}"
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(Path(path), MOST)
     except UnicodeDecodeError as error:
         raise InputError(wrong, allowed="TOML in UTF-8", hint="it is not a text file") from error
     except OSError as error:
         raise InputError(wrong, got=error.strerror, hint="name a TOML file, e.g. one of configs/") from error
     try:
+        if any(line.partition("=")[0].count(".") > DEEPEST for line in text.splitlines()):
+            raise RecursionError  # the parser takes its time over such keys
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         got = str(error).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the last")
         raise InputError(wrong, got=got, hint="it is not TOML") from error
+    except RecursionError as error:
+        raise InputError(wrong, got="tables or lists inside one another without end") from error
 
 
 def parse(cls: type[T], table: Mapping[str, Any], *, source: str = "") -> T:
@@ -109,7 +115,7 @@ def change(config: T, sets: Iterable[str], *, what: str = "--set") -> T:
 def _value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     return parsed["value"] if parsed.keys() == {"value"} else text
 

@@ -18,6 +18,7 @@ from typing import Any
 from innergrad.errors import InputError
 
 HEAD, TAIL = 4096, 65536  # bytes in which a mark is looked for
+MOST_TEXT = 2**26  # bytes of a settings file, a manifest, a table of runs
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
 _PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
 _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
@@ -71,6 +72,16 @@ class Writer:
         """Write ``index``: the content, and the digests of files that were just written beside it."""
         found = {name: digest(folder / name) for name in names}
         write_whole(folder / index, json.dumps(self.marked({**content, "files": found}), indent=1) + "\n")
+
+
+def read_text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8") -> str:
+    """The text of a regular file. A pipe would block, and what has more bytes than ``most`` is nobody's settings."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot read {path}", got="no regular file")
+    if path.is_file() and path.stat().st_size > most:
+        got, allowed = f"{path.stat().st_size / 2**20:,.0f} MiB", f"at most {most / 2**20:,.0f} MiB"
+        raise InputError(f"{path} is too large", got=got, allowed=allowed)
+    return path.read_text(encoding=encoding)
 
 
 def made_by(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.files import read_text
 from innergrad.transformer import CompiledTransformer
+
+MOST = 2**28  # bytes of a CSV file
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,9 @@ def read_inputs(path: Path, inputs: list[str]) -> Tensor:
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    if path.exists() and not path.is_file():
-        raise InputError(f"cannot read {path}", got="no regular file", allowed="a CSV file with a header")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
-            lines = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if row]
+        text = read_text(path, MOST, encoding="utf-8-sig")  # spreadsheets write a byte order mark
+        lines = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text, newline="")), start=1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {path}", got=str(error), allowed="a CSV file with a header") from error
     if len(lines) < 2:

@@ -27,7 +27,7 @@ from typing import IO, Any, Protocol
 
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
-from innergrad.files import make_folder, write_whole
+from innergrad.files import make_folder, read_text, write_whole
 from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
@@ -155,8 +155,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:  # neither JSON nor, perhaps, text
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError):  # neither JSON nor, perhaps, text
         found = None
     if not isinstance(found, dict):
         raise InputError(f"{path} is damaged", got="no JSON object", hint="move it away: the run goes on without it")
@@ -166,7 +166,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 def _parsed(path: Path, number: int, line: str) -> Row:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         row = None
     if not isinstance(row, dict) or not isinstance(row.get("step"), int):
         raise InputError(f"{path}, line {number} is not a line of a log", got=repr(line[:60]))

@@ -21,7 +21,7 @@ import torch
 
 from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
-from innergrad.files import make_folder, write_whole
+from innergrad.files import make_folder, read_text, write_whole
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.devices import pick_device
 from innergrad.lab.evaluation import COMMA
@@ -173,9 +173,9 @@ def read_sweep(folder: str | Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(read_text(path))
         found = [vars(Row(**row)) for row in rows] if isinstance(rows, list) else None
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         found = None
     if found is None:
         raise InputError(f"{path} is not the file of a sweep", hint="move it away, or choose another folder")

@@ -39,7 +39,7 @@ from torch import Tensor
 from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
-from innergrad.files import make_folder
+from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.piecewise import PiecewiseLinear
@@ -48,7 +48,7 @@ from innergrad.ir.program import Program
 from innergrad.model.compiled import Compiled
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.weights.sparse import SparseStack
+from innergrad.targets.weights.sparse import SparseStack, require_memory
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -65,7 +65,7 @@ def check_folder(path: Path, force: bool = False) -> None:
 
 def _is_model(config: Path) -> bool:
     try:
-        found = json.loads(config.read_text(encoding="utf-8"))
+        found = json.loads(read_text(config))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and str(found.get("format", "")).startswith("innergrad-")
@@ -267,7 +267,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], str | None]:
     """The config, the tensors, and the id in the tensors' file."""
     try:
-        config = json.loads((path / CONFIG).read_text())
+        config = json.loads(read_text(path / CONFIG))
+        require_memory(3 * (path / WEIGHTS).stat().st_size, f"loading {path}", "it is larger than this machine")
         content = (path / WEIGHTS).read_bytes()  # not mapped: the model must not change with the file
         tensors = safetensors.torch.load(content)
         return config, tensors, _metadata(content).get("id")
