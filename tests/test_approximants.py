@@ -346,6 +346,74 @@ def test_own_functions_get_proven_approximants(epsilon: float) -> None:
     assert ((f(far) - torch.arctan(far)).abs() <= epsilon).all()
 
 
+JOINTS = {  # torch's function, and sup of its second derivative on the right half-line
+    "tanh": (torch.tanh, 0.77),
+    "sigmoid": (torch.sigmoid, 0.097),
+    "sin": (torch.sin, 1.0),
+    "line": (lambda u: 0.5 * u, 0.0),
+    "falling": (lambda u: torch.exp(-u), 1.0),
+}
+
+
+def joined(parts: list[tuple[str, float, float, bool, float]], name: str) -> Function:
+    """0.2 t and a sum of c f(a |t - b|), each on one side of its break b: smooth pieces joined at the breaks."""
+
+    def value(t: torch.Tensor) -> torch.Tensor:
+        total = 0.2 * t
+        for shape, b, a, right, c in parts:
+            total = total + c * JOINTS[shape][0](torch.relu(a * (t - b) if right else a * (b - t)))
+        return total
+
+    curvature = sum(abs(c) * a * a * JOINTS[shape][1] for shape, _, a, _, c in parts)
+    return Function(
+        name, value, curvature=1.001 * curvature + 1e-3, breaks=tuple(sorted({b for _, b, _, _, _ in parts}))
+    )
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    parts=st.lists(
+        st.tuples(
+            st.sampled_from(sorted(JOINTS)),
+            st.one_of(st.floats(-1.5, 1.5), st.floats(-1e-4, 1e-4), st.sampled_from([-1.0, 0.0, 0.3, 1.0])),
+            st.sampled_from([0.5, 1.0, 4.0]),
+            st.booleans(),
+            st.floats(-2, 2),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    exponent=st.floats(-6, -2),
+)
+def test_breaks_anywhere(parts: list[tuple[str, float, float, bool, float]], exponent: float) -> None:
+    """Smooth pieces joined at breaks of either sign: proven to be within epsilon, and so on a grid dense at breaks."""
+    f, epsilon = joined(parts, f"joined {parts}"), 10.0**exponent
+    approximant = approximate(f, epsilon, 2.0)
+    assert approximant.error <= epsilon
+    near = [b + torch.linspace(-1e-3, 1e-3, 2001, dtype=F64) for b in f.breaks]
+    t = torch.cat([torch.linspace(-2.0, 2.0, 100_001, dtype=F64), *near]).clamp(-2.0, 2.0)
+    assert float((approximant(t) - f(t)).abs().max()) <= approximant.error
+
+
+@pytest.mark.parametrize("place", [1.0, -1.0, 0.3])
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])
+def test_a_break_where_exp_becomes_constant(place: float, epsilon: float) -> None:
+    """exp(min(t, place)): the last link goes from a convex stretch over the kink to the ray."""
+    largest = math.exp(place)
+    f = Function(
+        f"exp(min(t, {place}))",
+        lambda t: torch.exp(torch.clamp(t, max=place)),
+        curvature=largest,
+        left=Asymptote(0, 0, min(0.0, place)),
+        right=Asymptote(0, largest, place),
+        breaks=(place,),
+    )
+    approximant = approximate(f, epsilon)
+    assert approximant.error <= epsilon
+    t = torch.linspace(-12.0, 2.0, 400_001, dtype=F64)
+    assert float((approximant(t) - f(t)).abs().max()) <= approximant.error
+
+
 def own(name: str, **facts: object) -> Function:
     """arctan with other facts; functions are known by their names, so every one has its own."""
     right = {"curvature": ARCTAN.curvature, "left": ARCTAN.left, "right": ARCTAN.right}

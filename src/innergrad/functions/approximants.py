@@ -231,7 +231,7 @@ class _Tubes:
         limit = self.limit(x, side)
         span = min(span, limit)
         while True:
-            s = np.linspace(0.0, span, _GRID + 1)[1:]
+            s = self.distances(x, side, span)
             lo, hi = self.funnel(x, v, side, s, slope)
             bad = np.nonzero((lo > hi).any(axis=0))[0]
             if bad.size == 0:
@@ -258,6 +258,12 @@ class _Tubes:
         convex = near[:, 0] - 2 * near[:, 1] + near[:, 2] > 0
         slopes = np.where(convex, np.maximum(lo, low)[:, 0], np.minimum(hi, high)[:, 0])
         return inside, side * slopes, v + slopes * inside
+
+    def distances(self, x: float, side: int, span: float) -> np.ndarray:
+        """From x, up to span: a grid, and the breaks, between which alone f is as smooth as the grid takes it to be."""
+        s = np.linspace(0.0, span, _GRID + 1)[1:]
+        breaks = [side * (b - x) for f in self.functions for b in f.breaks if 0.0 < side * (b - x) < span]
+        return np.union1d(s, breaks) if breaks else s
 
     def to_the_ray(self, x: float, v: Slopes, side: int, span: float, lo: Slopes, hi: Slopes) -> Slopes | None:
         """Feasible slopes with which the link meets, at distance ``span``, a ray that stays in the tube for ever."""
