@@ -20,6 +20,8 @@ from scipy.integrate import quad
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, PiecewiseLinear, approximate, approximate_jointly
 from innergrad.functions import activations as library
+from innergrad.functions.adam import ADAM
+from innergrad.functions.derived import within
 from innergrad.functions.piecewise import hinge_sum
 from innergrad.functions.proof import prove
 from test_functions import SMOOTH, asymptote, ball, jet
@@ -325,6 +327,20 @@ def test_bounded_domains_are_proven_by_balls(name: str, radius: float) -> None:
     assert f.domain == (-radius, radius)
     assert all(-radius < knot < radius for knot in f.knots)
     check(name, f, 1e-3, edge=radius)
+
+
+def test_no_domain_is_larger_than_what_is_proven_or_declared() -> None:
+    """The radius that is given, and the one that each function declares: the smaller counts."""
+    near = within(library.SIN, 3.0)
+    assert approximate(near, 1e-2).domain == approximate(near, 1e-2, 5.0).domain == (-3.0, 3.0)
+    assert approximate(near, 1e-2, 2.0).domain == (-2.0, 2.0)
+    assert approximate(within(library.TANH, 2.0), 1e-2).domain == (-2.0, 2.0)
+    assert approximate(within(library.DRELU, 2.0), 1e-2).domain == (-2.0, 2.0)
+    assert approximate(within(ADAM, 2.0), 1e-2).domain == (approximate(ADAM, 1e-2).domain[0], 2.0)
+    joint = approximate_jointly((within(library.TANH, 20.0), near, library.COS), 1e-2, 8.0)
+    assert [f.domain for f in joint] == [(-8.0, 8.0), (-3.0, 3.0), (-8.0, 8.0)]
+    t = torch.linspace(-8.0, 8.0, 10_001, dtype=F64)
+    assert float((joint[0](t) - torch.tanh(t)).abs().max()) <= joint[0].error <= 1e-2
 
 
 def test_bounded_domains_know_what_is_outside() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -45,7 +45,7 @@ Slopes = Float[np.ndarray, " functions"]
 
 def approximate(f: Function, epsilon: float, radius: float | None = None) -> PiecewiseLinear:
     """The approximant f^ of f with proven sup |f - f^| <= epsilon, on the whole line or, if f needs a domain, on
-    [-radius, radius].
+    [-radius, radius]; in any case on no more than the domain that f declares.
 
     Piecewise-linear functions are returned as they are (error 0). Step functions get ramps of width 2^floor(log2
     epsilon); they have no sup error (``error = inf``) and list the ramps on which they differ.
@@ -54,8 +54,8 @@ def approximate(f: Function, epsilon: float, radius: float | None = None) -> Pie
         return f.exact
     check_epsilon(epsilon)
     if f.jumps:
-        return _bounded(f, ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon))))
-    return _bounded(f, _approximate((f,), epsilon, radius if f.needs_domain else None)[0])
+        return f.bounded(ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon))))
+    return f.bounded(_approximate((f,), epsilon, _reach((f,), radius))[0])
 
 
 def approximate_jointly(
@@ -63,13 +63,16 @@ def approximate_jointly(
 ) -> tuple[PiecewiseLinear, ...]:
     """Approximants of several smooth functions on one set of knots, so that one head can write several lanes."""
     check_epsilon(epsilon)
-    found = _approximate(functions, epsilon, radius if any(f.needs_domain for f in functions) else None)
-    return tuple(map(_bounded, functions, found))
+    found = _approximate(functions, epsilon, _reach(functions, radius))
+    return tuple(f.bounded(approximant) for f, approximant in zip(functions, found, strict=True))
 
 
-def _bounded(f: Function, approximant: PiecewiseLinear) -> PiecewiseLinear:
-    """With the domain that f declares, if it declares one."""
-    return approximant if math.isinf(f.radius) else replace(approximant, domain=(-f.radius, f.radius))
+def _reach(functions: tuple[Function, ...], radius: float | None) -> float | None:
+    """How far to walk: for ever (None) or, where an asymptote is missing, as told, but no farther than f is applied."""
+    declared = max((f.radius for f in functions if f.needs_domain), default=None)
+    if declared is None or math.isinf(declared):
+        return None if declared is None else radius
+    return declared if radius is None else min(radius, declared)
 
 
 def check_epsilon(epsilon: float, smallest: float = SMALLEST_EPSILON) -> None:

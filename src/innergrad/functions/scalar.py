@@ -8,7 +8,8 @@ A function is known by its name; besides its value it declares the facts that it
   stand-in replaces each jump by a ramp on that side (+1: right of the position, -1: left of it),
 - ``lipschitz`` (of f) and ``bound`` (sup |f|),
 - ``exact``  f is piecewise linear and is its own approximant,
-- ``radius``  f is applied to |t| <= radius only, and its approximant has that domain.
+- ``radius``  f is applied to |t| <= radius only: on every target that is the domain of its approximant, and an argument
+  outside it is an error. What f declares besides must hold for every t.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
 arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. A formula that interval
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -60,6 +61,11 @@ class Function:
     def __post_init__(self) -> None:
         if any(map(math.isnan, (self.curvature, self.lipschitz, self.bound))):
             raise InputError(f"{self.name} declares a fact that is not a number", got="NaN", allowed="a number, or inf")
+        if not self.radius > 0.0:
+            what = f"{self.name}: the radius of a domain is positive"
+            raise InputError(what, got=self.radius, allowed="a positive number, or inf for none")
+        if self.exact is not None:
+            object.__setattr__(self, "exact", self.bounded(self.exact))
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.value(t)
@@ -68,6 +74,13 @@ class Function:
     def needs_domain(self) -> bool:
         """No asymptote on some side: an approximant is valid on a bounded interval only."""
         return self.exact is None and not self.jumps and (self.left is None or self.right is None)
+
+    def bounded(self, approximant: PiecewiseLinear) -> PiecewiseLinear:
+        """An approximant, on no more than the domain that f declares."""
+        if math.isinf(self.radius):
+            return approximant
+        lo, hi = approximant.domain
+        return replace(approximant, domain=(max(lo, -self.radius), min(hi, self.radius)))
 
     def magnitude(self, radius: float) -> float:
         """A bound on |f(t)| for |t| <= radius."""

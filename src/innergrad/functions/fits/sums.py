@@ -73,6 +73,17 @@ class FeatureSum:
 
 
 Approximant = PiecewiseLinear | FeatureSum
+Domain = tuple[float, float]
+
+
+def domain_of(f: Function, otherwise: Domain) -> Domain:
+    """The domain that f declares, or the one that it gets otherwise."""
+    return otherwise if math.isinf(f.radius) else (-f.radius, f.radius)
+
+
+def less(f: Function) -> str:
+    """What to do where f is not fitted to within epsilon."""
+    return f"give a larger epsilon or a smaller {'z_bound' if math.isinf(f.radius) else 'radius'}"
 
 
 def with_error(fitted: FeatureSum, f: Function) -> FeatureSum:
