@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, LoweringError
 from innergrad.functions.scalar import Function
 from innergrad.ir.stream import Lane, Stream
 
@@ -242,7 +242,8 @@ class Program:
     variance: the scalar lane that holds the predictive variance there, if the program computes one.
     tokens: ``stacked``, one token (x; y) an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
     causal: no token sees a later one, so that predictions at every prefix come out of one pass.
-    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms.
+    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms. It reads no token but
+        itself, and all of them with scope ``all``: shared lanes are written from there.
     length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
         if prompts have any length.
     placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
@@ -448,8 +449,15 @@ def _check_instruction(program: Program, instruction: Attend, name: str) -> None
             instruction.scope != "self" and (program.causal or (instruction.at or (0, 0))[1] > 0)
         )
         same = not private and instruction.where == "all" and not unequal
-        got = f"{', '.join(private) or instruction.scope} differs between tokens"
-        _require(same, f"{name}: a shared lane must receive the same in every token", got)
+        what = f"{name}: a shared lane must receive the same in every token"
+        _require(same, what, f"{', '.join(private) or instruction.scope} differs between tokens")
+        if program.sink and instruction.scope not in ("self", "all"):
+            raise LoweringError(
+                what,
+                got=f"scope {instruction.scope}, of which the sink that this target puts first reads nothing",
+                allowed="scope self or all",
+                hint='average over scope="all" with omega as a factor, or make the lane per token: shared=False',
+            )
 
 
 def labels_of(expression: Expr) -> set[str]:
