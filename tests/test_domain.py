@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.functions.activations import COS, DTANH, SIN, TANH
 from innergrad.functions.derived import square_derivative, within
+from innergrad.functions.scalar import EXP
 from innergrad.targets import TARGETS
 
 EXECUTORS = ("plain", "dense")
@@ -240,3 +242,20 @@ def test_what_is_made_of_a_function_keeps_its_radius() -> None:
 def test_a_radius_is_positive(radius: float) -> None:
     with pytest.raises(ig.InputError, match="the radius of a domain is positive"):
         ig.Function("f", torch.tanh, radius=radius)
+
+
+@pytest.mark.parametrize("near", [within(EXP, 2.0), replace(EXP, radius=2.0)], ids=["within", "replaced"])
+def test_kernel_attention_computes_its_functions_everywhere_so_it_refuses_a_radius(near: ig.Function) -> None:
+    @dataclass(frozen=True)
+    class Sum(ig.Algorithm):
+        def program(self, options: ig.Options) -> ig.Program:
+            stream = ig.example_stream(2, 1, ig.Lane("f", (1,), "state", shared=False), ig.Lane("p", (1,)))
+            score = ig.Score(near, ("x[c]", "x[c]"))
+            step, readout = (
+                ig.Layer("attention", lane, (ig.Attend(f"{lane}[k]", score, value="y[k]", scope="demos"),))
+                for lane in "fp"
+            )
+            return ig.Program(stream, (ig.Loop(1, (step,)),), (readout,), "p")
+
+    with pytest.raises(ig.InputError, match=r"no such h|exp is a function of the library"):
+        ig.compile(Sum(), target="kernel", n_examples=4)

@@ -30,7 +30,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError, LoweringError
-from innergrad.functions.scalar import Function
+from innergrad.functions.activations import RELU
+from innergrad.functions.scalar import EXP, IDENTITY, NEGATION, RECIPROCAL, Function
 from innergrad.ir.stream import Lane, Stream
 
 Reduce = Literal["sum", "mean", "softmax"]
@@ -40,6 +41,7 @@ Scope = Literal["self", "all", "demos", "before", "upto", "previous"]
 STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 Tokens = Literal["stacked", "interleaved"]
+OWN = {f.name: f for f in (IDENTITY, NEGATION, EXP, RECIPROCAL, RELU)}  # known by name, wherever they are used
 
 
 @dataclass(frozen=True)
@@ -330,6 +332,9 @@ class Program:
                 for score in instruction.scores:
                     if found.setdefault(score.f.name, score.f) != score.f:
                         raise InputError("two different functions of one program have the same name", got=score.f.name)
+                    if OWN.get(score.f.name, score.f) != score.f:
+                        what = f"{score.f.name} is a function of the library, which some targets compute as it is"
+                        raise InputError(what, got="another function, or radius", hint="give yours another name")
         return found
 
     def label_sizes(self, instruction: Attend) -> dict[str, int]:
