@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from innergrad.interpret import plain
 from innergrad.interpret.balls import radii_after
-from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.cost import structured_flops
 from innergrad.interpret.ranges import Ranges
 from innergrad.interpret.walk import added
 from innergrad.ir.program import Attend

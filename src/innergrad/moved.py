@@ -29,6 +29,7 @@ MOVED = {
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",
     "innergrad.targets.sparse": "innergrad.targets.weights.sparse",
+    "innergrad.interpret.counts": "innergrad.interpret.cost",
     "innergrad.lab.streams": "innergrad.lab.counter_rng",
     "innergrad.lab.gpt": "innergrad.lab.learners.gpt",
     "innergrad.lab.kernel_learner": "innergrad.lab.learners.kernel_learner",
