@@ -21,7 +21,7 @@ from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret import plain, symbolic, walk
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.fused import Extent, Kernel
-from innergrad.interpret.tensors import Labelled
+from innergrad.interpret.plain import Labelled
 from innergrad.interpret.walk import seen
 from innergrad.ir import program as language
 from innergrad.ir.program import SCOPES, Attend, Layer, Loop, Program, Reduce, Score, Where

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from innergrad.interpret import plain
-from innergrad.interpret.balls import radii_after
 from innergrad.interpret.cost import structured_flops
+from innergrad.interpret.pairs import radii_after
 from innergrad.interpret.ranges import Ranges
 from innergrad.interpret.walk import added
 from innergrad.ir.program import Attend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -34,6 +34,10 @@ class WorstCase:
             or (limit == 0.0 and value > self.law.value)
         ):
             self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
+
+    def unchecked(self, reason: str) -> None:
+        """What is said unless something is seen."""
+        self.law = replace(self.law, where=f"not checked: {reason}")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost
-from innergrad.interpret.tensors import ScalarFunction
+from innergrad.interpret.plain import Limits, ScalarFunction
 from innergrad.ir.options import Options
 from innergrad.ir.program import Layer, Program
 from innergrad.model.guard import Guard, Outside
@@ -58,6 +58,11 @@ class Compiled:
     def functions(self) -> dict[str, ScalarFunction]:
         """What the weights compute for each scalar function: its approximant, or, if it has none, the function."""
         return {**self.program.functions(), **self.approximants}
+
+    @cached_property
+    def accuracies(self) -> dict[str, float]:
+        """The sup error that each approximant may have."""
+        return {name: self.options.accuracy(name) for name in self.approximants}
 
     @cached_property
     def kept(self) -> dict[str, Any]:
@@ -141,9 +146,13 @@ class Compiled:
 
     # ------------------------------------------------------------------------------------------------------- prompts
 
-    def ranges(self, layer: Layer) -> Mapping[str, tuple[float, float]]:
-        """Of the lanes that a layer reads, outside which it does not compute what it should."""
-        return self.target.bounds(self.program, layer, self.options)
+    def ranges(self, layer: Layer) -> Mapping[str, Limits]:
+        """Of the lanes that a layer of the program reads, outside which it does not compute what it should."""
+        return self._ranges[id(layer)]
+
+    @cached_property
+    def _ranges(self) -> dict[int, Mapping[str, Limits]]:
+        return {id(layer): self.target.bounds(self.program, layer, self.options) for layer in self.program.layers}
 
     def guard(self, outside: Outside = "error") -> Guard:
         """What watches the domains of one run; outside: ``error``, or ``flag``, which takes note and goes on."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from innergrad.evidence.explain.explanation import Health, StepError
 from innergrad.interpret import plain
-from innergrad.interpret.tensors import Labelled, attention, contract, labelled_view, tokens_in, total
+from innergrad.interpret.plain import Labelled, attention, contract, labelled_view, tokens_in, total
 from innergrad.interpret.walk import Algebra, Seen, Token, added, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score
 from innergrad.ir.stream import State
