@@ -126,7 +126,7 @@ def test_only_terms_of_both_signs_cancel(scope: str, reduce: Any) -> None:
     everything = 0.0 if reduce == "softmax" and scope != "self" else torch.inf
     for value, lost in (("x[a]", 0.0), ("x[a] - x[a]", everything)):
         program = made(Attend("x[a]", score, value=value, scope=scope, reduce=reduce))
-        assert in_health(program, state).bits == lost
+        assert in_health(program, state).value == lost
 
 
 # ------------------------------------------------------------------------------------------------- what is not known

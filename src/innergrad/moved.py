@@ -29,6 +29,7 @@ MOVED = {
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",
     "innergrad.targets.sparse": "innergrad.targets.weights.sparse",
+    "innergrad.evidence.explain.figure": "innergrad.evidence.explain.explanation",
     "innergrad.interpret.tensors": "innergrad.interpret.plain",
     "innergrad.interpret.balls": "innergrad.interpret.pairs",
     "innergrad.interpret.counts": "innergrad.interpret.cost",
