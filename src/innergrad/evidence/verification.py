@@ -180,14 +180,13 @@ class _Verification:
 
     def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
         """A layer may round, and lanes that it writes may be off by what its functions are off by."""
-        scale, radii = self._scale(before, after), _exactly_known(before)
+        units, radii = self._units(before, after), _exactly_known(before)
         if self._inexact(law, layer):
             functions = self.program.functions()
             radii = radii_after(self.program, layer, before, functions, radii, partial(self._off, law))
         for name, value in after.items():
-            size = self._size(name, scale)
-            allowed = (self.rounding * size + radii[name]).expand_as(value)
-            self._see(law, (value - expected[name]).abs(), allowed, size, f"layer {layer.name}, lane {name}")
+            error, allowed = (value - expected[name]).abs(), self.rounding * units[name] + radii[name]
+            self._see(law, error, allowed, units[name], f"layer {layer.name}, lane {name}")
 
     def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
         """The entry that is nearest to what is allowed, or farthest beyond."""
@@ -226,13 +225,12 @@ class _Verification:
         averaged = law == "examples" and not self.tf.proven and "S" in z.labels
         return off + f.error if not f.ramps and (averaged or law == "approximation") else off
 
-    def _scale(self, before: State, after: State) -> float:
-        """The largest number in the stream, pads (which have a size of their own) aside."""
-        lanes = [lane.name for lane in self.program.stream.lanes if not lane.fill]
-        return max(1.0, *(float(s[name].abs().max()) for s in (before, after) for name in lanes if s[name].numel()))
-
-    def _size(self, name: str, scale: float) -> float:
-        return max(scale, abs(self.program.stream[name].fill))
+    def _units(self, before: State, after: State) -> dict[str, float]:
+        """What lanes round relative to: the largest number in the stream; pads have a size of their own."""
+        lanes, sizes = self.program.stream.lanes, [1.0]
+        for value in (state[lane.name] for state in (before, after) for lane in lanes if not lane.fill):
+            sizes += [float(value.abs().max())] if value.numel() else []
+        return {lane.name: max(*sizes, abs(lane.fill)) for lane in lanes}
 
     def _check_inputs(self, layer: Layer, start: State, after: State, *, readout: bool) -> None:
         for lane in self.program.stream.lanes:
@@ -450,9 +448,9 @@ class _Verification:
         for (layer, after, step_ends), module in zip(steps, self.tf.module.layers(), strict=True):
             h = module(h)
             radii = radii_after(program, layer, state, self.tf.functions, radii, partial(self._off, "examples"))
-            scale, state = self._scale(state, after), after
+            units, state = self._units(state, after), after
             for lane in {i.dst.lane for i in layer.instructions}:
-                radii[lane] = radii[lane] + self.rounding * self._size(lane, scale)
+                radii[lane] = radii[lane] + self.rounding * units[lane]
             if step_ends and one_step:
                 break
         return part(prompt, program.stream.unpack(h)), part(prompt, radii).abs()

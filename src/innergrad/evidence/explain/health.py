@@ -28,7 +28,9 @@ from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import rounding
 from innergrad.model.prompt import Prompt
+from innergrad.targets import LoopedTransformer
 from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.weights.looped import Sublayer
 
 NEAR = 0.95  # of a range
 
@@ -48,11 +50,11 @@ class Largest:
     """The largest of what was seen, and where it was."""
 
     value: float = 0.0
-    where: str = ""
+    place: str = ""
 
-    def see(self, value: float, where: str) -> None:
+    def see(self, value: float, place: str) -> None:
         if value > self.value:
-            self.value, self.where = value, where
+            self.value, self.place = value, place
 
 
 # -------------------------------------------------------------------------------------------------------- error growth
@@ -107,9 +109,9 @@ class Ranges(Largest):
             self.use(after[lane.name], (-lane.bound, lane.bound), f"the box of {lane.name}")
 
     def row(self) -> Health:
-        reason = f"the most used range is {self.where}" if self.where else "nothing here has a bounded range"
+        reason = f"the most used range is {self.place}" if self.place else "nothing here has a bounded range"
         if self.value > NEAR:
-            reason = f"{self.where} is at its edge" if self.value <= 1.0 else f"{self.where} is outside its range"
+            reason = f"{self.place} is at its edge" if self.value <= 1.0 else f"{self.place} is outside its range"
         return Health("range use", self.value, NEAR, self.value <= NEAR, reason)
 
 
@@ -205,7 +207,7 @@ class Cancellation(Largest):
 
     def row(self, dtype: torch.dtype) -> Health:
         digits = -math.log2(torch.finfo(dtype).eps) + 1
-        green, where = self.value <= digits / 2, f" in {self.where}" if self.where else ""
+        green, where = self.value <= digits / 2, f" in {self.place}" if self.place else ""
         text = f"sums lose at most {self.value:.1f} of {digits:.0f} bits{where}"
         if not green:
             text = f"a sum loses {self.value:.1f} of {digits:.0f} bits{where}: its terms nearly cancel"
@@ -251,36 +253,20 @@ def leakage(tf: Compiled, prompt: Prompt) -> Health:
     most, program = Largest(), tf.program
     h = program.stream.pack(prompt.state(program))
     for (layer, _), module in zip(program.schedule(), tf.module.layers(), strict=True):
-        if not isinstance(module, SoftmaxAttention) or not module.W_V.shape[0]:
-            h = module(h)
-            continue
         state = program.stream.unpack(h)
-        h, values, pattern = _observed(module, h)
-        moved = pattern * values.norm(dim=-1).unsqueeze(-2)  # (heads, batch, tokens, tokens)
-        meant = _meant(program, layer, module, state, pattern.shape)
-        outside, inside = (torch.where(part, moved, 0.0).sum(-1).amax((1, 2)) for part in (~meant, meant))
-        most.see(float((outside / torch.where(inside > 0, inside, 1.0)).max()), layer.name)
+        h, cache = LoopedTransformer([], [], [module]).run_with_cache(h)
+        if "layers.0.hook_pattern" in cache:
+            values, pattern = cache["layers.0.hook_v"], cache["layers.0.hook_pattern"]
+            moved = pattern * values.norm(dim=-1).unsqueeze(-2)  # (heads, batch, tokens, tokens)
+            meant = _meant(program, layer, module, state, pattern.shape)
+            outside, inside = (torch.where(part, moved, 0.0).sum(-1).amax((1, 2)) for part in (~meant, meant))
+            most.see(float((outside / torch.where(inside > 0, inside, 1.0)).max()), layer.name)
     text = f"attention brings in {most.value:.1e} of what it means to from tokens it does not mean"
-    text += f", in layer {most.where}" if most.where else ""
+    text += f", in layer {most.place}" if most.place else ""
     return Health(name, most.value, limit, most.value <= limit, text)
 
 
-def _observed(module: SoftmaxAttention, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The stream after the layer, and its heads' values and patterns."""
-    kept: list[Tensor] = []
-    hooks = [
-        module.get_submodule(hook).register_forward_hook(lambda module, inputs, output: kept.append(output))
-        for hook in ("hook_v", "hook_pattern")
-    ]
-    try:
-        after: Tensor = module(h)
-    finally:
-        for handle in hooks:
-            handle.remove()
-    return after, kept[0], kept[1]
-
-
-def _meant(program: Program, layer: Layer, module: SoftmaxAttention, state: State, shape: torch.Size) -> Tensor:
+def _meant(program: Program, layer: Layer, module: Sublayer, state: State, shape: torch.Size) -> Tensor:
     """Which tokens each head may read: (heads, batch, tokens, tokens), from the lanes that it writes."""
     allowed = torch.zeros(shape, dtype=torch.bool)
     entries = [lane.name for lane in program.stream.lanes for _ in range(lane.size)]
