@@ -189,10 +189,15 @@ class _Verification:
             self._see(law, error, allowed, units[name], f"layer {layer.name}, lane {name}")
 
     def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
-        """The entry that is nearest to what is allowed, or farthest beyond."""
-        if error.numel():
+        """The entry that is nearest to what is allowed, or farthest beyond. Only a probe leaves out what nothing is
+        known of; where another law has no limit, it fails.
+        """
+        known = torch.isfinite(allowed)
+        if law != "probe" and not bool(known.all()):
+            self.laws[law].see(math.inf, self.rounding, f"{where}: what it may be off by is not finite")
+        elif error.numel():
             ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
-            worst = torch.where(allowed < math.inf, ratio, 0.0).flatten().argmax()  # where nothing is known, no law
+            worst = torch.where(known, ratio, 0.0).flatten().argmax()
             value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
             self.laws[law].see(value, limit, where)
 
