@@ -22,12 +22,13 @@ class Law:
 
 
 class WorstCase:
-    """A law while it is being checked: keeps the largest value / limit seen."""
+    """A law while it is being checked: keeps the largest value / limit seen. limit: where no other is given."""
 
     def __init__(self, name: str, limit: float) -> None:
-        self.law = Law(name, 0.0, limit)
+        self.limit, self.law = limit, Law(name, 0.0, limit)
 
-    def see(self, value: float, limit: float, where: str) -> None:
+    def see(self, value: float, where: str, limit: float | None = None) -> None:
+        limit = self.limit if limit is None else limit
         if (
             math.isnan(value)
             or value * self.law.limit > self.law.value * limit

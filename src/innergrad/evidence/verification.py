@@ -48,6 +48,7 @@ from innergrad.model.prompt import ArrayLike, Prompt, placed
 
 U = 2.0**-53
 Part = Callable[[Prompt, State], Tensor]  # of what a forward pass gave, or of what it may be off by
+Case = tuple[str, Prompt, Prompt, Part]  # what must not matter, two prompts that differ in it, what must be the same
 
 
 def verify(
@@ -116,15 +117,18 @@ class _Verification:
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
         self.rounding = tf.target.rounding(tf.options)  # of a layer, relative to the largest number it reads or writes
-        self.exactly = 0.0 if tf.proven else self.rounding  # clearing by GeLUs is exact up to rounding
-        self.spread = 1e-14 if tf.proven else 1e-12  # hundreds of heads, with coefficients of their own
         self.proof = "proof" if tf.proven else "fit"
         limits = {
-            **dict.fromkeys(("weights", "probe", self.proof, "approximation"), self.rounding),
+            "weights": self.rounding,
+            "probe": self.rounding,
+            self.proof: tf.options.epsilon,
+            "approximation": self.rounding,
             "oracle": 1e-10,
             "examples": self.rounding,
-            "shared": self.spread,
-            **dict.fromkeys(("scratch", "inputs", "box"), self.exactly),
+            "shared": 1e-14 if tf.proven else 1e-12,  # hundreds of heads, with coefficients of their own
+            "scratch": 0.0 if tf.proven else self.rounding,  # clearing by GeLUs is exact up to rounding
+            "inputs": 0.0,
+            "box": 0.0 if tf.proven else tf.options.epsilon,  # a steep GeLU is a hinge nearly
         }
         self.laws = {name: WorstCase(name, limit) for name, limit in limits.items()}
 
@@ -133,7 +137,7 @@ class _Verification:
         try:
             trajectory, step_error, hits = self._walk()
         except DomainError as error:
-            self.laws["weights"].see(math.inf, self.rounding, f"the module alone: {error}")
+            self.laws["weights"].see(math.inf, f"the module alone: {error}")
             distance, step_error, hits = [math.inf], [math.inf], [0]
         else:
             self._probe()
@@ -194,12 +198,12 @@ class _Verification:
         """
         known = torch.isfinite(allowed)
         if law != "probe" and not bool(known.all()):
-            self.laws[law].see(math.inf, self.rounding, f"{where}: what it may be off by is not finite")
+            self.laws[law].see(math.inf, f"{where}: what it may be off by is not finite")
         elif error.numel():
             ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
             worst = torch.where(known, ratio, 0.0).flatten().argmax()
             value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
-            self.laws[law].see(value, limit, where)
+            self.laws[law].see(value, where, limit)
 
     def _inexact(self, law: str, layer: Layer) -> bool:
         """Whether some function of a layer may be off by more than rounding, as far as the law is concerned."""
@@ -244,7 +248,7 @@ class _Verification:
                 if readout and lane.name == self.program.prediction:
                     difference = difference[:, : difference.shape[1] - self.prompt.X_query.shape[1]]
                 largest = float(difference.abs().max()) if difference.numel() else 0.0
-                self.laws["inputs"].see(largest, 0.0, f"layer {layer.name}, lane {lane.name}")
+                self.laws["inputs"].see(largest, f"layer {layer.name}, lane {lane.name}")
 
     def _check_step(self, after: State) -> None:
         program, alone = self.program, State()
@@ -254,16 +258,13 @@ class _Verification:
             value, where = after[lane.name], f"lane {lane.name}"
             largest = float(value.abs().max())
             if lane.role == "scratch":
-                self.laws["scratch"].see(largest, self.exactly, where)
+                self.laws["scratch"].see(largest, where)
             if lane.shared:
-                self.laws["shared"].see(
-                    float((value - value[:, :1]).abs().max()) / max(1.0, largest), self.spread, where
-                )
+                self.laws["shared"].see(float((value - value[:, :1]).abs().max()) / max(1.0, largest), where)
             if lane.name in alone:
-                self.laws["shared"].see(float((value - alone[lane.name]).abs().max()), 0.0, where)
-            if lane.role == "weight" and math.isfinite(lane.bound):
-                slack = 0.0 if self.tf.proven else self.tf.options.epsilon  # a steep GeLU is a hinge nearly
-                self.laws["box"].see(max(0.0, largest - lane.bound), slack, where)
+                self.laws["shared"].see(float((value - alone[lane.name]).abs().max()), where, 0.0)
+            if lane.role == "weight":
+                self.laws["box"].see(max(0.0, largest - lane.bound), where)
 
     # -------------------------------------------------------------------------------------------------- random streams
 
@@ -283,14 +284,14 @@ class _Verification:
                 expected = plain.apply_layer(program, layer, before, tf.functions, observer=lambda *_: None)
                 self._compare("probe", layer, before, after, expected)
         for value, limit, where in tf.target.inspect(program, tf.module, stream.pack(state), tf.options):
-            self.laws["probe"].see(value, limit, where)
+            self.laws["probe"].see(value, where, limit)
 
     def _drawn(self, size: float, state: State, generator: torch.Generator) -> State:
         """A random stream, with shared lanes shared. Lanes that have a meaning of their own (constants, positions,
         pads) keep what the prompt gives them.
         """
         program, probe, tokens = self.program, State(), state["x"].shape[1]
-        kept = {*self.tf.target.structural, *(mark.lane for mark in program.marks)}
+        kept = {"one", *self.tf.target.structural, *(mark.lane for mark in program.marks)}
         bound = max((lane.bound for lane in program.weights if math.isfinite(lane.bound)), default=1.0)
         for lane in program.stream.lanes:
             shape = (4, 1 if lane.shared else tokens, *lane.shape)
@@ -300,7 +301,6 @@ class _Verification:
             if program.sink and not lane.shared:  # a sink has empty lanes
                 values = torch.cat([state[lane.name][:1, :1].expand(4, 1, *lane.shape), values[:, 1:]], dim=1)
             probe[lane.name] = values
-        probe["one"] = torch.ones(4, 1, dtype=torch.float64)
         if program.tokens == "interleaved":  # a label's token has no x, an input's no y
             label = state["t"][:1].unsqueeze(-1)
             probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
@@ -350,7 +350,7 @@ class _Verification:
                     error = math.inf
             widths = [] if self.tf.proven else [high - low for low, high in given.ramps]
             rounded = 64 * U * 9 / min(widths) if widths else 0.0  # |t| <= 8, times the slope of a ramp: as _off
-            self.laws[self.proof].see(error, epsilon + rounded, name)
+            self.laws[self.proof].see(error, name, epsilon + rounded)
 
     # ---------------------------------------------------------------------------------------------------------- oracle
 
@@ -390,7 +390,7 @@ class _Verification:
                 raise InputError(f"the oracle's {name} have the wrong shape", got=got, allowed=allowed)
             if value.numel():
                 scale = max(1.0, float(expected.abs().max()))
-                self.laws["oracle"].see(float((value - expected).abs().max()) / scale, 1e-10, name)
+                self.laws["oracle"].see(float((value - expected).abs().max()) / scale, name)
         return weights if program.weights else path
 
     # --------------------------------------------------------------------------------------------- examples and queries
@@ -410,9 +410,9 @@ class _Verification:
         if cases and not checked:
             self.laws["examples"].unchecked("with one more or less of anything, the prompts leave the domain")
 
-    def _others_left_out(self) -> list[tuple[str, Prompt, Prompt, Part]]:
+    def _others_left_out(self) -> list[Case]:
         """The last query alone; in a causal program, the prompt without its last example."""
-        p, program, cases = self.prompt, self.program, list[tuple[str, Prompt, Prompt, Part]]()
+        p, program, cases = self.prompt, self.program, list[Case]()
         if p.X_query.shape[1]:
             alone = replace(p, X_query=p.X_query[:, -1:])
             cases.append(("the other queries", p, alone, lambda of, state: of.predictions(program, state)[:, -1:]))
@@ -421,7 +421,7 @@ class _Verification:
             cases.append(("a later example", p, shorter, lambda of, state: of.online(program, state)[:, : n - 1]))
         return cases
 
-    def _other_weights(self) -> list[tuple[str, Prompt, Prompt, Part]]:
+    def _other_weights(self) -> list[Case]:
         """With and without queries, with an example doubled or dropped; as far as the prompt has room."""
         p, n, room = self.prompt, self.prompt.X.shape[1], self.prompt.X.shape[1]
         if self.program.length is not None:
