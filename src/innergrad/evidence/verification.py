@@ -150,9 +150,8 @@ class _Verification:
 
     def _learned(self, state: State) -> Tensor:
         """What is compared step by step: the weights, or, where there are none, the predictions so far."""
-        if self.program.weights:
-            return self.prompt.weights(self.program, state)
-        return self.prompt.predictions(self.program, state).flatten(1)
+        predictions = self.prompt.predictions(self.program, state).flatten(1)
+        return self.prompt.weights(self.program, state) if self.program.weights else predictions
 
     # ------------------------------------------------------------------------------------------- a run, layer by layer
 
@@ -184,13 +183,13 @@ class _Verification:
 
     def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
         """A layer may round, and lanes that it writes may be off by what its functions are off by."""
-        units, radii = self._units(before, after), _exactly_known(before)
+        units, radii = self._units(before, after), State()
         if self._inexact(law, layer):
             functions = self.program.functions()
             radii = radii_after(self.program, layer, before, functions, radii, partial(self._off, law))
         for name, value in after.items():
-            error, allowed = (value - expected[name]).abs(), self.rounding * units[name] + radii[name]
-            self._see(law, error, allowed, units[name], f"layer {layer.name}, lane {name}")
+            allowed = torch.full_like(value, self.rounding * units[name]) + radii.get(name, 0.0)
+            self._see(law, (value - expected[name]).abs(), allowed, units[name], f"layer {layer.name}, lane {name}")
 
     def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
         """The entry that is nearest to what is allowed, or farthest beyond. Only a probe leaves out what nothing is
@@ -448,7 +447,7 @@ class _Verification:
         program's: what every layer may round by, carried through the layers after it.
         """
         program, state = self.program, prompt.state(self.program)
-        h, radii = program.stream.pack(state), _exactly_known(state)
+        h, radii = program.stream.pack(state), State()
         steps = executor_of(self.tf, "plain").layers(prompt, self.tf.guard())
         for (layer, after, step_ends), module in zip(steps, self.tf.module.layers(), strict=True):
             h = module(h)
@@ -459,11 +458,6 @@ class _Verification:
             if step_ends and one_step:
                 break
         return part(prompt, program.stream.unpack(h)), part(prompt, radii).abs()
-
-
-def _exactly_known(state: State) -> State:
-    """No lane is off."""
-    return {name: torch.zeros_like(lane) for name, lane in state.items()}
 
 
 def _extent(f: Approximant) -> float:

@@ -102,9 +102,11 @@ class Balls(Pairs):
 def radii_after(
     program: Program, layer: Layer, state: State, functions: Mapping[str, ScalarFunction], radii: State, off: Off
 ) -> State:
-    """What the lanes are off by after a layer, from what they are off by before it: (batch, tokens or 1, *shape)."""
-    each = {name: radius.expand_as(state[name]) for name, radius in radii.items()}
-    balls, after = Balls(Tensors(program, state, functions), each, off), dict(radii)
+    """What the lanes are off by after a layer, from what they are off by before it; one that is not named, by nothing.
+    Radii are (batch, tokens or 1, *shape).
+    """
+    before = {name: radii.get(name, torch.zeros_like(lane)).expand_as(lane) for name, lane in state.items()}
+    balls, after = Balls(Tensors(program, state, functions), before, off), dict(before)
     for i in layer.instructions:
         _, radius = added(program, i, balls)
         after[i.dst.lane] = placed(after[i.dst.lane], i, radius.aligned("BI" + i.family))

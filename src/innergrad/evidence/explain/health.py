@@ -10,7 +10,6 @@ softmax leakage       what attention brings in from tokens that an instruction d
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,21 +117,15 @@ class Ranges(Largest):
 # ------------------------------------------------------------------------------------------------------ rounding share
 
 
-def _zeros() -> dict[str, float]:
-    return defaultdict(float)
-
-
 @dataclass
 class Rounding:
     """What layers got wrong by themselves, from the stream that they read.
 
-    by_rounding, by_approximants: layer -> the mean error of a lane, summed over steps and lanes; largest: layer -> its
+    off: layer -> of every lane that it wrote, in every step: the mean error by rounding, that by approximants, and the
     largest rounding. most: the largest of all; relative: to the largest number in the stream.
     """
 
-    by_rounding: dict[str, float] = field(default_factory=_zeros)
-    by_approximants: dict[str, float] = field(default_factory=_zeros)
-    largest: dict[str, float] = field(default_factory=_zeros)
+    off: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
     most: float = 0.0
     relative: float = 0.0
 
@@ -142,22 +135,21 @@ class Rounding:
         lanes = [lane.name for lane in tf.program.stream.lanes if not lane.fill]
         scale = max(1.0, *(float(state[lane].abs().max()) for state in (before, after) for lane in lanes))
         for lane in written(layer):
-            off = (after[lane] - approximated[lane]).abs()
-            self.by_rounding[layer.name] += float(off.mean())
-            self.by_approximants[layer.name] += float((approximated[lane] - true[lane]).abs().mean())
-            self.largest[layer.name] = max(self.largest[layer.name], float(off.max()))
+            rounded, inexact = (after[lane] - approximated[lane]).abs(), (approximated[lane] - true[lane]).abs()
+            largest = float(rounded.max())
+            self.off.setdefault(layer.name, []).append((float(rounded.mean()), float(inexact.mean()), largest))
             if lane in lanes:
-                self.most = max(self.most, float(off.max()))
-                self.relative = max(self.relative, float(off.max()) / scale)
+                self.most, self.relative = max(self.most, largest), max(self.relative, largest / scale)
 
     def share(self, layer: str, steps: Sequence[StepCertificate]) -> float:
         """How much of what a layer got wrong is rounding; without approximants, against the bound on what the layer
         wrote, for what it adds to that is of second order else.
         """
+        rounded, inexact, largest = zip(*self.off[layer], strict=True)
+        if any(inexact):
+            return sum(rounded) / (sum(rounded) + sum(inexact))
         bound = max(step.layers.get(layer, 0.0) for step in steps)
-        if self.by_approximants[layer] == 0.0:
-            return min(1.0, self.largest[layer] / bound) if bound else 0.0
-        return self.by_rounding[layer] / (self.by_rounding[layer] + self.by_approximants[layer])
+        return min(1.0, max(largest) / bound) if bound else 0.0
 
     def row(
         self,
@@ -172,7 +164,7 @@ class Rounding:
 
         shares: of the bound of every step, by source.
         """
-        parts = {layer: self.share(layer, steps) for layer in self.by_rounding}
+        parts = {layer: self.share(layer, steps) for layer in self.off}
         sums = [sum(share * parts.get(layer_of(source), 1.0) for source, share in step.items()) for step in shares]
         value, epsilon = max(sums, default=0.0), tf.options.epsilon
         inexact = [f for f in tf.approximants.values() if 0.0 < f.error < math.inf]
