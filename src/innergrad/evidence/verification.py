@@ -17,8 +17,9 @@ Each layer of the module is compared with the program on the *module's own strea
     inputs          input lanes are untouched (the read-out writes the prediction on query tokens only)
     box             weight lanes stay within their declared bounds
 
-Besides the laws the report gives the distance to the oracle per step, and the number of *ramp hits*: arguments at which
-the derivative of a piecewise-linear activation was replaced by a ramp. Steps with a hit carry no epsilon claim.
+A law that has no finite limit fails, and says where. Besides the laws the report gives the distance to the oracle per
+step, and the number of *ramp hits*: arguments at which the derivative of a piecewise-linear activation was replaced by
+a ramp. Steps with a hit carry no epsilon claim.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class _Verification:
         known of; where another law has no limit, it fails.
         """
         known = torch.isfinite(allowed)
-        if law != "probe" and not bool(known.all()):
+        if not bool(known.all()) and (law != "probe" or math.isinf(unit)):
             self.laws[law].see(math.inf, f"{where}: what it may be off by is not finite")
         elif error.numel():
             ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
@@ -443,10 +444,15 @@ class _Verification:
         return [(*case, lambda of, state: of.weights(self.program, state)) for case in cases]
 
     def _outcome(self, prompt: Prompt, part: Part, one_step: bool) -> tuple[Tensor, Tensor]:
-        """A part of what the module gives, after one step or after all layers, and how far it may be from the
-        program's: what every layer may round by, carried through the layers after it.
+        """A part of what the module gives, and how far it may be from the program's: after one step, by what every
+        layer may round by, carried through the layers after it. Through all steps of a run that would allow anything:
+        it is held to what a single layer may round by.
         """
         program, state = self.program, prompt.state(self.program)
+        if not one_step:
+            _require_inside(self.tf, prompt)
+            found = part(prompt, program.stream.unpack(self.tf.module(program.stream.pack(state))))
+            return found, torch.full_like(found, self.rounding / 2 * max(1.0, float(found.abs().max())))
         h, radii = program.stream.pack(state), State()
         steps = executor_of(self.tf, "plain").layers(prompt, self.tf.guard())
         for (layer, after, step_ends), module in zip(steps, self.tf.module.layers(), strict=True):
@@ -455,9 +461,9 @@ class _Verification:
             units, state = self._units(state, after), after
             for lane in {i.dst.lane for i in layer.instructions}:
                 radii[lane] = radii[lane] + self.rounding * units[lane]
-            if step_ends and one_step:
+            if step_ends:
                 break
-        return part(prompt, program.stream.unpack(h)), part(prompt, radii).abs()
+        return part(prompt, program.stream.unpack(h)), part(prompt, radii)
 
 
 def _extent(f: Approximant) -> float:

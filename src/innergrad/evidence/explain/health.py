@@ -147,7 +147,7 @@ class Rounding:
         """
         rounded, inexact, largest = zip(*self.off[layer], strict=True)
         if any(inexact):
-            return sum(rounded) / (sum(rounded) + sum(inexact))
+            return float(sum(rounded) / sum((*rounded, *inexact)))
         bound = max(step.layers.get(layer, 0.0) for step in steps)
         return min(1.0, max(largest) / bound) if bound else 0.0
 
