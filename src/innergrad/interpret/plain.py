@@ -62,10 +62,9 @@ def placed(lane: Tensor, i: Attend, change: Tensor) -> Tensor:
     """The lane with the change added to the entries that the instruction writes."""
     if i.dst.whole:
         return lane + change
-    tokens = max(change.shape[1], lane.shape[1])
-    padded = torch.zeros_like(lane).expand(-1, tokens, *lane.shape[2:]).clone()
-    padded[:, :, *i.dst.place] = change
-    return lane + padded
+    after = lane.expand(-1, max(change.shape[1], lane.shape[1]), *lane.shape[2:]).clone()
+    after[:, :, *i.dst.place] += change
+    return after
 
 
 def arguments(
