@@ -147,12 +147,17 @@ class Compiled:
     # ------------------------------------------------------------------------------------------------------- prompts
 
     def ranges(self, layer: Layer) -> Mapping[str, Limits]:
-        """Of the lanes that a layer of the program reads, outside which it does not compute what it should."""
-        return self._ranges[id(layer)]
+        """Of the lanes that a layer reads, outside which it does not compute what it should."""
+        known, limits = self._ranges.get(id(layer), (None, None))
+        return limits if known is layer and limits is not None else self._bounds(layer)
 
     @cached_property
-    def _ranges(self) -> dict[int, Mapping[str, Limits]]:
-        return {id(layer): self.target.bounds(self.program, layer, self.options) for layer in self.program.layers}
+    def _ranges(self) -> dict[int, tuple[Layer, Mapping[str, Limits]]]:
+        """Of the layers of the program, by their identities, for their hashes are as long as they are."""
+        return {id(layer): (layer, self._bounds(layer)) for layer in self.program.layers}
+
+    def _bounds(self, layer: Layer) -> Mapping[str, Limits]:
+        return self.target.bounds(self.program, layer, self.options)
 
     def guard(self, outside: Outside = "error") -> Guard:
         """What watches the domains of one run; outside: ``error``, or ``flag``, which takes note and goes on."""
