@@ -399,10 +399,10 @@ class _Verification:
         """Which examples and queries may have an effect on what: two prompts must lead to the same."""
         weighted = self.tf.algorithm.weighted and not self.tf.algorithm.by_place
         cases = self._other_weights() if weighted else self._others_left_out()
-        checked = False
+        outcome, checked = self._after_a_step if weighted else self._after_all, False
         for name, one, other, part in cases:
             try:
-                (a, off), (b, more) = (self._outcome(prompt, part, weighted) for prompt in (one, other))
+                (a, off), (b, more) = (outcome(prompt, part) for prompt in (one, other))
             except DomainError:  # with other tokens, the same examples may leave the domain
                 continue
             self._see("examples", (a - b).abs(), off + more, max(1.0, float(a.abs().max())), name)
@@ -443,16 +443,18 @@ class _Verification:
             cases.append(("an example of weight 0", replace(p, omega=(equal - first) / (n - 1)), without))
         return [(*case, lambda of, state: of.weights(self.program, state)) for case in cases]
 
-    def _outcome(self, prompt: Prompt, part: Part, one_step: bool) -> tuple[Tensor, Tensor]:
-        """A part of what the module gives, and how far it may be from the program's: after one step, by what every
-        layer may round by, carried through the layers after it. Through all steps of a run that would allow anything:
-        it is held to what a single layer may round by.
+    def _after_all(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
+        """A part of what the module gives, and what it may be off by: half of what a single layer may round by, for
+        what is carried through all steps of a run would allow anything.
         """
+        _require_inside(self.tf, prompt)
+        stream = self.program.stream
+        found = part(prompt, stream.unpack(self.tf.module(stream.pack(prompt.state(self.program)))))
+        return found, torch.full_like(found, self.rounding / 2 * max(1.0, float(found.abs().max())))
+
+    def _after_a_step(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
+        """The same after one step: it may be off by what every layer may round by, carried through those after it."""
         program, state = self.program, prompt.state(self.program)
-        if not one_step:
-            _require_inside(self.tf, prompt)
-            found = part(prompt, program.stream.unpack(self.tf.module(program.stream.pack(state))))
-            return found, torch.full_like(found, self.rounding / 2 * max(1.0, float(found.abs().max())))
         h, radii = program.stream.pack(state), State()
         steps = executor_of(self.tf, "plain").layers(prompt, self.tf.guard())
         for (layer, after, step_ends), module in zip(steps, self.tf.module.layers(), strict=True):
