@@ -16,7 +16,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.evidence.bounds import DomainCertificate, apriori, draw_convergence, gradient_mapping, theorems
 from innergrad.interpret import plain
-from innergrad.interpret.tensors import Labelled, contract
+from innergrad.interpret.plain import Labelled, contract
 from innergrad.interpret.worst import Worst, plus, tight, times
 from innergrad.ir.program import Attend, Layer, Loop, Program, Score
 

@@ -21,7 +21,7 @@ from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret import plain, symbolic, walk
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.fused import Extent, Kernel
-from innergrad.interpret.tensors import Labelled
+from innergrad.interpret.plain import Labelled
 from innergrad.interpret.walk import seen
 from innergrad.ir import program as language
 from innergrad.ir.program import SCOPES, Attend, Layer, Loop, Program, Reduce, Score, Where
@@ -126,7 +126,7 @@ def test_only_terms_of_both_signs_cancel(scope: str, reduce: Any) -> None:
     everything = 0.0 if reduce == "softmax" and scope != "self" else torch.inf
     for value, lost in (("x[a]", 0.0), ("x[a] - x[a]", everything)):
         program = made(Attend("x[a]", score, value=value, scope=scope, reduce=reduce))
-        assert in_health(program, state).bits == lost
+        assert in_health(program, state).value == lost
 
 
 # ------------------------------------------------------------------------------------------------- what is not known

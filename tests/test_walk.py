@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from innergrad.errors import InputError, LoweringError
 from innergrad.interpret import plain
-from innergrad.interpret.balls import radii_after
-from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.cost import structured_flops
+from innergrad.interpret.pairs import radii_after
 from innergrad.interpret.ranges import Ranges
 from innergrad.interpret.walk import added
 from innergrad.ir.program import SCOPES, Attend, View
@@ -115,7 +115,7 @@ def agree(instruction: Attend, state: State, kind: dict[str, bool]) -> None:
     graph = in_graph(program, state)
     assert float((graph[lane] - found[lane]).abs().max()) <= 1e-11 * scale
     assert float(in_affine(program, state, found).radius(lane, found[lane]).max()) <= 1e-9 * scale
-    assert in_health(program, state).bits >= 0.0
+    assert in_health(program, state).value >= 0.0
     assert structured_flops(program, instruction, state["x"].shape[1]) > 0
     largest(program, instruction, state, found[lane] - state[lane])
     perturbed(program, instruction, state)

@@ -41,7 +41,7 @@ from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret.form_rules import apply, divided, product, scaled, softmax, summed
 from innergrad.interpret.forms import BEFORE, Form, Key, measure, plus
 from innergrad.interpret.lane_errors import Change, LaneErrors
-from innergrad.interpret.tensors import Labelled, contract, labelled_view, tokens_in
+from innergrad.interpret.plain import Labelled, contract, labelled_view, tokens_in
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import State

@@ -1,15 +1,21 @@
-"""What a compiled transformer costs, as a table."""
+"""What a compiled transformer costs, as a table; and the operations of an instruction, counted."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from typing import Any, Literal
 
-from innergrad.interpret.counts import structured_flops
-from innergrad.ir.program import Layer, Program
+from innergrad.interpret.walk import Algebra, Seen, Token, added
+from innergrad.ir.program import Attend, Expr, Layer, Program, Score
+
+Axes = frozenset[str]
+FEWEST_HIDDEN = 4  # a shorter run of layers that repeat is shown in full
+LONGEST_PERIOD = 32  # layers that repeat together
+SAME_NORM = 1e-9
 
 
 @dataclass(frozen=True)
@@ -50,42 +56,27 @@ class Cost:
     steps: int = 1
 
     @property
-    def layers_a_step(self) -> float:
-        """Depth of a step, as its construction counts: in blocks, where all layers are attention and mlps, as in a
-        transformer; else, as the paper does, product layers and mlps one by one.
-        """
-        plain = any(row.kind == "product" for row in self.rows)
-        depth = (self.n_layers if plain else self.blocks) / self.steps
-        return int(depth) if depth.is_integer() else depth
-
-    @property
-    def sublayers_a_step(self) -> float:
-        """Attention, product and mlp layers of a step, one by one."""
-        depth = self.n_layers / self.steps
-        return int(depth) if depth.is_integer() else depth
-
-    @property
     def blocks(self) -> int:
         """Depth of the body when an attention layer and the mlp after it count as one: a block."""
-        return _blocks([row for row in self.rows if row.times])
-
-    @property
-    def readout_blocks(self) -> int:
-        """The read-out, likewise."""
-        return _blocks([row for row in self.rows if not row.times])
+        body = [row for row in self.rows if row.times]
+        joined = (b.kind == "mlp" and a.kind == "attention" for a, b in pairwise(body))
+        return sum(row.times for row, after in zip(body, [False, *joined], strict=True) if not after)
 
     @property
     def nonzeros(self) -> int:
         return sum(row.nonzeros for row in self.rows)
 
     def totals(self) -> dict[str, Any]:
-        """Name -> number; the names are those of the paper's column."""
+        """Name -> number; the names are those of the paper's column. Layers a step are as its construction counts: in
+        blocks, where all layers are attention and mlps, as in a transformer; else, as the paper does, one by one.
+        """
+        plain = any(row.kind == "product" for row in self.rows)
         return {
             "layers": self.n_layers,
             "read-out layers": self.n_readout_layers,
             "layers, attention + mlp as one": self.blocks,
-            "layers a step": self.layers_a_step,
-            "sublayers a step": self.sublayers_a_step,
+            "layers a step": self._a_step(self.n_layers if plain else self.blocks),
+            "sublayers a step": self._a_step(self.n_layers),
             "width D": self.d_model,
             "heads of the widest layer": max((row.heads for row in self.rows if row.kind == "attention"), default=0),
             "parameters (nonzero)": self.nonzeros,
@@ -96,8 +87,14 @@ class Cost:
             "FLOPs (structured)": sum(row.flops_structured * max(row.times, 1) for row in self.rows),
         }
 
+    def _a_step(self, depth: int) -> float:
+        return depth / self.steps if depth % self.steps else depth // self.steps
+
     def to_json(self) -> dict[str, Any]:
-        return {"totals": self.totals(), "paper": self.paper, "layers": [_json(row) for row in self.rows]}
+        layers = [
+            vars(row) | {"shapes": {name: list(shape) for name, shape in row.shapes.items()}} for row in self.rows
+        ]
+        return {"totals": self.totals(), "paper": self.paper, "layers": layers}
 
     def __str__(self) -> str:
         lines = [f"{'layer':<24}{'kind':<11}{'times':>6}{'heads/units':>13}{'d_head':>8}{'nonzeros':>10}{'norm':>10}"]
@@ -115,26 +112,8 @@ class Cost:
         return "\n".join(lines)
 
 
-def _blocks(rows: Sequence[LayerCost]) -> int:
-    """An mlp right after attention belongs to its block."""
-    return sum(
-        max(row.times, 1)
-        for i, row in enumerate(rows)
-        if row.kind != "mlp" or i == 0 or rows[i - 1].kind != "attention"
-    )
-
-
-def _json(row: LayerCost) -> dict[str, Any]:
-    return {**vars(row), "shapes": {name: list(shape) for name, shape in row.shapes.items()}}
-
-
 def number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) and value < 10**9 else f"{value:.4g}"
-
-
-FEWEST_HIDDEN = 4  # a shorter run is shown in full
-LONGEST_PERIOD = 32  # layers that repeat together
-SAME_NORM = 1e-9
 
 
 def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
@@ -159,17 +138,14 @@ def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
 
 def _longest_run(forms: Sequence[object], start: int) -> tuple[int, int]:
     """The period, and the length, of the periodic run from here whose repetitions are the most layers."""
-    rest, found, most = len(forms) - start, (1, 1), 0
-    for period in range(1, min(rest // 2, LONGEST_PERIOD) + 1):
-        if most >= rest - period:
-            break
-        end = start
-        while end + period < len(forms) and forms[end] == forms[end + period]:
-            end += 1
-        repeated = (end - start) // period * period
-        if repeated > most:
-            most, found = repeated, (period, end - start + period)
-    return found
+
+    def length(period: int) -> int:
+        same = takewhile(lambda at: forms[at] == forms[at + period], range(start, len(forms) - period))
+        return period + sum(1 for _ in same)
+
+    periods = range(1, min((len(forms) - start) // 2, LONGEST_PERIOD) + 1)
+    best = max(periods, key=lambda period: length(period) // period * period - period, default=1)
+    return best, length(best)
 
 
 def _shown_once(run: Sequence[LayerCost], period: int) -> Iterator[LayerCost | str]:
@@ -221,3 +197,62 @@ def layer_cost(
     structured = sum(structured_flops(program, instruction, tokens) for instruction in layer.instructions)
     sizes = (heads, d_head, nonzeros, entries, dense, norm, flops, structured)
     return LayerCost(layer.name, layer.kind, *sizes, times, shapes)
+
+
+# ------------------------------------------------------------------------------------------------------ operations
+
+
+def structured_flops(program: Program, i: Attend, tokens: int) -> int:
+    """Multiply-adds, times two: those of the inner products, and those of what is added, at every token written."""
+    counts = Counts(program, {**program.label_sizes(i), "I": tokens, "S": tokens})
+    written = Axes("I") if not program.stream[i.dst.lane].shared else Axes()
+    axes = added(program, i, counts) | Axes(i.family) | written
+    return 2 * (sum(counts.products) + counts.size(axes | counts.summed[-1]))
+
+
+@dataclass(frozen=True)
+class Counts(Algebra[Axes]):
+    """Values are the axes that they have. products: the sizes of the inner products so far."""
+
+    program: Program
+    sizes: dict[str, int]
+    products: list[int] = field(default_factory=list)
+    summed: list[Axes] = field(default_factory=lambda: [Axes()])
+
+    def size(self, axes: Axes) -> int:
+        return math.prod(self.sizes[label] for label in axes)
+
+    def read(self, expression: Expr, token: Token) -> Axes:
+        own = any(not self.program.stream[view.lane].shared for view in expression)
+        return Axes(label for view in expression for label in view.labels) | (Axes(token) if own else Axes())
+
+    def product(self, factors: list[Axes], keep: str) -> Axes:
+        axes = Axes().union(*factors)
+        if "S" in keep:  # an inner product; what is added is counted at the end
+            self.products.append(self.size(axes))
+        else:
+            self.summed.append(axes)
+        return axes & Axes(keep)
+
+    def sum(self, terms: list[Axes]) -> Axes:
+        return Axes().union(*terms)
+
+    def apply(self, score: Score, argument: Axes, value: Axes | None) -> Axes:
+        return argument
+
+    def softmax(self, scores: Axes, mask: Axes | None) -> Axes:
+        return scores | Axes("S") | (mask or Axes())
+
+    def mask(self, seen: Seen) -> Axes:
+        if seen.single:  # one token is read, not all
+            self.sizes["S"] = 1
+        return Axes(seen.labels) - Axes("B")
+
+    def count(self, value: Axes, mask: Axes | None, power: Literal[-1, 1]) -> Axes:
+        return value
+
+    def scale(self, value: Axes, factor: float) -> Axes:
+        return value
+
+    def varies(self, value: Axes) -> bool:
+        return "S" in value

@@ -34,7 +34,7 @@ from innergrad.interpret.forms import (
     through,
     tokens_in,
 )
-from innergrad.interpret.tensors import Labelled, attention, contract
+from innergrad.interpret.plain import Labelled, attention, contract
 
 
 def apply(f: Function, stand_in: Approximant | None, z: Form) -> tuple[Form, list[str]]:

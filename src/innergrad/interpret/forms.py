@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from innergrad.interpret.tensors import Labelled, contract
+from innergrad.interpret.plain import Labelled, contract
 
 BEFORE = 0  # the number of the block of symbols that stand for the state before the step
 U = 2.0**-53

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from innergrad.interpret.form_rules import slope_range
 from innergrad.interpret.forms import BEFORE, Error, Form, diagonal, gamma, measure, plus, sound
-from innergrad.interpret.tensors import Labelled
+from innergrad.interpret.plain import Labelled
 from innergrad.interpret.walk import in_place
 from innergrad.ir.program import Attend, Program, View
 

@@ -25,9 +25,9 @@ import torch
 from innergrad.errors import InputError
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
-from innergrad.interpret.domains import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
 from innergrad.interpret.graph import NAMES, Check, Graph, Linear, Node, ScalarFunction, ordered
 from innergrad.interpret.nodes import Nodes
+from innergrad.interpret.plain import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
 from innergrad.interpret.walk import Algebra, Seen, Token, added
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 

@@ -34,7 +34,7 @@ from innergrad.functions.facts import proven
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import Function
-from innergrad.interpret.tensors import Labelled, contract
+from innergrad.interpret.plain import Labelled, contract
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
 from innergrad.ir.program import Expr, Layer, Program, Score, View
 from innergrad.ir.stream import Lane

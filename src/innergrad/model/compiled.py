@@ -20,7 +20,7 @@ from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret.cost import Cost
-from innergrad.interpret.tensors import ScalarFunction
+from innergrad.interpret.plain import Limits, ScalarFunction
 from innergrad.ir.options import Options
 from innergrad.ir.program import Layer, Program
 from innergrad.model.guard import Guard, Outside
@@ -58,6 +58,11 @@ class Compiled:
     def functions(self) -> dict[str, ScalarFunction]:
         """What the weights compute for each scalar function: its approximant, or, if it has none, the function."""
         return {**self.program.functions(), **self.approximants}
+
+    @cached_property
+    def accuracies(self) -> dict[str, float]:
+        """The sup error that each approximant may have."""
+        return {name: self.options.accuracy(name) for name in self.approximants}
 
     @cached_property
     def kept(self) -> dict[str, Any]:
@@ -141,8 +146,17 @@ class Compiled:
 
     # ------------------------------------------------------------------------------------------------------- prompts
 
-    def ranges(self, layer: Layer) -> Mapping[str, tuple[float, float]]:
+    def ranges(self, layer: Layer) -> Mapping[str, Limits]:
         """Of the lanes that a layer reads, outside which it does not compute what it should."""
+        known, limits = self._ranges.get(id(layer), (None, None))
+        return limits if known is layer and limits is not None else self._bounds(layer)
+
+    @cached_property
+    def _ranges(self) -> dict[int, tuple[Layer, Mapping[str, Limits]]]:
+        """Of the layers of the program, by their identities, for their hashes are as long as they are."""
+        return {id(layer): (layer, self._bounds(layer)) for layer in self.program.layers}
+
+    def _bounds(self, layer: Layer) -> Mapping[str, Limits]:
         return self.target.bounds(self.program, layer, self.options)
 
     def guard(self, outside: Outside = "error") -> Guard:

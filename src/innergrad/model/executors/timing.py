@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-from innergrad.interpret.cost import LayerCost
-from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.cost import LayerCost, structured_flops
 from innergrad.model.compiled import Compiled
 
 
