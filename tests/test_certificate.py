@@ -152,7 +152,7 @@ def test_a_step_from_every_point_of_the_ellipsoid_is_enclosed(seed: int) -> None
             break
     after_weights = prompt.weights(tf.program, before)[0]
     path.end_step(before)
-    shape = torch.cat([path.affine.errors[lane.name].blocks[BEFORE].reshape(lane.size, -1) for lane in path.lanes])
+    shape = torch.cat([path.affine.errors[lane.name][BEFORE].reshape(lane.size, -1) for lane in path.lanes])
     largest = 0.0
     for _ in range(200):
         xi = torch.randn(size, generator=generator, dtype=torch.float64)

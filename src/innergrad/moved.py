@@ -28,6 +28,8 @@ MOVED = {
     "innergrad.executor": "innergrad.model.executors.fused",
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",
+    "innergrad.interpret.form_rules": "innergrad.interpret.forms",
+    "innergrad.interpret.lane_errors": "innergrad.interpret.affine",
     "innergrad.targets.sparse": "innergrad.targets.weights.sparse",
     "innergrad.lab.streams": "innergrad.lab.counter_rng",
     "innergrad.lab.gpt": "innergrad.lab.learners.gpt",

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from innergrad.errors import InputError, JobError
 from innergrad.functions.fits.sums import Approximant
-from innergrad.interpret.affine import Affine
-from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
+from innergrad.interpret.affine import Affine, Error, total
+from innergrad.interpret.forms import BALL, BEFORE, Key, U, spectral_norm
 from innergrad.ir.program import Program
 from innergrad.ir.stream import Lane, State
 from innergrad.model.compiled import Compiled
@@ -225,7 +225,7 @@ def fresh(
 
 
 def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
-    radii = {lane.name: path.error(affine, lane).total(path.like(lane, after)) for lane in path.lanes}
+    radii = {lane.name: total(path.error(affine, lane), path.like(lane, after)) for lane in path.lanes}
     radius = path.flat(radii)[:, path.learned] * INFLATION
     return StepCertificate(
         radius, affine.parts([lane.name for lane in path.lanes]), dict(affine.worst), tuple(affine.culprits)
@@ -259,8 +259,10 @@ class _Path:
 
     def error(self, affine: Affine, lane: Lane) -> Error:
         """Of the lane as far as it is learned."""
-        error = affine.errors.get(lane.name, Error())
-        return error.of_first(self.program.carriers) if self.program.placement and not lane.shared else error
+        error = affine.errors.get(lane.name, {})
+        if not self.program.placement or lane.shared:
+            return error
+        return {key: part[:, : self.program.carriers] for key, part in error.items()}
 
     def flat(self, parts: dict[str, Tensor]) -> Tensor:
         """(batch, entries) from lanes (batch, tokens or 1, *shape); a last axis of symbols is kept."""
@@ -270,17 +272,11 @@ class _Path:
         """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
         errors = {lane.name: self.error(self.affine, lane) for lane in self.lanes}
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
-        M = self._matrix({name: error.blocks.get(BEFORE) for name, error in errors.items()}, likes)
-        numbers = dict.fromkeys(number for error in errors.values() for number in error.columns)
-        columns = [
-            self._matrix({name: error.columns.get(number) for name, error in errors.items()}, likes)
-            for number in numbers
-        ]
-        units = self._units({name: errors[name].total(like) for name, like in likes.items()})
-        for error in errors.values():
-            error.columns = {}
-        R = self.flat({name: errors[name].total(like, before=False) for name, like in likes.items()})
-        balls = self.flat({name: _spread(errors[name].ball, like) for name, like in likes.items()})
+        keys = dict.fromkeys(key for error in errors.values() for key in error if key.kind == "S")
+        M, columns = self._matrix(BEFORE, errors, likes), [self._matrix(key, errors, likes) for key in keys]
+        units = self._units({name: total(errors[name], like) for name, like in likes.items()})
+        R = self.flat({name: total(errors[name], like, "IR") for name, like in likes.items()})
+        balls = self.flat({name: _spread(errors[name].get(BALL), like) for name, like in likes.items()})
         A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
         bound = spectral_norm(A[:, self.learned])
         lost = (bound > LOST) | self._elsewhere(after)
@@ -316,15 +312,13 @@ class _Path:
             {name: sizes[name].view(-1, *[1] * (part.ndim - 1)).expand_as(part) for name, part in radii.items()}
         )
 
-    def _matrix(self, blocks: dict[str, Tensor | None], likes: dict[str, Tensor]) -> Tensor | None:
+    def _matrix(self, key: Key, errors: dict[str, Error], likes: dict[str, Tensor]) -> Tensor | None:
         """Coefficients of all entries of weights and state, (batch, entries, symbols)."""
-        widths = [block.shape[-1] for block in blocks.values() if block is not None]
+        widths = [error[key].shape[-1] for error in errors.values() if key in error]
         if not widths:
             return None
         rows = [
-            like.new_zeros(like.shape[0], math.prod(like.shape[1:]), widths[0])
-            if (block := blocks[name]) is None
-            else block.expand(*like.shape, widths[0]).reshape(like.shape[0], -1, widths[0])
+            errors[name].get(key, like.new_zeros(1)).expand(*like.shape, widths[0]).reshape(len(like), -1, widths[0])
             for name, like in likes.items()
         ]
         return torch.cat(rows, dim=1)
@@ -336,8 +330,7 @@ def _spread(ball: Tensor | None, like: Tensor) -> Tensor:
     """
     if ball is None:
         return torch.zeros_like(like)
-    each = ball / math.sqrt(max(1, math.prod(like.shape[2:])))
-    return each.view(*each.shape, *[1] * (like.ndim - 2)).expand_as(like)
+    return (ball / math.sqrt(max(1, math.prod(like.shape[2:])))).expand_as(like)
 
 
 def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, units: Tensor) -> Tensor:

@@ -27,27 +27,71 @@ bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of a
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from itertools import count
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
+from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY
-from innergrad.interpret.form_rules import apply, divided, product, scaled, softmax, summed
-from innergrad.interpret.forms import BEFORE, Form, Key, measure, plus
-from innergrad.interpret.lane_errors import Change, LaneErrors
-from innergrad.interpret.tensors import Labelled, contract, labelled_view, tokens_in
+from innergrad.interpret.forms import (
+    BALL,
+    BEFORE,
+    LOOSE,
+    Form,
+    Key,
+    apply,
+    divided,
+    gamma,
+    grouped,
+    measure,
+    merged,
+    product,
+    scaled,
+    slope_range,
+    softmax,
+    sound,
+    summed,
+    touched,
+)
+from innergrad.interpret.tensors import Labelled, labelled_view, tokens_in
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import State
 
+#: The parts of what a lane is off by: (batch, tokens or 1, *shape), and the symbols; a ball is one number per token.
+#: A lane of means has a radius for every source, or symbols of all tokens (kind S), which the means are made of.
+Error = dict[Key, Tensor]
+EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
 
-class Affine(LaneErrors):
+
+def total(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
+    """The radius of the parts of these kinds, of the shape of the lane."""
+    radius = torch.zeros_like(like)
+    for key, part in error.items():
+        if key.kind in kinds:
+            radius = radius + measure(key, part)
+    return sound(radius)
+
+
+class Change(NamedTuple):
+    """What an instruction adds to a lane: a form without radii, and these by where they come from."""
+
+    dst: View
+    form: Form
+    source: str
+    radii: dict[str, Labelled]
+
+
+class Affine:
     """The errors of all lanes, layer by layer.
 
     approximants: what stands for the functions, with proven errors; functions without one are taken at their exact
@@ -56,50 +100,146 @@ class Affine(LaneErrors):
     """
 
     def __init__(self, program: Program, approximants: Mapping[str, Approximant], *, columns: bool = False) -> None:
-        super().__init__(program)
-        self.approximants, self.columns = approximants, columns
+        self.program, self.approximants, self.columns = program, approximants, columns
+        self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
+        self._numbers = count(1)
+
+    def start(self, lane: str, block: Tensor) -> None:
+        """The lane is off by ``block`` times the symbols BEFORE."""
+        self.errors[lane] = {BEFORE: block}
+
+    def given(self, lane: str, radius: Tensor) -> None:
+        """An input lane is itself rounded."""
+        self._keep(lane, self._symbols("rounding", radius))
+
+    def radius(self, lane: str, like: Tensor) -> Tensor:
+        return total(self.errors.get(lane, {}), like)
+
+    def parts(self, lanes: list[str]) -> dict[str, float]:
+        """What the radii of the lanes, summed, are made of; for the mean prompt of the batch."""
+        errors = (item for lane in lanes for item in self.errors.get(lane, {}).items())
+        return merged(*({key.source: float(measure(key, part).sum()) / len(part)} for key, part in errors))
+
+    def collapse(self) -> None:
+        """Forget the symbols BEFORE: what they were for is a radius from now on."""
+        for lane, error in self.errors.items():
+            if BEFORE in error:
+                self.errors[lane] = merged({EARLIER: measure(BEFORE, error.pop(BEFORE))}, error)
+
+    def gathers(self, lane: str) -> bool:
+        """Whether the lane takes means over the examples: its errors are no token's own, but radii or columns."""
+        known = self.program.stream[lane]
+        return bool(known.shared) or bool(self.program.placement and known.role in ("weight", "state"))
+
+    # --------------------------------------------------------------------------------------------------- the next layer
 
     def layer(self, layer: Layer, before: State, after: State) -> None:
         """All instructions read the stream before the layer, then all add; float64 tensors."""
-        alone = {i.dst.lane: i for i in layer.instructions if in_place(i) is not None}
-        for i in layer.instructions:
-            if i.dst.lane in alone and i is not alone[i.dst.lane]:
-                del alone[i.dst.lane]
+        before, after = (
+            {name: value[:, :1] if self.program.stream[name].shared else value for name, value in state.items()}
+            for state in (before, after)
+        )
+        writers = Counter(i.dst.lane for i in layer.instructions)
+        alone: dict[str, PiecewiseLinear] = {}
         changes: dict[str, list[Change]] = {}
         for i in layer.instructions:
-            if i.dst.lane not in alone:
+            f = in_place(i)
+            if f is not None and writers[i.dst.lane] == 1:
+                alone[i.dst.lane] = f
+            else:
                 changes.setdefault(i.dst.lane, []).append(self._change(layer, i, before))
-        for lane, i in alone.items():
-            self.squeeze(i, before[lane], after[lane])
-        for lane, added_to in changes.items():
-            self.add(lane, added_to, before[lane], after[lane])
-        for lane in {*after} - {*alone, *changes}:
-            same = torch.equal(self._like(lane, before), self._like(lane, after))
-            if not same:  # matrices may also touch what they should leave alone
-                self.add(lane, [], before[lane], after[lane])
-        written = {*alone, *changes} & {*self.errors}
-        self.worst[layer.name] = max(
-            (float(self.errors[lane].total(self._like(lane, after)).max()) for lane in written), default=0.0
-        )
-
-    def _like(self, lane: str, state: State) -> Tensor:
-        return state[lane][:, :1] if self.program.stream[lane].shared else state[lane]
+        for lane, old in before.items():
+            if lane in alone:
+                self.squeeze(lane, alone[lane], old, after[lane])
+            elif lane in changes or not torch.equal(old, after[lane]):  # matrices may touch what they should leave
+                self.add(lane, changes.get(lane, []), old, after[lane])
+        self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
 
     def _change(self, layer: Layer, i: Attend, before: State) -> Change:
-        forms = Forms(self, before, i)
-        form = added(self.program, i, forms)
-        self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in forms.unknown]
+        algebra = Forms(self, before, i)
+        form = added(self.program, i, algebra)
+        self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in algebra.unknown]
         names = [score.f.name for score in i.scores if score.f != IDENTITY]
         source = f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
-        if self.columns and self.gathers(i.dst.lane):
-            return Change(i.dst, form, source, {}, {n: forms.everywhere(block) for (n, _), block in form.read.items()})
-        others: dict[str, Labelled] = {}
-        for (number, _), block in form.read.items():
-            radius, name = contract([block.map(torch.abs)], "BI" + i.family), self.sources[number]
-            others[name] = others[name] + radius if name in others else radius
-        return Change(i.dst, form, source, others, {})
+        parts: dict[Key, Labelled] = {}
+        radii = {source: form.parts[LOOSE]}
+        for key, part in form.parts.items():
+            if key.kind == "S" and self.columns and self.gathers(i.dst.lane):
+                parts[key] = algebra.everywhere(part)
+            elif key.kind == "S":
+                radii = merged(radii, {key.source: form.size(key)})
+            elif key != LOOSE:
+                parts[key] = part
+        return Change(i.dst, replace(form, parts=parts), source, radii)
+
+    def add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
+        """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
+        full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
+        error, computed = self.errors.get(lane, {}), torch.zeros(full, dtype=torch.float64)
+        radii: dict[str, Tensor] = {}
+        for dst, form, _, loose in changes:
+            computed = computed + _placed(form.centre, dst, full)
+            error = merged(error, {key: _placed_part(key, form, dst, full) for key in form.parts})
+            radii = merged(radii, {source: _placed(part, dst, full) for source, part in loose.items()})
+        residual = (after - before - computed).abs()
+        if changes:  # what no instruction writes is compared without any arithmetic
+            residual = residual + gamma(len(changes) + 2) * (before.abs() + after.abs() + computed.abs())
+        radii = merged(radii, {"rounding": residual})
+        if self.gathers(lane):
+            found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
+        else:
+            found = self._symbols(changes[0].source if changes else "rounding", sum(radii.values()))
+        self._keep(lane, merged(error, found))
+
+    def squeeze(self, lane: str, f: PiecewiseLinear, before: Tensor, after: Tensor) -> None:
+        """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
+        it where the box is not touched.
+        """
+        error, slopes = self.errors.get(lane, {}), [1.0 + slope for slope in f.slopes]
+        piece = torch.bucketize(before.contiguous(), torch.tensor(f.knots, dtype=torch.float64))
+        slope = torch.tensor(slopes, dtype=torch.float64)[piece]
+        near = touched(before, total(error, before), zip(f.knots, f.knots, strict=True))
+        middle, half = slope_range(slopes)
+        kept, steepest = torch.where(near, middle, slope), torch.where(near, max(map(abs, slopes)), slope.abs())
+        found: list[Error] = [{Key("rounding", 0, "R"): (after - before - f(before)).abs()}]
+        for key, part in error.items():
+            if key.kind == "R":  # |g(a) - g(b)| <= max slope |a - b|
+                found.append({key: part * steepest})
+            elif key.kind == "N":
+                found.append({key: part * steepest.reshape(*part.shape[:2], -1).amax(-1).view(part.shape)})
+            else:
+                rest = torch.where(near, half * measure(key, part), 0.0)
+                found.append({key: part * kept.unsqueeze(-1), Key(key.source, 0, "R"): rest})
+        self._keep(lane, merged(*found))
+
+    def _symbols(self, source: str, radius: Tensor) -> Error:
+        """One new symbol for every entry of every token: a last axis of as many as a token has entries."""
+        entries = torch.diag_embed(sound(radius).reshape(*radius.shape[:2], -1))
+        return {Key(source, next(self._numbers), "I"): entries.reshape(*radius.shape, -1)}
+
+    def _keep(self, lane: str, error: Error) -> None:
+        """All that is not zero."""
+        self.errors[lane] = {key: part for key, part in error.items() if bool((part != 0).any())}
+
+
+def _placed(part: Labelled, dst: View, full: torch.Size, *symbols: str) -> Tensor:
+    """What is written into a view of a lane, as a tensor of the whole lane: zero elsewhere. symbols: of a last axis."""
+    values = grouped(part, "B", "I", *dst.labels, *symbols)
+    whole = torch.zeros(*full, *values.shape[2 + len(dst.labels) :], dtype=torch.float64)
+    whole[(slice(None), slice(None), *dst.place)] = values
+    return whole
+
+
+def _placed_part(key: Key, form: Form, dst: View, full: torch.Size) -> Tensor:
+    """A part of the error of what is written, of the whole lane; a ball counts as often as its vector is repeated."""
+    if key != BALL:
+        return _placed(form.parts[key], dst, full, "SZ")
+    written = math.prod(size for size, index in zip(full[2:], dst.index, strict=True) if isinstance(index, str))
+    entries = math.prod(grouped(form.centre, "B", "I", *dst.labels).shape[2:])
+    norm = form.parts[BALL].aligned("BI").expand(full[:2]) * math.sqrt(written / max(1, entries))
+    return norm.view(*norm.shape, *[1] * len(full[2:]))
 
 
 @dataclass(frozen=True)
@@ -130,7 +270,7 @@ class Forms(Algebra[Form]):
         used = torch.ones(self.tokens, dtype=torch.bool)
         for expression in factors:
             form = self._combined(expression, "S", None)
-            parts = [part for part in (form.centre, *form.blocks.values(), form.loose, form.ball) if part is not None]
+            parts = [form.centre, *form.parts.values()]
             if all("S" in part.labels for part in parts):
                 used &= torch.stack([_nonzero(part) for part in parts]).any(0)
         used[:2] |= used.sum() < 2  # a single one would pass for a lane that all tokens share
@@ -156,30 +296,20 @@ class Forms(Algebra[Form]):
         return summed([self._view(view, token, used, axes) for view in expression])
 
     def _view(self, view: View, token: Token, used: Used | None, axes: str) -> Form:
-        def labelled(tensor: Tensor, extra: str = "") -> Labelled:
+        def labelled(tensor: Tensor, view: View = view, extra: str = "") -> Labelled:
             some = tensor if used is None or tensor.shape[1] == 1 else tensor[:, used.tokens]
             return labelled_view(self.program, view, some, token, extra)
 
-        form, error = Form(labelled(self.state[view.lane]), tokens=axes), self.lanes.errors.get(view.lane)
-        if error is None:
-            return form
-        blocks: dict[Key, Labelled] = {
-            (number, "G" if number == BEFORE else token): labelled(coefficients, "Z")
-            for number, coefficients in error.blocks.items()
-        }
-        radius, ball = error.radius, error.ball
-        for number, coefficients in error.columns.items():
-            radius = plus(radius, measure(coefficients, -1, number))
-        loose = None if radius is None else labelled(radius).map(torch.abs)
-        if ball is None:
-            return replace(form, blocks=blocks, loose=loose)
-        if ball.shape[1] == 1:
-            ball, labels = ball[:, 0], "B"
-        else:
-            ball, labels = ball if used is None else ball[:, used.tokens], "B" + token
-        if labels[-1] not in axes:
-            ball, labels = ball.norm(dim=-1), "B"
-        return replace(form, blocks=blocks, loose=loose, ball=Labelled(ball * abs(view.coefficient), labels))
+        parts: dict[Key, Labelled] = {}
+        for key, part in self.lanes.errors.get(view.lane, {}).items():
+            if key == BALL:
+                ball = labelled(part.flatten(1), replace(view, index=())).map(torch.abs)
+                parts[BALL] = ball if ball.labels[-1] in axes else Labelled(ball.tensor.norm(dim=-1), "B")
+            elif key.kind in "RS":
+                parts = merged(parts, {LOOSE: labelled(measure(key, part)).map(torch.abs)})
+            else:
+                parts[key if key == BEFORE else key._replace(kind=token)] = labelled(part, extra="Z")
+        return Form(labelled(self.state[view.lane]), parts, axes)
 
     def product(self, factors: list[Form], keep: str) -> Form:
         return product(factors, keep)

@@ -1,114 +1,142 @@
-"""Values with errors: linear combinations of symbols, what is loose beside them, and how they go through products.
+"""Values with errors, and how they go through sums, products, functions and softmax.
 
-See :mod:`innergrad.interpret.affine` for what the symbols are.
+The equations are those of :mod:`innergrad.interpret.affine`. An error is a sum of parts, and a part is one of
+
+    I, S, G    coefficients of symbols: of the token that is written, of those that are read, of all tokens (``BEFORE``)
+    R          numbers of which nothing is known but how large each is: what is in brackets there
+    N          a vector of which nothing is known but its Euclidean norm, for every token: a ball
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from innergrad.interpret.tensors import Labelled, contract
+from innergrad.errors import InputError
+from innergrad.functions.facts import local_curvature, local_swing, prove_facts
+from innergrad.functions.fits.sums import Approximant
+from innergrad.functions.scalar import Function
+from innergrad.interpret.tensors import Labelled, attention, contract, total
 
-BEFORE = 0  # the number of the block of symbols that stand for the state before the step
 U = 2.0**-53
-Key = tuple[int, str]  # a block of symbols, and whose they are: "I", "S" of the token written or read, "G" of all
-COMMON: Key = (BEFORE, "G")
+K, P = TypeVar("K"), TypeVar("P", Tensor, Labelled, float)
 
 
-def gamma(terms: int) -> float:
-    return terms * U / (1 - terms * U)
+class Key(NamedTuple):
+    """A part of an error: where it comes from, a number that tells symbols apart, and of which kind it is."""
+
+    source: str
+    number: int
+    kind: str
 
 
-@dataclass
-class Error:
-    """What a lane may be off by: coefficients of symbols (batch, tokens or 1, *shape, symbols), a radius of the shape
-    of the lane, and a vector of norm at most ``ball`` (batch, tokens or 1). A lane of means may also have ``columns``,
-    coefficients (batch, tokens or 1, *shape, symbols) of symbols of all tokens, which they are made of.
-    """
-
-    blocks: dict[int, Tensor] = field(default_factory=dict)
-    radius: Tensor | None = None
-    ball: Tensor | None = None
-    columns: dict[int, Tensor] = field(default_factory=dict)
-
-    def total(self, like: Tensor, *, before: bool = True) -> Tensor:
-        """The radius of all of it, of the shape of the lane; without what comes from BEFORE, if so asked."""
-        total = torch.zeros_like(like) if self.radius is None else self.radius.expand_as(like).clone()
-        if before and self.ball is not None:
-            total = total + self.ball.view(*self.ball.shape, *[1] * (like.ndim - 2))
-        for number, block in (*self.blocks.items(), *self.columns.items()):
-            if before or number != BEFORE:
-                total = total + measure(block, -1, number)
-        return sound(total)
-
-    def of_first(self, tokens: int) -> Error:
-        """What the lane of the first tokens is off by."""
-        blocks, columns = ({n: b[:, :tokens] for n, b in part.items()} for part in (self.blocks, self.columns))
-        radius, ball = (None if part is None else part[:, :tokens] for part in (self.radius, self.ball))
-        return Error(blocks, radius, ball, columns)
+BEFORE = Key("before", 0, "G")
+BALL = Key("before", 0, "N")
+LOOSE = Key("", 0, "R")  # of a form; radii of lanes have sources
+ZERO = Labelled(torch.zeros((), dtype=torch.float64), "")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Form:
-    """A value with labelled axes and its error: blocks of coefficients, whose last label is Z, a loose radius, and the
-    norm (for every token) of a vector besides. tokens: the axes that number tokens, not entries of the vector.
-    read: of a sum over tokens S, the coefficients of symbols of those tokens.
+    """A value with labelled axes and the parts of its error, symbols labelled Z.
+
+    tokens: the axes that number tokens, not entries of a vector. Where the value was summed over tokens S, they number
+    symbols of those tokens.
     """
 
     centre: Labelled
-    blocks: dict[Key, Labelled] = field(default_factory=dict)
-    loose: Labelled | None = None
-    ball: Labelled | None = None
+    parts: Mapping[Key, Labelled] = field(default_factory=dict)
     tokens: str = "BIS"
-    read: dict[Key, Labelled] = field(default_factory=dict)
 
-    @property
-    def errs(self) -> bool:
-        return bool(self.blocks) or self.loose is not None or self.ball is not None
+    def size(self, key: Key) -> Labelled:
+        """rad of a part, entry by entry."""
+        part, symbols = self.parts[key], "Z" if "S" in self.centre.labels else "SZ"
+        if key.kind in "RN":
+            return part
+        labels = without(part.labels, symbols)
+        return Labelled(measure(key, grouped(part, *labels, symbols)), labels)
 
-    def radius(self) -> Labelled:
-        return _total([self.entries(), *self.vector(self.tokens)[:1]], self.centre)
-
+    @cached_property
     def entries(self) -> Labelled:
         """The radius of all that is known entry by entry."""
-        sizes = [
-            Labelled(measure(block.tensor, block.labels.index("Z"), number), block.labels.replace("Z", ""))
-            for (number, _), block in self.blocks.items()
-            if number != BEFORE
-        ]
-        return _total([*sizes, *([] if self.loose is None else [self.loose])], self.centre)
+        sizes = (self.size(key) for key in self.parts if key.kind not in "GN")
+        return total([self.centre.map(torch.zeros_like), *sizes]).map(sound)
 
-    def vector(self, axes: str) -> list[Labelled]:
-        """What comes from BEFORE: the radius of every entry, and the norm of the vector, for every token."""
-        block = self.blocks.get(COMMON)
-        if block is None:
-            return [] if self.ball is None else [self.ball, self.ball]
-        entries = Labelled(measure(block.tensor, block.labels.index("Z"), BEFORE), block.labels.replace("Z", ""))
-        tokens = tokens_in(block.labels, axes)
-        rows = block.aligned(tokens + "".join(label for label in block.labels if label not in tokens + "Z") + "Z")
-        matrices = rows.reshape(*rows.shape[: len(tokens)], -1, rows.shape[-1])
-        norm = Labelled(spectral_norm(matrices), tokens)
-        return [entries, norm] if self.ball is None else [entries + self.ball, norm + self.ball]
+    @cached_property
+    def vector(self) -> list[Labelled]:
+        """What comes from BEFORE, if anything does: the radius of every entry, and the norm, for every token."""
+        found = [self.parts[BALL]] * 2 if BALL in self.parts else []
+        if BEFORE not in self.parts:
+            return found
+        block = self.parts[BEFORE]
+        tokens = among(block.labels, self.tokens)
+        norm = spectral_norm(grouped(block, *tokens, without(block.labels, tokens + "Z"), "Z"))
+        known = [self.size(BEFORE), Labelled(norm, tokens)]
+        return [a + b for a, b in zip(known, found, strict=True)] if found else known
 
-
-def plus(a: Tensor | None, b: Tensor) -> Tensor:
-    return b if a is None else a + b
+    @cached_property
+    def radius(self) -> Labelled:
+        return total([self.entries, *self.vector[:1]]).map(sound)
 
 
-def measure(block: Tensor, axis: int, number: int) -> Tensor:
-    """rad: Euclidean for the symbols BEFORE, else the sum of absolute coefficients."""
-    size: Tensor = block.norm(dim=axis) if number == BEFORE else block.abs().sum(axis)
+# ----------------------------------------------------------------------------------------------------- parts and labels
+
+
+def merged(*parts: Mapping[K, P]) -> dict[K, P]:
+    """The sum, part by part."""
+    found: dict[K, P] = {}
+    for key, part in (item for one in parts for item in one.items()):
+        found[key] = found[key] + part if key in found else part
+    return found
+
+
+def measure(key: Key, part: Tensor) -> Tensor:
+    """rad, symbols on the last axis: Euclidean for the symbols BEFORE, else the sum of absolute coefficients."""
+    if key.kind in "RN":
+        return part
+    size: Tensor = part.norm(dim=-1) if key == BEFORE else part.abs().sum(-1)
     return size
 
 
 def sound(radius: Tensor) -> Tensor:
     """Zero times infinity is not known: infinity."""
     return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
+
+
+def gamma(terms: int) -> float:
+    return terms * U / (1 - terms * U)
+
+
+def among(labels: str, some: str) -> str:
+    return "".join(label for label in labels if label in some)
+
+
+def without(labels: str, some: str) -> str:
+    return "".join(label for label in labels if label not in some)
+
+
+def grouped(value: Labelled, *groups: str) -> Tensor:
+    """The tensor with one axis for every group of labels."""
+    sizes = dict(zip(value.labels, value.tensor.shape, strict=True))
+    return value.aligned("".join(groups)).reshape([math.prod(sizes.get(x, 1) for x in group) for group in groups])
+
+
+def largest(value: Labelled, axes: str) -> Labelled:
+    """The largest entry of every token."""
+    tokens = among(value.labels, axes)
+    return Labelled(grouped(value, *tokens, without(value.labels, axes)).amax(-1), tokens)
+
+
+def times(factor: Labelled, part: Labelled) -> Labelled:
+    """Entry by entry; symbols stay last."""
+    return contract([factor, part], without(factor.with_labels(part.labels), "Z") + "Z")
 
 
 def spectral_norm(matrix: Tensor) -> Tensor:
@@ -122,81 +150,194 @@ def spectral_norm(matrix: Tensor) -> Tensor:
     return torch.where(bad, math.inf, norm)
 
 
-def sum_of(a: Form, b: Form) -> Form:
-    blocks = dict(a.blocks)
-    for key, block in b.blocks.items():
-        blocks[key] = blocks[key] + block if key in blocks else block
-    return Form(a.centre + b.centre, blocks, both(a.loose, b.loose), both(a.ball, b.ball), a.tokens)
+# ---------------------------------------------------------------------------------------------------- sums and products
 
 
-def both(a: Labelled | None, b: Labelled | None) -> Labelled | None:
-    if a is None or b is None:
-        return a if b is None else b
-    return a + b
+def summed(terms: Sequence[Form]) -> Form:
+    """The sum of the forms, and its rounding."""
+    centre, parts = total([term.centre for term in terms]), [term.parts for term in terms]
+    if len(terms) > 1:
+        sizes = total([term.centre.map(torch.abs) for term in terms])
+        parts.append({LOOSE: sizes.map(lambda size: gamma(len(terms) - 1) * size)})
+    return Form(centre, merged(*parts), terms[0].tokens)
 
 
-def _total(parts: list[Labelled], like: Labelled) -> Labelled:
-    total = Labelled(torch.zeros_like(like.tensor), like.labels)
-    for part in parts:
-        total = total + part
-    return total.map(sound)
+def product(factors: Sequence[Form], keep: str) -> Form:
+    """The product of the factors, summed over every label that is not kept."""
+    axes = min((factor.tokens for factor in factors), key=len)
+    factors = [replace(factor, tokens=axes) for factor in factors]
+    centres = [factor.centre for factor in factors]
+    sizes = [centre.map(torch.abs) for centre in centres]
+    lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
+    rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
+    found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}]
+    for m, factor in enumerate(factors):
+        others = [*centres[:m], *centres[m + 1 :]]
+        found.append({key: _through(others, factor, key, keep) for key in factor.parts})
+    for a, b in combinations([factor for factor in factors if factor.parts], 2):
+        others = [one for one in factors if one is not a and one is not b]
+        rest = [one.centre.map(torch.abs) + one.radius for one in others]
+        found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
+        if a.vector:
+            found.append({LOOSE: contract([a.vector[0], b.entries, *rest], keep)})
+        if a.vector and b.vector:
+            largest_of = [largest(part, axes) for part in rest]
+            found.append({BALL: contract([a.vector[1], b.vector[1], *largest_of], among(keep, axes))})
+    parts = merged(*found)
+    return Form(contract(centres, keep), {**parts, LOOSE: parts[LOOSE].map(sound)}, axes)
 
 
-def tokens_in(labels: str, axes: str) -> str:
-    return "".join(label for label in labels if label in axes)
+def _through(others: list[Labelled], factor: Form, key: Key, keep: str) -> Labelled:
+    """A part of the error of a factor, times the other factors. Of the tokens S that are summed over symbols remain; a
+    ball is multiplied by the norm of the linear map that the others are, and those of tokens not kept are added up.
+    """
+    part, axes = factor.parts[key], factor.tokens
+    if key.kind == "R":
+        return contract([*(other.map(torch.abs) for other in others), part], keep)
+    if key.kind != "N":
+        return contract([*others, part], keep + ("SZ" if key.kind == "S" and "S" not in keep else "Z"))
+    inner, outer = without(factor.centre.labels, axes), without(keep, axes)
+    matrix = contract(others, axes + outer + without(inner, outer))
+    tokens = among(matrix.labels, axes)
+    matrices = grouped(matrix, *tokens, among(inner, outer), without(outer, inner), without(inner, outer))
+    return contract([Labelled(spectral_norm(matrices).amax(-1), tokens), part], among(keep, axes))
 
 
-def over_entries(reduce: Callable[..., Tensor], value: Labelled, axes: str) -> Labelled:
-    """Reduced over every axis that is not a token's."""
-    tokens = tokens_in(value.labels, axes)
-    ordered = value.aligned(tokens + "".join(label for label in value.labels if label not in tokens))
-    entries = tuple(range(len(tokens), ordered.ndim))
-    return Labelled(reduce(ordered, dim=entries) if entries else ordered, tokens)
+def weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
+    """The form times a number that depends on no index, and is off by so many roundings."""
+    centre, size = times(weight, form.centre), weight.map(torch.abs)
+    parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
+    parts = merged(parts, {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())})
+    return Form(centre, {**parts, LOOSE: parts[LOOSE].map(sound)}, form.tokens)
 
 
-def through(others: list[Labelled], factor: Form, keep: str, axes: str) -> Labelled:
-    """The ball of a factor times the norm of the linear map that the others are; tokens not kept are added up."""
-    assert factor.ball is not None
-    inner = [label for label in factor.centre.labels if label not in axes]
-    outer = [label for label in keep if label not in axes]
-    matrix = contract(others, axes + "".join(dict.fromkeys([*outer, *inner])))
-    tokens = tokens_in(matrix.labels, axes)
-    groups = [
-        [label for label in matrix.labels if label in inner and label in outer],
-        [label for label in matrix.labels if label in outer and label not in inner],
-        [label for label in matrix.labels if label in inner and label not in outer],
-    ]
-    ordered = matrix.aligned(tokens + "".join("".join(group) for group in groups))
-    sizes = [math.prod(matrix.tensor.shape[matrix.labels.index(label)] for label in group) for group in groups]
-    norm = spectral_norm(ordered.reshape(*ordered.shape[: len(tokens)], *sizes)).amax(-1)
-    return contract([Labelled(norm, tokens), factor.ball], tokens_in(keep, axes))
+def scaled(form: Form, factor: float) -> Form:
+    return weighted(form, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
 
 
-def bent(z: Form, slope: Tensor, curvature: Tensor | float) -> Labelled | None:
+def divided(form: Form, mask: Labelled | None, tokens: int) -> Form:
+    """By the number of tokens that the mask shows."""
+    count = Labelled(torch.tensor(float(tokens), dtype=torch.float64), "") if mask is None else contract([mask], "BI")
+    return weighted(form, count.map(lambda n: 1.0 / n.clamp(min=1.0)), roundings=2)
+
+
+# ------------------------------------------------------------------------------------------------ functions and softmax
+
+
+def softmax(z: Form, mask: Labelled | None, tokens: int) -> Form:
+    """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
+    weights = attention(z.centre, mask, tokens)
+    a, labels = weights.tensor, weights.labels
+    axis, scores = labels.index("S"), z.centre.aligned(labels)
+    rho = torch.where(a > 0, z.radius.aligned(labels), 0.0).amax(axis, keepdim=True)
+    own = {key: part for key, part in z.parts.items() if key.kind in "IG"}
+    rest = replace(z, parts={key: part for key, part in z.parts.items() if key not in own})
+    rough = rest.radius.aligned(labels).expand_as(a)
+    remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
+    remainder = remainder + (4 * U + gamma(tokens + 2)) * a * (1 + scores.abs())
+    parts: dict[Key, Labelled] = {}
+    for key, part in own.items():
+        moved = times(weights, part)
+        mean = contract([moved], without(moved.labels, "S"))
+        parts[key] = moved + contract([weights.map(torch.neg), mean], moved.labels)
+    return Form(weights, {**parts, LOOSE: Labelled(sound(remainder), labels)})
+
+
+def apply(f: Function, stand_in: Approximant | None, z: Form) -> tuple[Form, list[str]]:
+    """f(z), with the errors of the argument and of what stands for f; and why nothing is known, where it is not."""
+    t, labels = z.centre.tensor, z.centre.labels
+    value, slope = _slope(f if stand_in is None else stand_in, f, t)
+    known = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
+    radius, rough, loose = (part.aligned(labels).expand_as(value) for part in known)
+    curvature = _curvature(f, t, radius, locally=BEFORE in z.parts)
+    kept, remainder = slope, slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest: the ball
+    if f.breaks:
+        near = touched(t, radius, zip(f.breaks, f.breaks, strict=True))
+        middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else slope_range(f.exact.slopes)
+        kept = torch.where(near, middle, slope)
+        remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
+    if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
+        swing = local_swing(f, t, radius)
+        flat = ~(kept.abs() * radius + remainder <= swing)
+        slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
+        remainder = torch.where(flat, swing, remainder)
+    culprits = []
+    for unknown, why in _unknown(f, stand_in, t, radius):
+        if bool(unknown.any()):
+            remainder = torch.where(unknown, math.inf, remainder)
+            culprits.append(_blame(t, radius, unknown, f"arguments of {f.name} {why}"))
+    epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
+    remainder = remainder + epsilon + 4 * U * (value.abs() + slope.abs() * t.abs())
+    parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
+    parts[LOOSE] = Labelled(sound(remainder), labels)
+    return Form(Labelled(value, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens), culprits
+
+
+def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
     """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
-    parts = (
-        []
-        if z.ball is None
-        else [contract([over_entries(torch.amax, Labelled(slope.abs(), z.centre.labels), z.tokens), z.ball], "BIS")]
-    )
-    vector = z.vector(z.tokens)
-    if vector:
-        entries, norm = vector
-        labels = "".join(dict.fromkeys(z.centre.labels + entries.labels))
-        bend = 0.5 * curvature * entries.aligned(labels)
-        parts.append(contract([over_entries(torch.amax, Labelled(bend, labels), z.tokens), norm], "BIS"))
-    ball = None
-    for part in parts:
-        ball = both(ball, part)
-    return ball
+    if not z.vector:
+        return {}
+    entries, norm = z.vector
+    balls = [(times(Labelled(0.5 * curvature, z.centre.labels), entries), norm)]
+    if BALL in z.parts:
+        balls.insert(0, (Labelled(slope.abs(), z.centre.labels), z.parts[BALL]))
+    return merged(*({BALL: contract([largest(part, z.tokens), ball], "BIS")} for part, ball in balls))
 
 
-def joined(labels: str, more: str) -> str:
-    union = labels + "".join(label for label in more if label not in labels)
-    return union.replace("Z", "") + "Z" if "Z" in union else union
+def touched(t: Tensor, radius: Tensor, intervals: Iterable[tuple[float, float]]) -> Tensor:
+    """Where t, known to within the radius, may be in one of the intervals."""
+    found = torch.zeros_like(t, dtype=torch.bool)
+    for start, end in intervals:
+        found |= (t + radius >= start) & (t - radius <= end)
+    return found
 
 
-def diagonal(radius: Tensor) -> Tensor:
-    """One symbol for every entry of every token: (batch, tokens, *shape) -> (batch, tokens, *shape, entries)."""
-    lead, shape = radius.shape[:2], radius.shape[2:]
-    return torch.diag_embed(radius.reshape(*lead, -1)).reshape(*lead, *shape, -1)
+def slope_range(slopes: Sequence[float]) -> tuple[float, float]:
+    """The middle of the slopes, and how far they are from it."""
+    return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
+
+
+def _slope(computed: Approximant | Function, f: Function, t: Tensor) -> tuple[Tensor, Tensor]:
+    """The computed value at t, and the derivative of f there."""
+    with torch.no_grad():
+        value = computed(t)
+    if f.jumps:
+        return value, torch.zeros_like(value)
+    with torch.enable_grad():
+        variable = t.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(f(variable).sum(), variable, allow_unused=True)
+    return value, torch.zeros_like(value) if slope is None else slope.detach()
+
+
+def _curvature(f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> Tensor:
+    """A proven bound on |f''|, off the kinks: on all of the line, or between t - radius and t + radius."""
+    if f.exact is not None or f.jumps:
+        return torch.zeros_like(t)
+    facts = prove_facts(f)
+    if math.isfinite(facts.curvature) and not locally:
+        return torch.full_like(t, facts.curvature)
+    known = torch.isfinite(radius)
+    reach = torch.where(known, radius, 0.0)
+    bound = local_curvature(f, t - reach, t + reach).clamp(max=facts.curvature)
+    if not facts.proven and bool(torch.isinf(bound).all()):
+        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
+    return torch.where(known, bound, facts.curvature)
+
+
+def _unknown(f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """Where nothing is known: a step function that may be on either side of a jump, or its stand-in on a ramp; and
+    outside the domain of a stand-in.
+    """
+    intervals = [(at, at) for at, _, _ in f.jumps] if stand_in is None else stand_in.ramps
+    if intervals:
+        jumps = ", ".join(f"{at:g}" for at, _, _ in f.jumps)
+        yield touched(t, radius, intervals), f"may be at a jump ({jumps})"
+    if stand_in is not None and math.isfinite(stand_in.domain[1] - stand_in.domain[0]):
+        low, high = stand_in.domain
+        yield (t < low) | (t > high), f"left the domain [{low:g}, {high:g}] of its approximant"
+
+
+def _blame(t: Tensor, radius: Tensor, unknown: Tensor, what: str) -> str:
+    worst = torch.where(unknown, radius, -1.0).flatten().argmax()
+    at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
+    return f"{int(unknown.sum())} {what}, e.g. z = {at:.3g} known to within {off:.1e}"
