@@ -30,46 +30,36 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import count
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY
 from innergrad.interpret.forms import (
     BALL,
     BEFORE,
-    LOOSE,
+    Error,
     Form,
+    Forms,
     Key,
-    apply,
-    divided,
     gamma,
     grouped,
     measure,
     merged,
-    product,
-    scaled,
     slope_range,
-    softmax,
     sound,
-    summed,
     touched,
 )
-from innergrad.interpret.tensors import Labelled, labelled_view, tokens_in
-from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
-from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
+from innergrad.interpret.tensors import Labelled
+from innergrad.interpret.walk import added, in_place
+from innergrad.ir.program import Attend, Layer, Program, View
 from innergrad.ir.stream import State
 
-#: The parts of what a lane is off by: (batch, tokens or 1, *shape), and the symbols; a ball is one number per token.
-#: A lane of means has a radius for every source, or symbols of all tokens (kind S), which the means are made of.
-Error = dict[Key, Tensor]
+Change = tuple[View, Form, str]  # what an instruction adds to a lane, and where its own errors come from
 EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
 
 
@@ -80,15 +70,6 @@ def total(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
         if key.kind in kinds:
             radius = radius + measure(key, part)
     return sound(radius)
-
-
-class Change(NamedTuple):
-    """What an instruction adds to a lane: a form without radii, and these by where they come from."""
-
-    dst: View
-    form: Form
-    source: str
-    radii: dict[str, Labelled]
 
 
 class Affine:
@@ -158,31 +139,29 @@ class Affine:
         self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
 
     def _change(self, layer: Layer, i: Attend, before: State) -> Change:
-        algebra = Forms(self, before, i)
+        algebra = Forms(self.program, self.approximants, self.errors, before, i)
         form = added(self.program, i, algebra)
-        self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in algebra.unknown]
+        self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in algebra.culprits]
         names = [score.f.name for score in i.scores if score.f != IDENTITY]
-        source = f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
-        parts: dict[Key, Labelled] = {}
-        radii = {source: form.parts[LOOSE]}
-        for key, part in form.parts.items():
-            if key.kind == "S" and self.columns and self.gathers(i.dst.lane):
-                parts[key] = algebra.everywhere(part)
-            elif key.kind == "S":
-                radii = merged(radii, {key.source: form.size(key)})
-            elif key != LOOSE:
-                parts[key] = part
-        return Change(i.dst, replace(form, parts=parts), source, radii)
+        if self.columns and self.gathers(i.dst.lane):
+            read = {key: algebra.everywhere(part) for key, part in form.parts.items() if key.kind == "S"}
+            form = replace(form, parts={**form.parts, **read})
+        return i.dst, form, f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
 
     def add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
         """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
         full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
         error, computed = self.errors.get(lane, {}), torch.zeros(full, dtype=torch.float64)
-        radii: dict[str, Tensor] = {}
-        for dst, form, _, loose in changes:
+        radii, apart = dict[str, Tensor](), "R" if self.columns and self.gathers(lane) else "RS"
+        for dst, form, source in changes:
             computed = computed + _placed(form.centre, dst, full)
-            error = merged(error, {key: _placed_part(key, form, dst, full) for key in form.parts})
-            radii = merged(radii, {source: _placed(part, dst, full) for source, part in loose.items()})
+            for key, part in form.parts.items():
+                if key.kind in apart:
+                    radii = merged(radii, {key.source or source: _placed(form.size(key), dst, full)})
+                elif key == BALL:
+                    error = merged(error, {BALL: _placed_ball(form, dst, full)})
+                else:
+                    error = merged(error, {key: _placed(part, dst, full, "SZ")})
         residual = (after - before - computed).abs()
         if changes:  # what no instruction writes is compared without any arithmetic
             residual = residual + gamma(len(changes) + 2) * (before.abs() + after.abs() + computed.abs())
@@ -190,7 +169,7 @@ class Affine:
         if self.gathers(lane):
             found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
         else:
-            found = self._symbols(changes[0].source if changes else "rounding", sum(radii.values()))
+            found = self._symbols(changes[0][2] if changes else "rounding", sum(radii.values()))
         self._keep(lane, merged(error, found))
 
     def squeeze(self, lane: str, f: PiecewiseLinear, before: Tensor, after: Tensor) -> None:
@@ -232,118 +211,9 @@ def _placed(part: Labelled, dst: View, full: torch.Size, *symbols: str) -> Tenso
     return whole
 
 
-def _placed_part(key: Key, form: Form, dst: View, full: torch.Size) -> Tensor:
-    """A part of the error of what is written, of the whole lane; a ball counts as often as its vector is repeated."""
-    if key != BALL:
-        return _placed(form.parts[key], dst, full, "SZ")
+def _placed_ball(form: Form, dst: View, full: torch.Size) -> Tensor:
+    """The ball of what is written, which counts as often as its vector is repeated."""
     written = math.prod(size for size, index in zip(full[2:], dst.index, strict=True) if isinstance(index, str))
     entries = math.prod(grouped(form.centre, "B", "I", *dst.labels).shape[2:])
     norm = form.parts[BALL].aligned("BI").expand(full[:2]) * math.sqrt(written / max(1, entries))
     return norm.view(*norm.shape, *[1] * len(full[2:]))
-
-
-@dataclass(frozen=True)
-class Used:
-    """The tokens S that matter to a mean, and which axes are tokens to vectors of errors: not S, if tokens S are
-    neurons, whose errors together are one vector.
-    """
-
-    tokens: Tensor
-    axes: str
-
-
-class Forms(Algebra[Form]):
-    """Values with errors, of one instruction on a stream."""
-
-    def __init__(self, lanes: Affine, state: State, i: Attend) -> None:
-        self.lanes, self.program, self.state, self.i = lanes, lanes.program, state, i
-        self.unknown: list[str] = []
-        self.tokens, self.masked = tokens_in(state), False
-
-    @cached_property
-    def used(self) -> Used | None:
-        """Where weights are in tokens of their own: the tokens that a mean over all reads anything but zeros from."""
-        if not self.program.placement or self.masked:
-            return None
-        linear = (score.pairs[0][1] for score in self.i.scores if score.f == IDENTITY and len(score.pairs) == 1)
-        factors, codes = [self.i.value, *linear], {mark.lane for mark in self.program.marks}
-        used = torch.ones(self.tokens, dtype=torch.bool)
-        for expression in factors:
-            form = self._combined(expression, "S", None)
-            parts = [form.centre, *form.parts.values()]
-            if all("S" in part.labels for part in parts):
-                used &= torch.stack([_nonzero(part) for part in parts]).any(0)
-        used[:2] |= used.sum() < 2  # a single one would pass for a lane that all tokens share
-        coded = any(view.lane in codes for expression in factors for view in expression)
-        return Used(used.nonzero().flatten(), "BI" if coded else "BIS")
-
-    def everywhere(self, block: Labelled) -> Labelled:
-        """Coefficients of symbols of all tokens S, zero of those that are not used."""
-        if self.used is None:
-            return block
-        axis = block.labels.index("S")
-        full = block.tensor.new_zeros(*block.tensor.shape[:axis], self.tokens, *block.tensor.shape[axis + 1 :])
-        return Labelled(full.index_copy(axis, self.used.tokens, block.tensor), block.labels)
-
-    # ------------------------------------------------------------------------------------------------------ operations
-
-    def read(self, expression: Expr, token: Token) -> Form:
-        return self._combined(expression, token, self.used if token == "S" else None)
-
-    def _combined(self, expression: Expr, token: Token, used: Used | None) -> Form:
-        """A linear combination of lane views, with the errors of the lanes; of the tokens that are used."""
-        axes = "BIS" if used is None else used.axes
-        return summed([self._view(view, token, used, axes) for view in expression])
-
-    def _view(self, view: View, token: Token, used: Used | None, axes: str) -> Form:
-        def labelled(tensor: Tensor, view: View = view, extra: str = "") -> Labelled:
-            some = tensor if used is None or tensor.shape[1] == 1 else tensor[:, used.tokens]
-            return labelled_view(self.program, view, some, token, extra)
-
-        parts: dict[Key, Labelled] = {}
-        for key, part in self.lanes.errors.get(view.lane, {}).items():
-            if key == BALL:
-                ball = labelled(part.flatten(1), replace(view, index=())).map(torch.abs)
-                parts[BALL] = ball if ball.labels[-1] in axes else Labelled(ball.tensor.norm(dim=-1), "B")
-            elif key.kind in "RS":
-                parts = merged(parts, {LOOSE: labelled(measure(key, part)).map(torch.abs)})
-            else:
-                parts[key if key == BEFORE else key._replace(kind=token)] = labelled(part, extra="Z")
-        return Form(labelled(self.state[view.lane]), parts, axes)
-
-    def product(self, factors: list[Form], keep: str) -> Form:
-        return product(factors, keep)
-
-    def sum(self, terms: list[Form]) -> Form:
-        return summed(terms)
-
-    def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
-        del value
-        form, unknown = apply(score.f, self.lanes.approximants.get(score.f.name), argument)
-        self.unknown += unknown
-        return form
-
-    def softmax(self, scores: Form, mask: Form | None) -> Form:
-        if self.used is not None:
-            raise InputError("no errors are known of a softmax over tokens that carry weights", got=self.i.dst.lane)
-        return softmax(scores, None if mask is None else mask.centre, self.tokens)
-
-    def mask(self, seen: Seen) -> Form:
-        self.masked = True
-        return Form(Labelled(seen.mask(self.state, self.tokens), seen.labels))
-
-    def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
-        if power > 0:
-            return scaled(value, self.tokens)
-        return divided(value, None if mask is None else mask.centre, self.tokens)
-
-    def scale(self, value: Form, factor: float) -> Form:
-        return scaled(value, factor)
-
-    def varies(self, value: Form) -> bool:
-        return "S" in value.centre.labels
-
-
-def _nonzero(part: Labelled) -> Tensor:
-    """The tokens S at which something is not zero, in any prompt."""
-    return (part.tensor != 0).movedim(part.labels.index("S"), 0).flatten(1).any(1)

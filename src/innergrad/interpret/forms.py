@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,8 +22,11 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.functions.facts import local_curvature, local_swing, prove_facts
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.scalar import Function
-from innergrad.interpret.tensors import Labelled, attention, contract, total
+from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.interpret.tensors import Labelled, attention, contract, labelled_view, tokens_in, total
+from innergrad.interpret.walk import Algebra, Seen, Token
+from innergrad.ir.program import Attend, Expr, Program, Score, View
+from innergrad.ir.stream import State
 
 U = 2.0**-53
 K, P = TypeVar("K"), TypeVar("P", Tensor, Labelled, float)
@@ -37,6 +40,9 @@ class Key(NamedTuple):
     kind: str
 
 
+#: What a lane is off by: parts (batch, tokens or 1, *shape), then the symbols; a ball is one number per token. Of lanes
+#: of means: a radius for every source, or symbols of all tokens (kind S), which the means are made of.
+Error = dict[Key, Tensor]
 BEFORE = Key("before", 0, "G")
 BALL = Key("before", 0, "N")
 LOOSE = Key("", 0, "R")  # of a form; radii of lanes have sources
@@ -84,6 +90,277 @@ class Form:
     @cached_property
     def radius(self) -> Labelled:
         return total([self.entries, *self.vector[:1]]).map(sound)
+
+
+@dataclass(frozen=True)
+class Used:
+    """The tokens S that matter to a mean, and which axes are tokens to vectors of errors: not S, if tokens S are
+    neurons, whose errors together are one vector.
+    """
+
+    tokens: Tensor
+    axes: str
+
+
+class Forms(Algebra[Form]):
+    """Values with errors, of one instruction on a stream."""
+
+    def __init__(
+        self,
+        program: Program,
+        approximants: Mapping[str, Approximant],
+        errors: Mapping[str, Error],
+        state: State,
+        i: Attend,
+    ) -> None:
+        self.program, self.approximants, self.errors, self.state, self.i = program, approximants, errors, state, i
+        self.culprits: list[str] = []  # arguments about which nothing is known
+        self.tokens, self.masked = tokens_in(state), False
+
+    @cached_property
+    def used(self) -> Used | None:
+        """Where weights are in tokens of their own: the tokens that a mean over all reads anything but zeros from."""
+        if not self.program.placement or self.masked:
+            return None
+        linear = (score.pairs[0][1] for score in self.i.scores if score.f == IDENTITY and len(score.pairs) == 1)
+        factors, codes = [self.i.value, *linear], {mark.lane for mark in self.program.marks}
+        used = torch.ones(self.tokens, dtype=torch.bool)
+        for expression in factors:
+            form = self.sum([self._view(view, "S", None) for view in expression])
+            parts = [form.centre, *form.parts.values()]
+            if all("S" in part.labels for part in parts):
+                zeros = [grouped(part, "S", without(part.labels, "S")) == 0 for part in parts]
+                used &= ~torch.cat(zeros, dim=1).all(1)
+        used[:2] |= used.sum() < 2  # a single one would pass for a lane that all tokens share
+        coded = any(view.lane in codes for expression in factors for view in expression)
+        return Used(used.nonzero().flatten(), "BI" if coded else "BIS")
+
+    def everywhere(self, block: Labelled) -> Labelled:
+        """Coefficients of symbols of all tokens S, zero of those that are not used."""
+        if self.used is None:
+            return block
+        axis = block.labels.index("S")
+        full = block.tensor.new_zeros(*block.tensor.shape[:axis], self.tokens, *block.tensor.shape[axis + 1 :])
+        return Labelled(full.index_copy(axis, self.used.tokens, block.tensor), block.labels)
+
+    def read(self, expression: Expr, token: Token) -> Form:
+        """A linear combination of lane views, with the errors of the lanes; of the tokens that are used."""
+        return self.sum([self._view(view, token, self.used if token == "S" else None) for view in expression])
+
+    def _view(self, view: View, token: Token, used: Used | None) -> Form:
+        axes = "BIS" if used is None else used.axes
+
+        def labelled(tensor: Tensor, view: View = view, extra: str = "") -> Labelled:
+            some = tensor if used is None or tensor.shape[1] == 1 else tensor[:, used.tokens]
+            return labelled_view(self.program, view, some, token, extra)
+
+        parts: dict[Key, Labelled] = {}
+        for key, part in self.errors.get(view.lane, {}).items():
+            if key == BALL:
+                ball = labelled(part.flatten(1), replace(view, index=())).map(torch.abs)
+                parts[BALL] = ball if ball.labels[-1] in axes else Labelled(ball.tensor.norm(dim=-1), "B")
+            elif key.kind in "RS":
+                parts = merged(parts, {LOOSE: labelled(measure(key, part)).map(torch.abs)})
+            else:
+                parts[key if key == BEFORE else key._replace(kind=token)] = labelled(part, extra="Z")
+        return Form(labelled(self.state[view.lane]), parts, axes)
+
+    def sum(self, terms: list[Form]) -> Form:
+        """The sum of the forms, and its rounding."""
+        centre, parts = total([term.centre for term in terms]), [term.parts for term in terms]
+        if len(terms) > 1:
+            sizes = total([term.centre.map(torch.abs) for term in terms])
+            parts.append({LOOSE: sizes.map(lambda size: gamma(len(terms) - 1) * size)})
+        return Form(centre, merged(*parts), terms[0].tokens)
+
+    def product(self, factors: list[Form], keep: str) -> Form:
+        """The product of the factors, summed over every label that is not kept."""
+        axes = min((factor.tokens for factor in factors), key=len)
+        factors = [replace(factor, tokens=axes) for factor in factors]
+        centres = [factor.centre for factor in factors]
+        sizes = [centre.map(torch.abs) for centre in centres]
+        lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
+        rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
+        found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}]
+        for m, factor in enumerate(factors):
+            others = [*centres[:m], *centres[m + 1 :]]
+            found.append({key: _through(others, factor, key, keep) for key in factor.parts})
+        for a, b in combinations([factor for factor in factors if factor.parts], 2):
+            others = [one for one in factors if one is not a and one is not b]
+            rest = [one.centre.map(torch.abs) + one.radius for one in others]
+            found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
+            if a.vector:
+                found.append({LOOSE: contract([a.vector[0], b.entries, *rest], keep)})
+            if a.vector and b.vector:
+                largest_of = [largest(part, axes) for part in rest]
+                found.append({BALL: contract([a.vector[1], b.vector[1], *largest_of], among(keep, axes))})
+        parts = merged(*found)
+        return Form(contract(centres, keep), {**parts, LOOSE: parts[LOOSE].map(sound)}, axes)
+
+    def scale(self, value: Form, factor: float) -> Form:
+        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
+
+    def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
+        if power > 0:
+            return self.scale(value, self.tokens)
+        all_tokens = Labelled(torch.tensor(float(self.tokens), dtype=torch.float64), "")
+        shown = all_tokens if mask is None else contract([mask.centre], "BI")
+        return _weighted(value, shown.map(lambda n: 1.0 / n.clamp(min=1.0)), roundings=2)
+
+    def varies(self, value: Form) -> bool:
+        return "S" in value.centre.labels
+
+    def mask(self, seen: Seen) -> Form:
+        self.masked = True
+        return Form(Labelled(seen.mask(self.state, self.tokens), seen.labels))
+
+    def softmax(self, scores: Form, mask: Form | None) -> Form:
+        """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
+        if self.used is not None:
+            raise InputError("no errors are known of a softmax over tokens that carry weights", got=self.i.dst.lane)
+        z, weights = scores, attention(scores.centre, None if mask is None else mask.centre, self.tokens)
+        a, labels = weights.tensor, weights.labels
+        axis = labels.index("S")
+        rho = torch.where(a > 0, z.radius.aligned(labels), 0.0).amax(axis, keepdim=True)
+        own = {key: part for key, part in z.parts.items() if key.kind in "IG"}
+        rest = replace(z, parts={key: part for key, part in z.parts.items() if key not in own})
+        rough = rest.radius.aligned(labels).expand_as(a)
+        remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
+        remainder = remainder + (4 * U + gamma(self.tokens + 2)) * a * (1 + z.centre.aligned(labels).abs())
+        parts: dict[Key, Labelled] = {}
+        for key, part in own.items():
+            moved = times(weights, part)
+            mean = contract([moved], without(moved.labels, "S"))
+            parts[key] = moved + contract([weights.map(torch.neg), mean], moved.labels)
+        return Form(weights, {**parts, LOOSE: Labelled(sound(remainder), labels)})
+
+    def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
+        """f(z), with the errors of the argument and of what stands for f."""
+        f, z, stand_in = score.f, argument, self.approximants.get(score.f.name)
+        t, labels = z.centre.tensor, z.centre.labels
+        computed, slope = _slope(f if stand_in is None else stand_in, f, t)
+        known = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
+        radius, rough, loose = (part.aligned(labels).expand_as(computed) for part in known)
+        curvature = _curvature(f, t, radius, locally=BEFORE in z.parts)
+        remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
+        kept = slope
+        if f.breaks:
+            near = touched(t, radius, zip(f.breaks, f.breaks, strict=True))
+            middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else slope_range(f.exact.slopes)
+            kept = torch.where(near, middle, slope)
+            remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
+        if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
+            swing = local_swing(f, t, radius)
+            flat = ~(kept.abs() * radius + remainder <= swing)
+            slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
+            remainder = torch.where(flat, swing, remainder)
+        for unknown, why in _unknown(f, stand_in, t, radius):
+            if bool(unknown.any()):
+                remainder = torch.where(unknown, math.inf, remainder)
+                self.culprits.append(_blame(t, radius, unknown, f"arguments of {f.name} {why}"))
+        epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
+        remainder = remainder + epsilon + 4 * U * (computed.abs() + slope.abs() * t.abs())
+        parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
+        parts[LOOSE] = Labelled(sound(remainder), labels)
+        return Form(Labelled(computed, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
+
+
+# ---------------------------------------------------------------------------------------------------- sums and products
+
+
+def _through(others: list[Labelled], factor: Form, key: Key, keep: str) -> Labelled:
+    """A part of the error of a factor, times the other factors. Of the tokens S that are summed over symbols remain; a
+    ball is multiplied by the norm of the linear map that the others are, and those of tokens not kept are added up.
+    """
+    part, axes = factor.parts[key], factor.tokens
+    if key.kind == "R":
+        return contract([*(other.map(torch.abs) for other in others), part], keep)
+    if key.kind != "N":
+        return contract([*others, part], keep + ("SZ" if key.kind == "S" and "S" not in keep else "Z"))
+    inner, outer = without(factor.centre.labels, axes), without(keep, axes)
+    matrix = contract(others, axes + outer + without(inner, outer))
+    tokens = among(matrix.labels, axes)
+    matrices = grouped(matrix, *tokens, among(inner, outer), without(outer, inner), without(inner, outer))
+    return contract([Labelled(spectral_norm(matrices).amax(-1), tokens), part], among(keep, axes))
+
+
+def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
+    """The form times a number that depends on no index, and is off by so many roundings."""
+    centre, size = times(weight, form.centre), weight.map(torch.abs)
+    parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
+    parts = merged(parts, {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())})
+    return Form(centre, {**parts, LOOSE: parts[LOOSE].map(sound)}, form.tokens)
+
+
+# ------------------------------------------------------------------------------------------------ functions and softmax
+
+
+def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
+    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
+    if not z.vector:
+        return {}
+    entries, norm = z.vector
+    balls = [(times(Labelled(0.5 * curvature, z.centre.labels), entries), norm)]
+    if BALL in z.parts:
+        balls.insert(0, (Labelled(slope.abs(), z.centre.labels), z.parts[BALL]))
+    return merged(*({BALL: contract([largest(part, z.tokens), ball], "BIS")} for part, ball in balls))
+
+
+def touched(t: Tensor, radius: Tensor, intervals: Iterable[tuple[float, float]]) -> Tensor:
+    """Where t, known to within the radius, may be in one of the intervals."""
+    found = torch.zeros_like(t, dtype=torch.bool)
+    for start, end in intervals:
+        found |= (t + radius >= start) & (t - radius <= end)
+    return found
+
+
+def slope_range(slopes: Sequence[float]) -> tuple[float, float]:
+    """The middle of the slopes, and how far they are from it."""
+    return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
+
+
+def _slope(computed: Approximant | Function, f: Function, t: Tensor) -> tuple[Tensor, Tensor]:
+    """The computed value at t, and the derivative of f there."""
+    value, variable = computed(t.detach()), t.detach().requires_grad_()
+    if f.jumps:
+        return value, torch.zeros_like(value)
+    with torch.enable_grad():
+        (slope,) = torch.autograd.grad(f(variable).sum(), variable)
+    return value, slope
+
+
+def _curvature(f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> Tensor:
+    """A proven bound on |f''|, off the kinks: on all of the line, or between t - radius and t + radius."""
+    if f.exact is not None or f.jumps:
+        return torch.zeros_like(t)
+    facts = prove_facts(f)
+    if math.isfinite(facts.curvature) and not locally:
+        return torch.full_like(t, facts.curvature)
+    known = torch.isfinite(radius)
+    reach = torch.where(known, radius, 0.0)
+    bound = local_curvature(f, t - reach, t + reach).clamp(max=facts.curvature)
+    if not facts.proven and bool(torch.isinf(bound).all()):
+        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
+    return torch.where(known, bound, facts.curvature)
+
+
+def _unknown(f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """Where nothing is known: a step function that may be on either side of a jump, or its stand-in on a ramp; and
+    outside the domain of a stand-in.
+    """
+    intervals = [(at, at) for at, _, _ in f.jumps] if stand_in is None else stand_in.ramps
+    if intervals:
+        jumps = ", ".join(f"{at:g}" for at, _, _ in f.jumps)
+        yield touched(t, radius, intervals), f"may be at a jump ({jumps})"
+    if stand_in is not None and math.isfinite(stand_in.domain[1] - stand_in.domain[0]):
+        low, high = stand_in.domain
+        yield (t < low) | (t > high), f"left the domain [{low:g}, {high:g}] of its approximant"
+
+
+def _blame(t: Tensor, radius: Tensor, unknown: Tensor, what: str) -> str:
+    worst = torch.where(unknown, radius, -1.0).flatten().argmax()
+    at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
+    return f"{int(unknown.sum())} {what}, e.g. z = {at:.3g} known to within {off:.1e}"
 
 
 # ----------------------------------------------------------------------------------------------------- parts and labels
@@ -148,196 +425,3 @@ def spectral_norm(matrix: Tensor) -> Tensor:
     gram = finite @ finite.mT if matrix.shape[-2] <= matrix.shape[-1] else finite.mT @ finite
     norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * (1 + 1e-9)
     return torch.where(bad, math.inf, norm)
-
-
-# ---------------------------------------------------------------------------------------------------- sums and products
-
-
-def summed(terms: Sequence[Form]) -> Form:
-    """The sum of the forms, and its rounding."""
-    centre, parts = total([term.centre for term in terms]), [term.parts for term in terms]
-    if len(terms) > 1:
-        sizes = total([term.centre.map(torch.abs) for term in terms])
-        parts.append({LOOSE: sizes.map(lambda size: gamma(len(terms) - 1) * size)})
-    return Form(centre, merged(*parts), terms[0].tokens)
-
-
-def product(factors: Sequence[Form], keep: str) -> Form:
-    """The product of the factors, summed over every label that is not kept."""
-    axes = min((factor.tokens for factor in factors), key=len)
-    factors = [replace(factor, tokens=axes) for factor in factors]
-    centres = [factor.centre for factor in factors]
-    sizes = [centre.map(torch.abs) for centre in centres]
-    lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
-    rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
-    found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}]
-    for m, factor in enumerate(factors):
-        others = [*centres[:m], *centres[m + 1 :]]
-        found.append({key: _through(others, factor, key, keep) for key in factor.parts})
-    for a, b in combinations([factor for factor in factors if factor.parts], 2):
-        others = [one for one in factors if one is not a and one is not b]
-        rest = [one.centre.map(torch.abs) + one.radius for one in others]
-        found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
-        if a.vector:
-            found.append({LOOSE: contract([a.vector[0], b.entries, *rest], keep)})
-        if a.vector and b.vector:
-            largest_of = [largest(part, axes) for part in rest]
-            found.append({BALL: contract([a.vector[1], b.vector[1], *largest_of], among(keep, axes))})
-    parts = merged(*found)
-    return Form(contract(centres, keep), {**parts, LOOSE: parts[LOOSE].map(sound)}, axes)
-
-
-def _through(others: list[Labelled], factor: Form, key: Key, keep: str) -> Labelled:
-    """A part of the error of a factor, times the other factors. Of the tokens S that are summed over symbols remain; a
-    ball is multiplied by the norm of the linear map that the others are, and those of tokens not kept are added up.
-    """
-    part, axes = factor.parts[key], factor.tokens
-    if key.kind == "R":
-        return contract([*(other.map(torch.abs) for other in others), part], keep)
-    if key.kind != "N":
-        return contract([*others, part], keep + ("SZ" if key.kind == "S" and "S" not in keep else "Z"))
-    inner, outer = without(factor.centre.labels, axes), without(keep, axes)
-    matrix = contract(others, axes + outer + without(inner, outer))
-    tokens = among(matrix.labels, axes)
-    matrices = grouped(matrix, *tokens, among(inner, outer), without(outer, inner), without(inner, outer))
-    return contract([Labelled(spectral_norm(matrices).amax(-1), tokens), part], among(keep, axes))
-
-
-def weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
-    """The form times a number that depends on no index, and is off by so many roundings."""
-    centre, size = times(weight, form.centre), weight.map(torch.abs)
-    parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
-    parts = merged(parts, {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())})
-    return Form(centre, {**parts, LOOSE: parts[LOOSE].map(sound)}, form.tokens)
-
-
-def scaled(form: Form, factor: float) -> Form:
-    return weighted(form, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
-
-
-def divided(form: Form, mask: Labelled | None, tokens: int) -> Form:
-    """By the number of tokens that the mask shows."""
-    count = Labelled(torch.tensor(float(tokens), dtype=torch.float64), "") if mask is None else contract([mask], "BI")
-    return weighted(form, count.map(lambda n: 1.0 / n.clamp(min=1.0)), roundings=2)
-
-
-# ------------------------------------------------------------------------------------------------ functions and softmax
-
-
-def softmax(z: Form, mask: Labelled | None, tokens: int) -> Form:
-    """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
-    weights = attention(z.centre, mask, tokens)
-    a, labels = weights.tensor, weights.labels
-    axis, scores = labels.index("S"), z.centre.aligned(labels)
-    rho = torch.where(a > 0, z.radius.aligned(labels), 0.0).amax(axis, keepdim=True)
-    own = {key: part for key, part in z.parts.items() if key.kind in "IG"}
-    rest = replace(z, parts={key: part for key, part in z.parts.items() if key not in own})
-    rough = rest.radius.aligned(labels).expand_as(a)
-    remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
-    remainder = remainder + (4 * U + gamma(tokens + 2)) * a * (1 + scores.abs())
-    parts: dict[Key, Labelled] = {}
-    for key, part in own.items():
-        moved = times(weights, part)
-        mean = contract([moved], without(moved.labels, "S"))
-        parts[key] = moved + contract([weights.map(torch.neg), mean], moved.labels)
-    return Form(weights, {**parts, LOOSE: Labelled(sound(remainder), labels)})
-
-
-def apply(f: Function, stand_in: Approximant | None, z: Form) -> tuple[Form, list[str]]:
-    """f(z), with the errors of the argument and of what stands for f; and why nothing is known, where it is not."""
-    t, labels = z.centre.tensor, z.centre.labels
-    value, slope = _slope(f if stand_in is None else stand_in, f, t)
-    known = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
-    radius, rough, loose = (part.aligned(labels).expand_as(value) for part in known)
-    curvature = _curvature(f, t, radius, locally=BEFORE in z.parts)
-    kept, remainder = slope, slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest: the ball
-    if f.breaks:
-        near = touched(t, radius, zip(f.breaks, f.breaks, strict=True))
-        middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else slope_range(f.exact.slopes)
-        kept = torch.where(near, middle, slope)
-        remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
-    if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
-        swing = local_swing(f, t, radius)
-        flat = ~(kept.abs() * radius + remainder <= swing)
-        slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
-        remainder = torch.where(flat, swing, remainder)
-    culprits = []
-    for unknown, why in _unknown(f, stand_in, t, radius):
-        if bool(unknown.any()):
-            remainder = torch.where(unknown, math.inf, remainder)
-            culprits.append(_blame(t, radius, unknown, f"arguments of {f.name} {why}"))
-    epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
-    remainder = remainder + epsilon + 4 * U * (value.abs() + slope.abs() * t.abs())
-    parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
-    parts[LOOSE] = Labelled(sound(remainder), labels)
-    return Form(Labelled(value, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens), culprits
-
-
-def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
-    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
-    if not z.vector:
-        return {}
-    entries, norm = z.vector
-    balls = [(times(Labelled(0.5 * curvature, z.centre.labels), entries), norm)]
-    if BALL in z.parts:
-        balls.insert(0, (Labelled(slope.abs(), z.centre.labels), z.parts[BALL]))
-    return merged(*({BALL: contract([largest(part, z.tokens), ball], "BIS")} for part, ball in balls))
-
-
-def touched(t: Tensor, radius: Tensor, intervals: Iterable[tuple[float, float]]) -> Tensor:
-    """Where t, known to within the radius, may be in one of the intervals."""
-    found = torch.zeros_like(t, dtype=torch.bool)
-    for start, end in intervals:
-        found |= (t + radius >= start) & (t - radius <= end)
-    return found
-
-
-def slope_range(slopes: Sequence[float]) -> tuple[float, float]:
-    """The middle of the slopes, and how far they are from it."""
-    return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
-
-
-def _slope(computed: Approximant | Function, f: Function, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The computed value at t, and the derivative of f there."""
-    with torch.no_grad():
-        value = computed(t)
-    if f.jumps:
-        return value, torch.zeros_like(value)
-    with torch.enable_grad():
-        variable = t.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(f(variable).sum(), variable, allow_unused=True)
-    return value, torch.zeros_like(value) if slope is None else slope.detach()
-
-
-def _curvature(f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> Tensor:
-    """A proven bound on |f''|, off the kinks: on all of the line, or between t - radius and t + radius."""
-    if f.exact is not None or f.jumps:
-        return torch.zeros_like(t)
-    facts = prove_facts(f)
-    if math.isfinite(facts.curvature) and not locally:
-        return torch.full_like(t, facts.curvature)
-    known = torch.isfinite(radius)
-    reach = torch.where(known, radius, 0.0)
-    bound = local_curvature(f, t - reach, t + reach).clamp(max=facts.curvature)
-    if not facts.proven and bool(torch.isinf(bound).all()):
-        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
-    return torch.where(known, bound, facts.curvature)
-
-
-def _unknown(f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Iterator[tuple[Tensor, str]]:
-    """Where nothing is known: a step function that may be on either side of a jump, or its stand-in on a ramp; and
-    outside the domain of a stand-in.
-    """
-    intervals = [(at, at) for at, _, _ in f.jumps] if stand_in is None else stand_in.ramps
-    if intervals:
-        jumps = ", ".join(f"{at:g}" for at, _, _ in f.jumps)
-        yield touched(t, radius, intervals), f"may be at a jump ({jumps})"
-    if stand_in is not None and math.isfinite(stand_in.domain[1] - stand_in.domain[0]):
-        low, high = stand_in.domain
-        yield (t < low) | (t > high), f"left the domain [{low:g}, {high:g}] of its approximant"
-
-
-def _blame(t: Tensor, radius: Tensor, unknown: Tensor, what: str) -> str:
-    worst = torch.where(unknown, radius, -1.0).flatten().argmax()
-    at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
-    return f"{int(unknown.sum())} {what}, e.g. z = {at:.3g} known to within {off:.1e}"
