@@ -25,10 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.functions.fits.sums import Approximant
 from innergrad.interpret.affine import Affine, Error, total
 from innergrad.interpret.forms import BALL, BEFORE, Key, U, spectral_norm
-from innergrad.ir.program import Program
 from innergrad.ir.stream import Lane, State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
@@ -169,12 +167,11 @@ def certify_run(
             f"errors of approximants are measured, not proven, on target {of.options.target!r}",
             allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
-    approximants: dict[str, Approximant] = dict(of.approximants) if mode == "sup" else {}
     rounded = rounded_inputs(prompt.state(program), given.state(program))
-    path = _Path(program, prompt, approximants, rounded)
+    path = _Path(of, prompt, mode, rounded)
     follow = path.size <= LARGEST if trajectory is None else trajectory
     steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
-    before, affine = double(prompt.state(program)), fresh(program, approximants, rounded)
+    before, affine = double(prompt.state(program)), fresh(of, mode, rounded)
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         if len(steps) < program.steps:
@@ -184,7 +181,7 @@ def certify_run(
         if step_ends:
             steps.append(_step(affine, path, after))
             weights.append(prompt.weights(program, state))
-            affine = fresh(program, approximants, rounded)
+            affine = fresh(of, mode, rounded)
             if follow:
                 along.append(path.end_step(after) if path.finite else along[-1])
         before = after
@@ -214,12 +211,10 @@ def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
     }
 
 
-def fresh(
-    program: Program, approximants: dict[str, Approximant], rounded: dict[str, Tensor], *, columns: bool = False
-) -> Affine:
-    affine = Affine(program, approximants, columns=columns)
+def fresh(of: Compiled, errors: Errors, rounded: dict[str, Tensor], *, columns: bool = False) -> Affine:
+    affine = Affine(of.program, of.approximants, pointwise=errors == "pointwise", columns=columns)
     for lane, radius in rounded.items():
-        if program.stream[lane].role == "input":
+        if of.program.stream[lane].role == "input":
             affine.given(lane, radius)
     return affine
 
@@ -235,10 +230,8 @@ def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
 class _Path:
     """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
 
-    def __init__(
-        self, program: Program, prompt: Prompt, approximants: dict[str, Approximant], rounded: dict[str, Tensor]
-    ) -> None:
-        self.program = program
+    def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, rounded: dict[str, Tensor]) -> None:
+        program = self.program = of.program
         self.lanes = [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
         state, number, places = prompt.state(program), 0, dict[str, Tensor]()
         for lane in self.lanes:
@@ -248,7 +241,7 @@ class _Path:
         self.size = number
         weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
         self.learned: Tensor = weights.long()
-        self.affine = fresh(program, approximants, rounded, columns=self.size <= ROUND)
+        self.affine = fresh(of, errors, rounded, columns=self.size <= ROUND)
         self.finite = True  # for some prompt of the batch
 
     def like(self, lane: Lane, state: State) -> Tensor:

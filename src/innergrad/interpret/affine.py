@@ -59,7 +59,8 @@ from innergrad.interpret.walk import added, in_place
 from innergrad.ir.program import Attend, Layer, Program, View
 from innergrad.ir.stream import State
 
-Change = tuple[View, Form, str]  # what an instruction adds to a lane, and where its own errors come from
+#: What an instruction adds to a lane; where its own errors come from; where it comes from that not this was computed.
+Change = tuple[View, Form, str, str]
 EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
 
 
@@ -75,13 +76,20 @@ def total(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
 class Affine:
     """The errors of all lanes, layer by layer.
 
-    approximants: what stands for the functions, with proven errors; functions without one are taken at their exact
-    values, so that the error of what the transformer computed instead is measured where it was evaluated.
+    approximants: what stands for the functions. pointwise: functions are taken at their exact values, so that the error
+    of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
     """
 
-    def __init__(self, program: Program, approximants: Mapping[str, Approximant], *, columns: bool = False) -> None:
-        self.program, self.approximants, self.columns = program, approximants, columns
+    def __init__(
+        self,
+        program: Program,
+        approximants: Mapping[str, Approximant],
+        *,
+        pointwise: bool = False,
+        columns: bool = False,
+    ) -> None:
+        self.program, self.approximants, self.pointwise, self.columns = program, approximants, pointwise, columns
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
@@ -139,21 +147,23 @@ class Affine:
         self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
 
     def _change(self, layer: Layer, i: Attend, before: State) -> Change:
-        algebra = Forms(self.program, self.approximants, self.errors, before, i)
+        algebra = Forms(self.program, self.approximants, self.pointwise, self.errors, before, i)
         form = added(self.program, i, algebra)
         self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in algebra.culprits]
-        names = [score.f.name for score in i.scores if score.f != IDENTITY]
+        functions = [score.f for score in i.scores if score.f != IDENTITY]
+        source = f"{functions[0].name if functions else 'products'}: {layer.name}, {i.dst.lane}"
+        measured = self.pointwise and any(f.exact is None and f.name in self.approximants for f in functions)
         if self.columns and self.gathers(i.dst.lane):
             read = {key: algebra.everywhere(part) for key, part in form.parts.items() if key.kind == "S"}
             form = replace(form, parts={**form.parts, **read})
-        return i.dst, form, f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
+        return i.dst, form, source, source if measured else "rounding"
 
     def add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
         """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
         full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
         error, computed = self.errors.get(lane, {}), torch.zeros(full, dtype=torch.float64)
         radii, apart = dict[str, Tensor](), "R" if self.columns and self.gathers(lane) else "RS"
-        for dst, form, source in changes:
+        for dst, form, source, _ in changes:
             computed = computed + _placed(form.centre, dst, full)
             for key, part in form.parts.items():
                 if key.kind in apart:
@@ -165,7 +175,7 @@ class Affine:
         residual = (after - before - computed).abs()
         if changes:  # what no instruction writes is compared without any arithmetic
             residual = residual + gamma(len(changes) + 2) * (before.abs() + after.abs() + computed.abs())
-        radii = merged(radii, {"rounding": residual})
+        radii = merged(radii, {next((off for *_, off in changes if off != "rounding"), "rounding"): residual})
         if self.gathers(lane):
             found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
         else:

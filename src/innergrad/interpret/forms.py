@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.facts import local_curvature, local_swing, prove_facts
+from innergrad.functions.facts import facts_on, local_curvature, local_swing
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.tensors import Labelled, attention, contract, labelled_view, tokens_in, total
@@ -109,11 +109,13 @@ class Forms(Algebra[Form]):
         self,
         program: Program,
         approximants: Mapping[str, Approximant],
+        pointwise: bool,
         errors: Mapping[str, Error],
         state: State,
         i: Attend,
     ) -> None:
-        self.program, self.approximants, self.errors, self.state, self.i = program, approximants, errors, state, i
+        self.program, self.approximants, self.pointwise, self.errors = program, approximants, pointwise, errors
+        self.state, self.i = state, i
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.tokens, self.masked = tokens_in(state), False
 
@@ -236,17 +238,17 @@ class Forms(Algebra[Form]):
 
     def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
         """f(z), with the errors of the argument and of what stands for f."""
-        f, z, stand_in = score.f, argument, self.approximants.get(score.f.name)
+        f, z, stand_in = score.f, argument, None if self.pointwise else self.approximants.get(score.f.name)
         t, labels = z.centre.tensor, z.centre.labels
         computed, slope = _slope(f if stand_in is None else stand_in, f, t)
         known = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
         radius, rough, loose = (part.aligned(labels).expand_as(computed) for part in known)
-        curvature = _curvature(f, t, radius, locally=BEFORE in z.parts)
+        lipschitz, curvature = self._slopes(f, t, radius, locally=BEFORE in z.parts)
         remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
         kept = slope
         if f.breaks:
             near = touched(t, radius, zip(f.breaks, f.breaks, strict=True))
-            middle, half = (0.0, prove_facts(f).lipschitz) if f.exact is None else slope_range(f.exact.slopes)
+            middle, half = (0.0, lipschitz) if f.exact is None else slope_range(f.exact.slopes)
             kept = torch.where(near, middle, slope)
             remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
         if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
@@ -263,6 +265,24 @@ class Forms(Algebra[Form]):
         parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
         parts[LOOSE] = Labelled(sound(remainder), labels)
         return Form(Labelled(computed, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
+
+    def _slopes(self, f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> tuple[Tensor, Tensor]:
+        """Proven bounds on |f'|, and on |f''| off the kinks: wherever facts are known, or between t - radius and
+        t + radius.
+        """
+        if f.exact is not None or f.jumps:
+            return torch.full_like(t, math.inf), torch.zeros_like(t)
+        facts = facts_on(f, self.approximants[f.name].domain if f.name in self.approximants else (-math.inf, math.inf))
+        inside = t.abs() + radius <= facts.reach
+        lipschitz = torch.where(inside, facts.lipschitz, math.inf)
+        if math.isfinite(facts.curvature) and not locally and bool(inside.all()):
+            return lipschitz, torch.full_like(t, facts.curvature)
+        known = torch.isfinite(radius)
+        reach = torch.where(known, radius, 0.0)
+        bound = local_curvature(f, t - reach, t + reach, facts)
+        if not facts.proven and bool(torch.isinf(bound).all()):
+            raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
+        return lipschitz, torch.where(known, bound, math.inf)
 
 
 # ---------------------------------------------------------------------------------------------------- sums and products
@@ -327,21 +347,6 @@ def _slope(computed: Approximant | Function, f: Function, t: Tensor) -> tuple[Te
     with torch.enable_grad():
         (slope,) = torch.autograd.grad(f(variable).sum(), variable)
     return value, slope
-
-
-def _curvature(f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> Tensor:
-    """A proven bound on |f''|, off the kinks: on all of the line, or between t - radius and t + radius."""
-    if f.exact is not None or f.jumps:
-        return torch.zeros_like(t)
-    facts = prove_facts(f)
-    if math.isfinite(facts.curvature) and not locally:
-        return torch.full_like(t, facts.curvature)
-    known = torch.isfinite(radius)
-    reach = torch.where(known, radius, 0.0)
-    bound = local_curvature(f, t - reach, t + reach).clamp(max=facts.curvature)
-    if not facts.proven and bool(torch.isinf(bound).all()):
-        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
-    return torch.where(known, bound, facts.curvature)
 
 
 def _unknown(f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Iterator[tuple[Tensor, str]]:
