@@ -10,7 +10,7 @@ The equations are those of :mod:`innergrad.interpret.affine`. An error is a sum 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -240,7 +240,7 @@ class Forms(Algebra[Form]):
         """f(z), with the errors of the argument and of what stands for f."""
         f, z, stand_in = score.f, argument, None if self.pointwise else self.approximants.get(score.f.name)
         t, labels = z.centre.tensor, z.centre.labels
-        computed, slope = _slope(f if stand_in is None else stand_in, f, t)
+        computed, slope = _slope(f.value if stand_in is None else stand_in, f, t)
         known = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
         radius, rough, loose = (part.aligned(labels).expand_as(computed) for part in known)
         lipschitz, curvature = self._slopes(f, t, radius, locally=BEFORE in z.parts)
@@ -339,13 +339,13 @@ def slope_range(slopes: Sequence[float]) -> tuple[float, float]:
     return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
 
 
-def _slope(computed: Approximant | Function, f: Function, t: Tensor) -> tuple[Tensor, Tensor]:
+def _slope(computed: Callable[[Tensor], Tensor], f: Function, t: Tensor) -> tuple[Tensor, Tensor]:
     """The computed value at t, and the derivative of f there."""
     value, variable = computed(t.detach()), t.detach().requires_grad_()
     if f.jumps:
         return value, torch.zeros_like(value)
     with torch.enable_grad():
-        (slope,) = torch.autograd.grad(f(variable).sum(), variable)
+        (slope,) = torch.autograd.grad(f.value(variable).sum(), variable)
     return value, slope
 
 

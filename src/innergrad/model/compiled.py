@@ -143,7 +143,14 @@ class Compiled:
 
     def ranges(self, layer: Layer) -> Mapping[str, tuple[float, float]]:
         """Of the lanes that a layer reads, outside which it does not compute what it should."""
-        return self.target.bounds(self.program, layer, self.options)
+        if layer not in self._ranges:
+            self._ranges[layer] = self.target.bounds(self.program, layer, self.options)
+        return self._ranges[layer]
+
+    @cached_property
+    def _ranges(self) -> dict[Layer, Mapping[str, tuple[float, float]]]:
+        """Those that were asked for."""
+        return {}
 
     def guard(self, outside: Outside = "error") -> Guard:
         """What watches the domains of one run; outside: ``error``, or ``flag``, which takes note and goes on."""
