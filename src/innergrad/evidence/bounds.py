@@ -246,8 +246,7 @@ def _lipschitz(of: Compiled, sizes: Sizes) -> float:
     """
     lanes = [lane.name for lane in of.program.weights]
     changes = [_first_step(of, sizes, moved).changes for moved in lanes]
-    rows = [[change[lane].error.norm / TINY for lane in lanes] for change in changes]
-    blocks = torch.tensor(rows, dtype=torch.float64)
+    blocks = torch.tensor([[change[b].error.norm / TINY for b in lanes] for change in changes], dtype=torch.float64)
     if not bool(torch.isfinite(blocks).all()):
         return math.inf
     if isinstance(of.algorithm, GradientDescent):
@@ -300,7 +299,7 @@ def printed_theorem_1(
 
     All as printed: B_r^j = max |r| over |t| <= B_v B_r^{j-1}, B_r the largest for j in [N]; B_r' likewise, in itself.
     """
-    net, box = algorithm.network, _box(algorithm)
+    net, box = algorithm.network, algorithm.box or math.inf
     N, r, dr = net.depth, net.activation.r, net.activation.dr
     K, d = max(net.sizes[1:-1], default=net.sizes[-1]), net.sizes[-1]
     B_v = box * math.sqrt(max(net.sizes[:-1]) + net.bias)
@@ -338,7 +337,7 @@ def corrected_theorem_1(
     d the largest d_j. It bounds s by ||V^T s|| <= ||V|| ||s||, where the paper takes columns of V for rows; ||x|| and
     ||p_j|| <= sqrt(k_j) sup |p_j|, where it has K^(1/4); and sup |p_j| from the range of V_j p_{j-1}.
     """
-    net, box = algorithm.network, _box(algorithm)
+    net, box = algorithm.network, algorithm.box or math.inf
     k, N, r, dr = net.sizes, net.depth, proven(net.activation.r), proven(net.activation.dr)
     O = [0.0, *(box * math.sqrt(k[j] * k[j - 1]) for j in range(1, N + 1))]  # noqa: E741
     entry, e, d, B_dr = [x_bound], [0.0], [0.0], 0.0
@@ -383,10 +382,6 @@ def _loss(
         levels, eps = math.ceil(math.log2(algorithm.network.sizes[-1])), _eps(loss.exp, approximants)
         return eps + levels * _eps(loss.softplus, approximants), 0.5, 1.0 + eps
     raise InputError(f"no theorem is known for the loss {loss.name!r}")
-
-
-def _box(algorithm: GradientDescent) -> float:
-    return math.inf if algorithm.box is None else algorithm.box
 
 
 def _eps(f: Function, approximants: Mapping[str, Approximant]) -> float:

@@ -28,7 +28,6 @@ bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of a
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
@@ -66,11 +65,8 @@ EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
 
 def total(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
     """The radius of the parts of these kinds, of the shape of the lane."""
-    radius = torch.zeros_like(like)
-    for key, part in error.items():
-        if key.kind in kinds:
-            radius = radius + measure(key, part)
-    return sound(radius)
+    sizes = (measure(key, part) for key, part in error.items() if key.kind in kinds)
+    return sound(sum(sizes, torch.zeros_like(like)))
 
 
 class Affine:
@@ -109,7 +105,7 @@ class Affine:
     def parts(self, lanes: list[str]) -> dict[str, float]:
         """What the radii of the lanes, summed, are made of; for the mean prompt of the batch."""
         errors = (item for lane in lanes for item in self.errors.get(lane, {}).items())
-        return merged(*({key.source: float(measure(key, part).sum()) / len(part)} for key, part in errors))
+        return merged(*({key.source: float(sound(measure(key, part)).sum()) / len(part)} for key, part in errors))
 
     def collapse(self) -> None:
         """Forget the symbols BEFORE: what they were for is a radius from now on."""
@@ -130,15 +126,12 @@ class Affine:
             {name: value[:, :1] if self.program.stream[name].shared else value for name, value in state.items()}
             for state in (before, after)
         )
-        writers = Counter(i.dst.lane for i in layer.instructions)
-        alone: dict[str, PiecewiseLinear] = {}
-        changes: dict[str, list[Change]] = {}
+        writers: dict[str, list[Attend]] = {}
         for i in layer.instructions:
-            f = in_place(i)
-            if f is not None and writers[i.dst.lane] == 1:
-                alone[i.dst.lane] = f
-            else:
-                changes.setdefault(i.dst.lane, []).append(self._change(layer, i, before))
+            writers.setdefault(i.dst.lane, []).append(i)
+        alone = {lane: f for lane, (i, *more) in writers.items() if not more and (f := in_place(i)) is not None}
+        others = {lane: instructions for lane, instructions in writers.items() if lane not in alone}
+        changes = {lane: [self._change(layer, i, before) for i in some] for lane, some in others.items()}
         for lane, old in before.items():
             if lane in alone:
                 self.squeeze(lane, alone[lane], old, after[lane])

@@ -10,7 +10,7 @@ The equations are those of :mod:`innergrad.interpret.affine`. An error is a sum 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -24,11 +24,12 @@ from innergrad.functions.facts import facts_on, local_curvature, local_swing
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.interpret.tensors import Labelled, attention, contract, labelled_view, tokens_in, total
-from innergrad.interpret.walk import Algebra, Seen, Token
+from innergrad.interpret.walk import Algebra, Seen, Token, seen
 from innergrad.ir.program import Attend, Expr, Program, Score, View
 from innergrad.ir.stream import State
 
 U = 2.0**-53
+LINE = (-math.inf, math.inf)
 K, P = TypeVar("K"), TypeVar("P", Tensor, Labelled, float)
 
 
@@ -63,11 +64,9 @@ class Form:
 
     def size(self, key: Key) -> Labelled:
         """rad of a part, entry by entry."""
-        part, symbols = self.parts[key], "Z" if "S" in self.centre.labels else "SZ"
-        if key.kind in "RN":
-            return part
-        labels = without(part.labels, symbols)
-        return Labelled(measure(key, grouped(part, *labels, symbols)), labels)
+        part, symbols = self.parts[key], [] if key.kind in "RN" else ["Z" if "S" in self.centre.labels else "SZ"]
+        labels = without(part.labels, "".join(symbols))
+        return Labelled(measure(key, grouped(part, *labels, *symbols)), labels)
 
     @cached_property
     def entries(self) -> Labelled:
@@ -78,14 +77,13 @@ class Form:
     @cached_property
     def vector(self) -> list[Labelled]:
         """What comes from BEFORE, if anything does: the radius of every entry, and the norm, for every token."""
-        found = [self.parts[BALL]] * 2 if BALL in self.parts else []
-        if BEFORE not in self.parts:
-            return found
-        block = self.parts[BEFORE]
+        block, ball = self.parts.get(BEFORE), self.parts.get(BALL)
+        if block is None:
+            return [] if ball is None else [ball, ball]
         tokens = among(block.labels, self.tokens)
         norm = spectral_norm(grouped(block, *tokens, without(block.labels, tokens + "Z"), "Z"))
-        known = [self.size(BEFORE), Labelled(norm, tokens)]
-        return [a + b for a, b in zip(known, found, strict=True)] if found else known
+        sizes = [self.size(BEFORE), Labelled(norm, tokens)]
+        return sizes if ball is None else [size + ball for size in sizes]
 
     @cached_property
     def radius(self) -> Labelled:
@@ -115,14 +113,14 @@ class Forms(Algebra[Form]):
         i: Attend,
     ) -> None:
         self.program, self.approximants, self.pointwise, self.errors = program, approximants, pointwise, errors
-        self.state, self.i = state, i
+        self.state, self.i, self.tokens = state, i, tokens_in(state)
         self.culprits: list[str] = []  # arguments about which nothing is known
-        self.tokens, self.masked = tokens_in(state), False
 
     @cached_property
     def used(self) -> Used | None:
         """Where weights are in tokens of their own: the tokens that a mean over all reads anything but zeros from."""
-        if not self.program.placement or self.masked:
+        tokens = seen(self.program, self.i)
+        if not self.program.placement or tokens is None or tokens.labels:
             return None
         linear = (score.pairs[0][1] for score in self.i.scores if score.f == IDENTITY and len(score.pairs) == 1)
         factors, codes = [self.i.value, *linear], {mark.lane for mark in self.program.marks}
@@ -196,8 +194,7 @@ class Forms(Algebra[Form]):
             if a.vector and b.vector:
                 largest_of = [largest(part, axes) for part in rest]
                 found.append({BALL: contract([a.vector[1], b.vector[1], *largest_of], among(keep, axes))})
-        parts = merged(*found)
-        return Form(contract(centres, keep), {**parts, LOOSE: parts[LOOSE].map(sound)}, axes)
+        return Form(contract(centres, keep), merged(*found), axes)
 
     def scale(self, value: Form, factor: float) -> Form:
         return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
@@ -213,7 +210,6 @@ class Forms(Algebra[Form]):
         return "S" in value.centre.labels
 
     def mask(self, seen: Seen) -> Form:
-        self.masked = True
         return Form(Labelled(seen.mask(self.state, self.tokens), seen.labels))
 
     def softmax(self, scores: Form, mask: Form | None) -> Form:
@@ -229,20 +225,18 @@ class Forms(Algebra[Form]):
         rough = rest.radius.aligned(labels).expand_as(a)
         remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
         remainder = remainder + (4 * U + gamma(self.tokens + 2)) * a * (1 + z.centre.aligned(labels).abs())
-        parts: dict[Key, Labelled] = {}
-        for key, part in own.items():
-            moved = times(weights, part)
-            mean = contract([moved], without(moved.labels, "S"))
-            parts[key] = moved + contract([weights.map(torch.neg), mean], moved.labels)
-        return Form(weights, {**parts, LOOSE: Labelled(sound(remainder), labels)})
+        moved = {key: times(weights, part) for key, part in own.items()}
+        means = {key: contract([part], without(part.labels, "S")) for key, part in moved.items()}
+        off = {key: contract([weights.map(torch.neg), mean], moved[key].labels) for key, mean in means.items()}
+        return Form(weights, {**merged(moved, off), LOOSE: Labelled(sound(remainder), labels)})
 
     def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
         """f(z), with the errors of the argument and of what stands for f."""
         f, z, stand_in = score.f, argument, None if self.pointwise else self.approximants.get(score.f.name)
         t, labels = z.centre.tensor, z.centre.labels
         computed, slope = _slope(f.value if stand_in is None else stand_in, f, t)
-        known = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
-        radius, rough, loose = (part.aligned(labels).expand_as(computed) for part in known)
+        sizes = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
+        radius, rough, loose = (size.aligned(labels).expand_as(t) for size in sizes)
         lipschitz, curvature = self._slopes(f, t, radius, locally=BEFORE in z.parts)
         remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
         kept = slope
@@ -256,15 +250,30 @@ class Forms(Algebra[Form]):
             flat = ~(kept.abs() * radius + remainder <= swing)
             slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
             remainder = torch.where(flat, swing, remainder)
-        for unknown, why in _unknown(f, stand_in, t, radius):
-            if bool(unknown.any()):
-                remainder = torch.where(unknown, math.inf, remainder)
-                self.culprits.append(_blame(t, radius, unknown, f"arguments of {f.name} {why}"))
+        remainder = torch.where(self._unknown(f, stand_in, t, radius), math.inf, remainder)
         epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
         remainder = remainder + epsilon + 4 * U * (computed.abs() + slope.abs() * t.abs())
         parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
         parts[LOOSE] = Labelled(sound(remainder), labels)
         return Form(Labelled(computed, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
+
+    def _unknown(self, f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Tensor:
+        """Where nothing is known, which is noted: a step function that may be on either side of a jump, or its stand-in
+        on a ramp; and outside the domain of a stand-in.
+        """
+        jumps, (low, high) = ", ".join(f"{at:g}" for at, _, _ in f.jumps), stand_in.domain if stand_in else LINE
+        steep = stand_in.ramps if stand_in else [(at, at) for at, _, _ in f.jumps]
+        found = {
+            f"may be at a jump ({jumps})": touched(t, radius, steep),
+            f"left the domain [{low:g}, {high:g}] of its approximant": (t < low) | (t > high),
+        }
+        for why, where in found.items():
+            if bool(where.any()):
+                worst = torch.where(where, radius, -1.0).argmax()
+                at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
+                what = f"{int(where.sum())} arguments of {f.name} {why}"
+                self.culprits.append(f"{what}, e.g. z = {at:.3g} known to within {off:.1e}")
+        return torch.stack([*found.values()]).any(0)
 
     def _slopes(self, f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> tuple[Tensor, Tensor]:
         """Proven bounds on |f'|, and on |f''| off the kinks: wherever facts are known, or between t - radius and
@@ -272,17 +281,16 @@ class Forms(Algebra[Form]):
         """
         if f.exact is not None or f.jumps:
             return torch.full_like(t, math.inf), torch.zeros_like(t)
-        facts = facts_on(f, self.approximants[f.name].domain if f.name in self.approximants else (-math.inf, math.inf))
+        facts = facts_on(f, self.approximants[f.name].domain if f.name in self.approximants else LINE)
         inside = t.abs() + radius <= facts.reach
         lipschitz = torch.where(inside, facts.lipschitz, math.inf)
         if math.isfinite(facts.curvature) and not locally and bool(inside.all()):
             return lipschitz, torch.full_like(t, facts.curvature)
-        known = torch.isfinite(radius)
-        reach = torch.where(known, radius, 0.0)
+        reach = torch.nan_to_num(radius, posinf=0.0)  # nothing is known anyway where the radius is infinite
         bound = local_curvature(f, t - reach, t + reach, facts)
         if not facts.proven and bool(torch.isinf(bound).all()):
             raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
-        return lipschitz, torch.where(known, bound, math.inf)
+        return lipschitz, bound
 
 
 # ---------------------------------------------------------------------------------------------------- sums and products
@@ -308,8 +316,8 @@ def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
     """The form times a number that depends on no index, and is off by so many roundings."""
     centre, size = times(weight, form.centre), weight.map(torch.abs)
     parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
-    parts = merged(parts, {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())})
-    return Form(centre, {**parts, LOOSE: parts[LOOSE].map(sound)}, form.tokens)
+    rounded = {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())}
+    return Form(centre, merged(parts, rounded), form.tokens)
 
 
 # ------------------------------------------------------------------------------------------------ functions and softmax
@@ -319,11 +327,11 @@ def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
     """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
     if not z.vector:
         return {}
-    entries, norm = z.vector
-    balls = [(times(Labelled(0.5 * curvature, z.centre.labels), entries), norm)]
-    if BALL in z.parts:
-        balls.insert(0, (Labelled(slope.abs(), z.centre.labels), z.parts[BALL]))
-    return merged(*({BALL: contract([largest(part, z.tokens), ball], "BIS")} for part, ball in balls))
+    (entries, norm), labels = z.vector, z.centre.labels
+    bend = largest(times(Labelled(0.5 * curvature, labels), entries), z.tokens)
+    steepest = largest(Labelled(slope.abs(), labels), z.tokens)
+    ball = {BALL: contract([steepest, z.parts[BALL]], "BIS")} if BALL in z.parts else {}
+    return merged(ball, {BALL: contract([bend, norm], "BIS")})
 
 
 def touched(t: Tensor, radius: Tensor, intervals: Iterable[tuple[float, float]]) -> Tensor:
@@ -347,25 +355,6 @@ def _slope(computed: Callable[[Tensor], Tensor], f: Function, t: Tensor) -> tupl
     with torch.enable_grad():
         (slope,) = torch.autograd.grad(f.value(variable).sum(), variable)
     return value, slope
-
-
-def _unknown(f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Iterator[tuple[Tensor, str]]:
-    """Where nothing is known: a step function that may be on either side of a jump, or its stand-in on a ramp; and
-    outside the domain of a stand-in.
-    """
-    intervals = [(at, at) for at, _, _ in f.jumps] if stand_in is None else stand_in.ramps
-    if intervals:
-        jumps = ", ".join(f"{at:g}" for at, _, _ in f.jumps)
-        yield touched(t, radius, intervals), f"may be at a jump ({jumps})"
-    if stand_in is not None and math.isfinite(stand_in.domain[1] - stand_in.domain[0]):
-        low, high = stand_in.domain
-        yield (t < low) | (t > high), f"left the domain [{low:g}, {high:g}] of its approximant"
-
-
-def _blame(t: Tensor, radius: Tensor, unknown: Tensor, what: str) -> str:
-    worst = torch.where(unknown, radius, -1.0).flatten().argmax()
-    at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
-    return f"{int(unknown.sum())} {what}, e.g. z = {at:.3g} known to within {off:.1e}"
 
 
 # ----------------------------------------------------------------------------------------------------- parts and labels

@@ -130,8 +130,8 @@ class Known:
         return Known(other.size.times(self.size, keep), error, self.weights + other.weights)
 
 
-class Worst:
-    """The bounds of all lanes, layer by layer.
+class Worst(Algebra[Known]):
+    """The bounds of all lanes, layer by layer; as an algebra, what holds at every token: values have no axes of tokens.
 
     sizes: (largest entry, largest norm) of input lanes whose bound the program does not declare, e.g. x and y.
     changes: what the instructions so far added to each lane, apart from what they did to it in place.
@@ -150,7 +150,7 @@ class Worst:
         self.program, self.approximants, self.exact = program, approximants, moved is not None
         self.lanes = {lane.name: _start(lane, sizes.get(lane.name)) for lane in program.stream.lanes}
         self.changes = {name: known.each(lambda bound: bound.filled(0.0)) for name, known in self.lanes.items()}
-        self.jumps: set[str] = set()
+        self.jumps, self.name = set[str](), ""  # of the layer
         if moved is not None:
             size = self.lanes[moved].size
             self.lanes[moved] = Known(size, Bound.tight(size.filled(TINY).entry, TINY))
@@ -162,17 +162,16 @@ class Worst:
 
     def layer(self, layer: Layer) -> None:
         """All instructions read the lanes before the layer; then all add."""
-        inner: dict[str, list[PiecewiseLinear]] = {}
-        changes: list[tuple[View, Known]] = []
+        self.name, inner, changes = layer.name, dict[str, list[PiecewiseLinear]](), list[tuple[View, Known]]()
         for i in layer.instructions:
             own = in_place(i)
             if own is None:
-                changes.append((i.dst, self._capped(added(self.program, i, Bounds(self, layer)))))
+                changes.append((i.dst, self._capped(added(self.program, i, self))))
             else:
                 inner.setdefault(i.dst.lane, []).append(own)
         self.lanes.update({lane: _transformed(self.lanes[lane], functions) for lane, functions in inner.items()})
         for dst, change in changes:
-            whole, what = self._placed(dst, change), f"layer {layer.name}: {dst.lane}"
+            whole, what = self._placed(dst, change), f"layer {self.name}: {dst.lane}"
             self.lanes[dst.lane] = self.lanes[dst.lane].plus(whole, what)
             self.changes[dst.lane] = self.changes[dst.lane].plus(whole, what)
         self.cap(lane.name for lane in self.program.stream.lanes if lane.role == "scratch")
@@ -193,39 +192,31 @@ class Worst:
 
         return change.each(put)
 
-
-@dataclass(frozen=True)
-class Bounds(Algebra[Known]):
-    """What is known of an instruction at every token: values have no axes of tokens."""
-
-    worst: Worst
-    layer: Layer
+    # -------------------------------------------------------------------------------------------------- one instruction
 
     def read(self, expression: Expr, token: Token) -> Known:
         return self.sum([self._view(view, token) for view in expression])
 
     def _view(self, view: View, token: Token) -> Known:
-        lane = self.worst.lanes[view.lane].each(partial(_viewed, view))
+        lane = self.lanes[view.lane].each(partial(_viewed, view))
         return self.scale(replace(lane, weights=token * len(lane.weights)), view.coefficient)
 
     def product(self, factors: list[Known], keep: str) -> Known:
         return reduce(lambda a, b: a.times(b, keep), factors)
 
     def sum(self, terms: list[Known]) -> Known:
-        return reduce(lambda a, b: a.plus(b, f"layer {self.layer.name}: a sum"), terms)
+        return reduce(lambda a, b: a.plus(b, f"layer {self.name}: a sum"), terms)
 
     def apply(self, score: Score, argument: Known, value: Known | None) -> Known:
         del value
-        f, z, run = score.f, argument, self.worst
+        f, z = score.f, argument
         if f.exact is not None and not f.exact.knots and f.exact.value == f.exact.anchor == 0.0:  # linear
             return self.scale(z, f.exact.slopes[0])
         if z.weights:
-            raise InputError(
-                f"layer {self.layer.name}: {f.name} of a weighted example", allowed="linear functions of omega"
-            )
-        approximant = run.approximants.get(f.name)
-        if approximant is None and not run.exact:
-            raise InputError(f"layer {self.layer.name}: {f.name} has no approximant with a proven error")
+            raise InputError(f"layer {self.name}: {f.name} of a weighted example", allowed="linear functions of omega")
+        approximant = self.approximants.get(f.name)
+        if approximant is None and not self.exact:
+            raise InputError(f"layer {self.name}: {f.name} has no approximant with a proven error")
         f, jumps = proven(f), bool(approximant and approximant.ramps)
         epsilon = 0.0 if approximant is None or jumps else approximant.error
         low, high = _range(f, approximant, epsilon, z.size.largest)
@@ -233,10 +224,10 @@ class Bounds(Algebra[Known]):
         largest = z.size.filled(min(max(abs(low), abs(high)), f.bound + epsilon))
         norm = math.sqrt(z.size.size) * at_zero + _product(f.lipschitz, z.size.norm)
         size, drift, swing = Bound.tight(largest.entry, norm), z.error.scaled(f.lipschitz), z.size.filled(high - low)
-        if run.exact:
+        if self.exact:
             return Known(size, drift)
         if jumps:
-            run.jumps.add(f.name)
+            self.jumps.add(f.name)
             return Known(size, swing)
         return Known(size, (drift & swing) + z.size.filled(epsilon))
 
@@ -261,13 +252,15 @@ class Bounds(Algebra[Known]):
         if not mean:
             raise self._refused("a sum over tokens")
         if found.weights not in ("", "S"):
-            what = f"layer {self.layer.name}: a mean is over what is weighted by its own token's omega, once at most"
-            raise InputError(what, got=f"{len(found.weights)} weights")
+            raise InputError(
+                f"layer {self.name}: a mean is over what is weighted by its own token's omega, once at most",
+                got=f"{len(found.weights)} weights",
+            )
         return Known(found.size, found.error)
 
     def _refused(self, got: str) -> InputError:
         return InputError(
-            f"layer {self.layer.name}: no bound is known for this instruction",
+            f"layer {self.name}: no bound is known for this instruction",
             got=got,
             allowed="what a token does by itself, or the mean over all, in programs that are not causal",
         )
