@@ -12,7 +12,7 @@ import torch
 
 import innergrad as ig
 from innergrad.evidence import certificate as certificates
-from innergrad.interpret.forms import BEFORE
+from innergrad.interpret.affine import BEFORE
 from logistic_regression import LogisticRegression
 
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")

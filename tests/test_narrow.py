@@ -12,8 +12,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.export.note import note
 from innergrad.interpret import plain
-from innergrad.interpret.affine import Affine, total
-from innergrad.interpret.forms import BALL, BEFORE
+from innergrad.interpret.affine import BALL, BEFORE, Affine, radius_of
 from innergrad.ir.program import Attend, Layer, Loop, Mark, Part, Program
 from innergrad.model.prompt import flat_weights, placed
 from innergrad.targets.parts.scores import ScoreAttention
@@ -266,7 +265,7 @@ def test_the_forms_enclose_a_step_from_every_point_around_the_weights(
         for z in range(program.n_weights)
     )
     M = torch.stack([block[0] for block in blocks], dim=-1)
-    rest = {name: total(error, likes[name], "IR") + error[BALL] for name, error in errors.items()}
+    rest = {name: radius_of(error, likes[name], "IR") + error[BALL] for name, error in errors.items()}
     allowed, generator, closest = flat_weights(program, rest)[0], torch.Generator().manual_seed(0), 0.0
     for _ in range(50):
         xi = torch.randn(program.n_weights, generator=generator, dtype=torch.float64)

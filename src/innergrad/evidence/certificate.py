@@ -25,8 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.interpret.affine import Affine, Error, total
-from innergrad.interpret.forms import BALL, BEFORE, Key, U, spectral_norm
+from innergrad.interpret.affine import BALL, BEFORE, Affine, Error, Key, U, radius_of, spectral_norm
 from innergrad.ir.stream import Lane, State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
@@ -220,7 +219,7 @@ def fresh(of: Compiled, errors: Errors, rounded: dict[str, Tensor], *, columns: 
 
 
 def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
-    radii = {lane.name: total(path.error(affine, lane), path.like(lane, after)) for lane in path.lanes}
+    radii = {lane.name: radius_of(path.error(affine, lane), path.like(lane, after)) for lane in path.lanes}
     radius = path.flat(radii)[:, path.learned] * INFLATION
     return StepCertificate(
         radius, affine.parts([lane.name for lane in path.lanes]), dict(affine.worst), tuple(affine.culprits)
@@ -267,8 +266,8 @@ class _Path:
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
         keys = dict.fromkeys(key for error in errors.values() for key in error if key.kind == "S")
         M, columns = self._matrix(BEFORE, errors, likes), [self._matrix(key, errors, likes) for key in keys]
-        units = self._units({name: total(errors[name], like) for name, like in likes.items()})
-        R = self.flat({name: total(errors[name], like, "IR") for name, like in likes.items()})
+        units = self._units({name: radius_of(errors[name], like) for name, like in likes.items()})
+        R = self.flat({name: radius_of(errors[name], like, "IR") for name, like in likes.items()})
         balls = self.flat({name: _spread(errors[name].get(BALL), like) for name, like in likes.items()})
         A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
         bound = spectral_norm(A[:, self.learned])
