@@ -20,7 +20,7 @@ weight on a further input that is one. Exact arithmetic: rounding is not include
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from innergrad.functions.facts import proven
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.scalar import IDENTITY, Function, linear_function
-from innergrad.interpret.worst import TINY, Bound, Known, Worst
+from innergrad.interpret.worst import TINY, Worst
 from innergrad.model.compiled import Compiled
 
 Sizes = Mapping[str, tuple[float, float]]  # lane -> largest entry, largest norm
@@ -160,10 +160,11 @@ def apriori(of: Compiled) -> DomainCertificate:
     if not of.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
     sizes, words = _domain(of)
-    one = _first_step(of, sizes)
-    jumps = ", ".join(sorted(one.jumps))
+    one = _first_step(of, sizes)  # its changes: what is added to the weights before they are projected
+    jumps, changes = ", ".join(sorted(one.jumps)), [one.changes[lane.name] for lane in of.program.weights]
     note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
-    best = Stated("best", "the program, instruction by instruction", _norm(one, of, lambda a: a.error) / lr, note)
+    error = math.hypot(*(change.error.norm for change in changes)) / lr
+    best = Stated("best", "the program, instruction by instruction", error, note)
     stated: tuple[Stated, ...] = (best,)
     if isinstance(algorithm, GradientDescent):
         printed, corrected = theorems(algorithm, of.approximants, sizes)
@@ -180,7 +181,7 @@ def apriori(of: Compiled) -> DomainCertificate:
     return DomainCertificate(
         domain=words,
         gradient=stated,
-        largest_gradient=_norm(one, of, lambda a: a.size) / lr,
+        largest_gradient=math.hypot(*(change.size.norm for change in changes)) / lr,
         lipschitz=L_f,
         weights=weights,
         prediction=prediction,
@@ -212,8 +213,8 @@ def _domain(of: Compiled) -> tuple[Sizes, str]:
             got=", ".join(missing),
             hint="compile with x_bound=..., y_bound=..., of an algorithm with a box",
         )
-    roots = {name: math.sqrt(of.program.stream[name].size) for name in ("x", "y")}
-    sizes = {"x": (x, x * roots["x"]), "y": (y, min(y * roots["y"], norm))}
+    d_x, d_y = of.program.stream["x"].size, of.program.stream["y"].size
+    sizes = {"x": (x, x * math.sqrt(d_x)), "y": (y, min(y * math.sqrt(d_y), norm))}
     boxes = sorted({lane.bound for lane in of.program.weights})
     words = f"|x| <= {x:g}, |y| <= {y:g}" + (f", |w| <= {', '.join(f'{b:g}' for b in boxes)}" if boxes else "")
     return sizes, words
@@ -230,11 +231,6 @@ def _first_step(of: Compiled, sizes: Sizes, moved: str | None = None) -> Worst:
         if step_ends:
             break
     return worst
-
-
-def _norm(worst: Worst, of: Compiled, which: Callable[[Known], Bound]) -> float:
-    """Size or error of what was added to the weights, before they were projected."""
-    return math.hypot(*(which(worst.changes[lane.name]).norm for lane in of.program.weights))
 
 
 def _lipschitz(of: Compiled, sizes: Sizes) -> float:

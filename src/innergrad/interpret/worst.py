@@ -171,7 +171,8 @@ class Worst(Algebra[Known]):
                 inner.setdefault(i.dst.lane, []).append(own)
         self.lanes.update({lane: _transformed(self.lanes[lane], functions) for lane, functions in inner.items()})
         for dst, change in changes:
-            whole, what = self._placed(dst, change), f"layer {self.name}: {dst.lane}"
+            shape, what = self.program.stream[dst.lane].shape, f"layer {self.name}: {dst.lane}"
+            whole = change.each(partial(_placed, shape, dst))
             self.lanes[dst.lane] = self.lanes[dst.lane].plus(whole, what)
             self.changes[dst.lane] = self.changes[dst.lane].plus(whole, what)
         self.cap(lane.name for lane in self.program.stream.lanes if lane.role == "scratch")
@@ -179,18 +180,6 @@ class Worst(Algebra[Known]):
     def _capped(self, a: Known) -> Known:
         """Neither run is larger than its size, so they are no farther apart than twice that."""
         return a if self.exact else replace(a, error=a.error & a.size.scaled(2.0))
-
-    def _placed(self, dst: View, change: Known) -> Known:
-        """The change as one of the whole lane: zero where it is not written."""
-        shape = self.program.stream[dst.lane].shape
-
-        def put(bound: Bound) -> Bound:
-            whole = torch.zeros(shape, dtype=torch.float64)
-            spread = bound.entry.aligned("".join(dst.labels)).expand(whole[dst.place].shape)
-            whole[dst.place] = spread
-            return Bound.tight(Labelled(whole, AXES[: len(shape)]), bound.norm * math.sqrt(spread.numel() / bound.size))
-
-        return change.each(put)
 
     # -------------------------------------------------------------------------------------------------- one instruction
 
@@ -208,7 +197,6 @@ class Worst(Algebra[Known]):
         return reduce(lambda a, b: a.plus(b, f"layer {self.name}: a sum"), terms)
 
     def apply(self, score: Score, argument: Known, value: Known | None) -> Known:
-        del value
         f, z = score.f, argument
         if f.exact is not None and not f.exact.knots and f.exact.value == f.exact.anchor == 0.0:  # linear
             return self.scale(z, f.exact.slopes[0])
@@ -283,6 +271,14 @@ def _viewed(view: View, bound: Bound) -> Bound:
     """Entries picked by numbers, the diagonal by a label twice, the others renamed."""
     picked = Labelled(bound.entry.tensor[view.place], "".join(view.labels))
     return Bound.tight(contract([picked], "".join(dict.fromkeys(view.labels))), bound.norm)
+
+
+def _placed(shape: tuple[int, ...], dst: View, bound: Bound) -> Bound:
+    """What is written into a view, as a bound of the whole lane: zero where it is not written."""
+    whole = torch.zeros(shape, dtype=torch.float64)
+    spread = bound.entry.aligned("".join(dst.labels)).expand(whole[dst.place].shape)
+    whole[dst.place] = spread
+    return Bound.tight(Labelled(whole, AXES[: len(shape)]), bound.norm * math.sqrt(spread.numel() / bound.size))
 
 
 def _range(f: Function, approximant: Approximant | None, epsilon: float, radius: float) -> tuple[float, float]:
