@@ -28,6 +28,7 @@ MOVED = {
     "innergrad.executor": "innergrad.model.executors.fused",
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",
+    **{f"innergrad.interpret.{name}": "innergrad.interpret.affine" for name in ("forms", "form_rules", "lane_errors")},
     "innergrad.targets.sparse": "innergrad.targets.weights.sparse",
     "innergrad.evidence.explain.figure": "innergrad.evidence.explain.explanation",
     "innergrad.interpret.tensors": "innergrad.interpret.plain",

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from innergrad.errors import InputError
-from innergrad.functions.facts import REACH, Facts, Tail, exact_knots, prove_facts
+from innergrad.functions.facts import Facts, Tail, exact_knots, facts_on
 from innergrad.functions.intervals import Interval
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.rules import evaluate
@@ -40,8 +40,7 @@ _UP = 1 + 1e-14  # for the few roundings of the bound itself
 def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
     """The approximant with its proven error; raises if |f - f^| <= epsilon cannot be proven."""
     lo, hi = approximant.domain
-    reach = max(abs(lo), abs(hi))
-    error = _Error(f, approximant, prove_facts(f, reach if math.isfinite(reach) else REACH))
+    error = _Error(f, approximant, facts_on(f, approximant.domain))
     inner = {*approximant.knots, approximant.anchor, *(b for b in f.breaks if lo < b < hi)}
     edges = np.array(sorted(inner | {end for end in (lo, hi) if math.isfinite(end)}))
     worst = 0.0

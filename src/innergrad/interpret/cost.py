@@ -56,27 +56,39 @@ class Cost:
     steps: int = 1
 
     @property
+    def layers_a_step(self) -> float:
+        """Depth of a step, as its construction counts: in blocks, where all layers are attention and mlps, as in a
+        transformer; else, as the paper does, product layers and mlps one by one.
+        """
+        return self._a_step(self.n_layers if any(row.kind == "product" for row in self.rows) else self.blocks)
+
+    @property
+    def sublayers_a_step(self) -> float:
+        """Attention, product and mlp layers of a step, one by one."""
+        return self._a_step(self.n_layers)
+
+    @property
     def blocks(self) -> int:
         """Depth of the body when an attention layer and the mlp after it count as one: a block."""
-        body = [row for row in self.rows if row.times]
-        joined = (b.kind == "mlp" and a.kind == "attention" for a, b in pairwise(body))
-        return sum(row.times for row, after in zip(body, [False, *joined], strict=True) if not after)
+        return _blocks([row for row in self.rows if row.times])
+
+    @property
+    def readout_blocks(self) -> int:
+        """The read-out, likewise."""
+        return _blocks([row for row in self.rows if not row.times])
 
     @property
     def nonzeros(self) -> int:
         return sum(row.nonzeros for row in self.rows)
 
     def totals(self) -> dict[str, Any]:
-        """Name -> number; the names are those of the paper's column. Layers a step are as its construction counts: in
-        blocks, where all layers are attention and mlps, as in a transformer; else, as the paper does, one by one.
-        """
-        plain = any(row.kind == "product" for row in self.rows)
+        """Name -> number; the names are those of the paper's column."""
         return {
             "layers": self.n_layers,
             "read-out layers": self.n_readout_layers,
             "layers, attention + mlp as one": self.blocks,
-            "layers a step": self._a_step(self.n_layers if plain else self.blocks),
-            "sublayers a step": self._a_step(self.n_layers),
+            "layers a step": self.layers_a_step,
+            "sublayers a step": self.sublayers_a_step,
             "width D": self.d_model,
             "heads of the widest layer": max((row.heads for row in self.rows if row.kind == "attention"), default=0),
             "parameters (nonzero)": self.nonzeros,
@@ -110,6 +122,12 @@ class Cost:
             for name, value in self.totals().items()
         ]
         return "\n".join(lines)
+
+
+def _blocks(rows: Sequence[LayerCost]) -> int:
+    """An mlp right after attention belongs to its block."""
+    joined = (b.kind == "mlp" and a.kind == "attention" for a, b in pairwise(rows))
+    return sum(max(row.times, 1) for row, after in zip(rows, [False, *joined], strict=False) if not after)
 
 
 def number(value: float) -> str:
