@@ -15,9 +15,8 @@ from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
 from innergrad.interpret import plain
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
-from innergrad.targets.base import Target
-from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, need
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
+from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Target, need
 from innergrad.targets.weights.rows import Row
 from innergrad.targets.weights.sparse import SparseStack
 from test_silu_gated import SiluGated

@@ -109,7 +109,7 @@ def _halved(tf: Compiled, X: Tensor, y: Tensor) -> Tensor:
 class _Verification:
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.prompt, self.seed = tf, prompt, seed
-        self.rounding = tf.target.rounding(tf.options)  # of a layer, relative to the largest number it reads or writes
+        self.rounding = tf.target.functions.rounding(tf.options)  # of a layer, relative to its largest number
         self.proof = "proof" if tf.target.proven else "fit"
         names = (
             "weights",
@@ -417,7 +417,9 @@ class _Verification:
                 h = stream.pack(given)
                 after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, self.anywhere)
                 self._compare("probe", layer, stream.unpack(h), after, expected, self._probed)
-        for value, limit, where in tf.target.inspect(tf.program, tf.module, stream.pack(state), tf.options):
+        for value, limit, where in tf.target.norm.inspect(
+            tf.program, list(tf.module.stored_layers()), stream.pack(state), tf.options
+        ):
             self.laws["probe"].see(value, limit, where)
 
     def _clamped(self, layer: Layer, probe: State) -> State:

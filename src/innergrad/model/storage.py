@@ -155,7 +155,7 @@ def _check_structure(compiled: Compiled, config: dict[str, Any]) -> None:
     readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
     if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
         raise ValueError("the layers are not those of the algorithm")
-    if set(compiled.approximants) != compiled.target.approximated(program):
+    if set(compiled.approximants) != compiled.target.functions.approximated(program):
         raise ValueError(f"the approximants are those of {sorted(compiled.approximants)}")
     for name, f in compiled.approximants.items():
         if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= compiled.options.accuracy(name):

@@ -26,7 +26,7 @@ from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import rounding
 from innergrad.model.prompt import Prompt
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
 
 Group = Callable[[str], str]
 NEAR = 0.95  # of a range
@@ -156,7 +156,7 @@ def rounding_row(
     value = max(sums, default=0.0)
     inexact = [f for f in tf.approximants.values() if 0.0 < f.error < math.inf]
     coarser = torch.finfo(dtype).eps / torch.finfo(torch.float64).eps
-    limit = tf.options.epsilon / 10 if inexact else tf.target.rounding(tf.options) * coarser
+    limit = tf.options.epsilon / 10 if inexact else tf.target.functions.rounding(tf.options) * coarser
     green = value <= 0.5 or (largest if inexact else relative) <= limit
     kind = str(dtype).removeprefix("torch.")
     text = f"a layer rounds by up to {largest:.1e} in {kind}"

@@ -31,7 +31,7 @@ class Dense(Layered):
 
     def layers(self, prompt: Prompt, guard: Guard) -> Iterator[Step]:
         of, tokens = self.of, prompt.state(self.of.program)["x"].shape[1]
-        longest = of.target.longest(of.program, of.options, prompt.X.dtype)
+        longest = of.target.positions.longest(of.program, of.options, prompt.X.dtype)
         if tokens > longest:
             raise InputError(
                 f"the prompt is too long for {prompt.X.dtype}: its positions are rounded",

@@ -29,8 +29,7 @@ from innergrad.ir.program import Attend, Layer, Program, View
 from innergrad.ir.stream import Lane, Role, Stream
 from innergrad.targets.parts.base import Abilities, Context, Norm, Reason, linear, need
 from innergrad.targets.weights.looped import Sublayer
-from innergrad.targets.weights.rows import Row, destinations
-from innergrad.targets.weights.units import Units
+from innergrad.targets.weights.rows import Row, Units, destinations
 
 LN_EPS = 1e-5  # GPT-2's
 PAD = 2.0**24

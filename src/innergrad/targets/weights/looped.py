@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from innergrad.errors import InputError
 from innergrad.ir.program import Layer, Program
-from innergrad.targets.weights.sparse import SparseStack, value_norm
+from innergrad.targets.weights.sparse import SparseStack, value_norms
 
 
 class Count(NamedTuple):
@@ -59,21 +61,28 @@ class Sublayer(nn.Module):
         seen: Tensor = getattr(self, hook)(tensor)
         return seen
 
-    def projections(self, g: Float[Tensor, "batch tokens d_model"]) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k (heads, batch, T, d_head) and v (heads, batch, T, d_v)."""
-        q, k, v = (self.show(f"hook_{name.lower()}", getattr(self, f"W_{name}").project(g)) for name in "QKV")
-        return q, k, v
+    def counted(self, copies: Tensor | None = None, one: int | None = None) -> Count:
+        """The shapes of its matrices, nonzero weights, and norm (C.1).
 
-    def counted(self) -> Count:
-        """The shapes of its matrices, nonzero weights, and norm (C.1)."""
+        copies: how many heads (units) each of those here stands for, if they stand for others, which read and write
+        other entries; one: the entry that all of them read.
+        """
         stacks: dict[str, SparseStack] = {name: getattr(self, name) for name in self.matrices}
-        norms = {name: float(stack.norms().max()) if stack.shape[0] else 0.0 for name, stack in stacks.items()}
+        shapes, nonzeros = dict[str, tuple[int, int, int]](), 0
+        for name, stack in stacks.items():
+            axis = {"W_1": 1, "b_1": 1, "W_2": 2}.get(name, 0)  # of units; otherwise of heads
+            each = torch.ones(stack.shape[axis], dtype=torch.int64) if copies is None else copies
+            shape = (*stack.shape[:axis], int(each.sum()), *stack.shape[axis + 1 :])
+            shapes[name], nonzeros = cast(Any, shape), nonzeros + int(each[stack.index[axis]][stack.value != 0].sum())
         if "W_1" in stacks:
-            norm = norms["W_1"] + norms["W_2"]
+            often = 1 if copies is None else torch.where(self.W_1.index[2] == one, copies[self.W_1.index[1]], 1)
+            norm = self.W_1.norms(often).max() + self.W_2.norms().max()
+        elif self.n_heads:
+            values = value_norms(self.W_V, self.W_O) * (1 if copies is None else copies)
+            norm = torch.maximum(self.W_Q.norms().max(), self.W_K.norms().max()) + values.sum()
         else:
-            norm = max(norms["W_Q"], norms["W_K"]) + value_norm(self.W_V, self.W_O)
-        nonzeros = sum(int((stack.value != 0).sum()) for stack in stacks.values())
-        return Count({name: stack.shape for name, stack in stacks.items()}, nonzeros, norm)
+            norm = torch.zeros(())
+        return Count(shapes, nonzeros, float(norm))
 
 
 class LoopedTransformer(nn.Module):
@@ -94,9 +103,7 @@ class LoopedTransformer(nn.Module):
 
     def stored_layers(self) -> Iterator[Sublayer]:
         """Every stored layer once, in the order of ``Program.layers``."""
-        for block in self.stored_blocks():
-            yield from block
-        yield from self.stored_readout()
+        return itertools.chain(*self.stored_blocks(), self.stored_readout())
 
     def stored_blocks(self) -> list[list[Sublayer]]:
         return [cast(list[Sublayer], list(block.children())) for block in self.blocks]

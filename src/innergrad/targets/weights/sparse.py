@@ -76,11 +76,6 @@ class SparseStack(Stack):
     def extra_repr(self) -> str:
         return f"{tuple(self.shape)}, nonzeros={self.value.numel()}"
 
-    @property
-    def weight(self) -> Float[Tensor, "matrices rows columns"]:
-        """The matrices, dense: what ``state_dict`` holds."""
-        return self.dense()
-
     def dense(self) -> Float[Tensor, "matrices rows columns"]:
         count = self.shape[0] * self.shape[1] * self.shape[2]
         require_memory(
@@ -91,6 +86,8 @@ class SparseStack(Stack):
         full = self.value.new_zeros(self.shape)
         full.index_put_(tuple(self.index), self.value, accumulate=True)
         return full
+
+    weight = property(dense, doc="The matrices, dense: what ``state_dict`` holds.")
 
     def tall(self) -> Tensor:
         """The matrices below one another, (matrices * rows, columns), sparse."""
@@ -112,12 +109,10 @@ class SparseStack(Stack):
             check_invariants=False,
         )
 
-    def norms(self) -> Float[Tensor, " matrices"]:
-        """Induced 1-norm (largest absolute column sum) of every matrix."""
+    def norms(self, often: Tensor | int = 1) -> Float[Tensor, " matrices"]:
+        """Induced 1-norm (largest absolute column sum) of every matrix. often: for how many an entry counts."""
         matrix, _, column = self.index
-        sums = self.value.new_zeros(self.shape[0], self.shape[2])
-        sums.index_put_((matrix, column), self.value.abs(), accumulate=True)
-        return sums.amax(-1)
+        return _largest_sums(self.shape, matrix, column, self.value.abs() * often)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         destination[prefix + "weight"] = self.dense()
@@ -143,20 +138,21 @@ def stack(shape: tuple[int, int, int], entries: Iterable[tuple[int, int, int, fl
     )
 
 
-def value_norm(W_V: SparseStack, W_O: SparseStack) -> float:
-    """sum over heads of ||W_O W_V||_1 (largest absolute column sums), from the entries: dense they would be large."""
-    if not W_V.shape[0]:
-        return 0.0
-    (heads, d_v, D), (m, e, r), (n, s, c) = W_V.shape, W_O.index, W_V.index
-    rows, order = n * d_v + s, torch.argsort(n * d_v + s)
-    counts = torch.bincount(rows, minlength=heads * d_v)
-    first = torch.cat([counts.new_zeros(1), counts.cumsum(0)[:-1]])
-    repeats = counts[m * d_v + r]  # how many entries of W_V meet each entry of W_O
-    left = torch.repeat_interleave(torch.arange(len(m)), repeats)
-    inside = torch.arange(len(left)) - torch.repeat_interleave(repeats.cumsum(0) - repeats, repeats)
-    right = order[first[(m * d_v + r)[left]] + inside]
+def value_norms(W_V: SparseStack, W_O: SparseStack) -> Float[Tensor, " heads"]:
+    """||W_O W_V||_1 of every head (largest absolute column sums), from the entries."""
+    (_, d_v, D), (m, e, r), (n, s, c) = W_V.shape, W_O.index, W_V.index
+    rows, order = torch.sort(n * d_v + s)
+    wanted = m * d_v + r  # the row of W_V that each entry of W_O meets
+    first, last = torch.searchsorted(rows, wanted), torch.searchsorted(rows, wanted, right=True)
+    left = torch.repeat_interleave(torch.arange(len(m)), last - first)
+    right = order[torch.arange(len(left)) + (last - (last - first).cumsum(0))[left]]
     places, index = torch.unique((m[left] * D + e[left]) * D + c[right], return_inverse=True)
     products = W_O.value.new_zeros(len(places)).index_add_(0, index, W_O.value[left] * W_V.value[right])
-    columns = W_O.value.new_zeros(heads * D)
-    columns.index_add_(0, places // D**2 * D + places % D, products.abs())
-    return float(columns.view(heads, D).amax(-1).sum())
+    return _largest_sums(W_V.shape, places // D**2, places % D, products.abs())
+
+
+def _largest_sums(shape: tuple[int, int, int], matrix: Tensor, column: Tensor, sizes: Tensor) -> Tensor:
+    """Of every matrix, the largest sum over a column; dense they would be large."""
+    places, index = torch.unique(matrix * shape[2] + column, return_inverse=True)
+    sums = sizes.new_zeros(len(places)).index_add_(0, index, sizes)
+    return sizes.new_zeros(shape[0]).scatter_reduce_(0, places // shape[2], sums, "amax")
