@@ -126,7 +126,7 @@ class _Verification:
         self.laws = {name: WorstCase(name, self.rounding) for name in names}
         # a probe tests the weights, not the approximation: approximants without their domains
         self.anywhere = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
-        self.spread = 1e-14 if tf.target.proven else 1e-12  # hundreds of heads, with coefficients of their own
+        self.spread = tf.target.functions.spread(tf.program, tf.approximants)
         self.laws["shared"].law = Law("shared", 0.0, self.spread)
         self.exactly = 0.0 if tf.target.proven else self.rounding  # clearing by GeLUs is exact up to rounding
         for name in ("scratch", "inputs", "box"):

@@ -197,6 +197,10 @@ class Functions:
         """
         return 1e-12
 
+    def spread(self, program: Program, approximants: Mapping[str, Approximant]) -> float:
+        """How far a shared lane may differ between tokens, relative to its size."""
+        return 1e-14
+
 
 @dataclass(frozen=True)
 class Context:

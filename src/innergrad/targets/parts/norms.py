@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from innergrad.functions.fits.gelu import reciprocal_sum
+from innergrad.functions.fits.sigmas import COARSE
 from innergrad.functions.scalar import RECIPROCAL
 from innergrad.ir.options import Options
 from innergrad.ir.program import Attend, Layer, Program, View
@@ -135,7 +136,8 @@ class LayerNorm(Norm):
         """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
         c, entry = context.entry(divisor), context.entry(instruction.dst.lane)
         largest, least = float(context.bound[c]), context.program.stream[divisor].least
-        fit = reciprocal_sum(least / largest, max(context.options.epsilon / largest, FINEST))  # relative to c
+        accuracy = min(context.options.epsilon, COARSE / 4)  # pads are exact to what a layer may round by, 1e-7 at most
+        fit = reciprocal_sum(least / largest, max(accuracy / largest, FINEST))  # relative to c
         units.function(fit, {context.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
         units.add(entry, {c: 1.0}, instruction.scale)
 

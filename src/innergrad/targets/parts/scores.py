@@ -20,8 +20,8 @@ Heads (units) of a layer with the same Q and K (the same row of W_1) are one hea
 Their cost is counted without building the weights: large networks would be slow. The heads of an instruction differ
 only in which entries they read and write, so one index stands for all. Heads of a constant term read no index, and are
 one head that writes at every index: they are all made. Where an instruction names single entries, as in x[0], heads of
-different instructions coincide at some indices only; such layers are small, and all heads are made. The tests compare
-with the built module.
+different instructions coincide at some indices only; such layers are small, and all heads are made; so are they where
+units of an mlp read an entry at several indices. The tests compare with the built module.
 """
 
 from __future__ import annotations
@@ -169,10 +169,17 @@ class Scores(Part):
     def foreseen(cls, layer: Layer, context: Context) -> Count | None:
         if context.options.sigma:
             return None
-        single = any(not view.whole for instruction in layer.instructions for view in instruction.views())
-        heads = cls.merged(layer, context, every=single)
+        heads = cls.merged(layer, context, every=any(map(cls.coincide, layer.instructions)))
         copies = torch.tensor([head.copies for head in heads], dtype=torch.int64)
         return cls.made(layer.name, heads, context).counted(copies, context.one)
+
+    @classmethod
+    def coincide(cls, instruction: Attend) -> bool:
+        """Heads of different indices may be the same, or, in an mlp, read the same entry."""
+        pairs = [pair for score in instruction.scores for pair in score.pairs]
+        read = [set(view.labels) for pair in pairs for side in pair for view in side if view.lane != "one"]
+        apart = cls.kind != "mlp" or all(labels == set().union(*read) for labels in read)
+        return not apart or any(not view.whole for view in instruction.views())
 
 
 class ScoreAttention(Scores, Heads, Activated):
