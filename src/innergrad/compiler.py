@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, LoweringError
 from innergrad.evidence.solver import solve
-from innergrad.ir.options import Options
+from innergrad.ir.program import Options
 from innergrad.model.preparation import check_options, default_variant, prepared
 from innergrad.model.prompt import ArrayLike
 from innergrad.targets import TARGETS

@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _NEW = {
-    "ir": "options program stream",
+    "ir": "program stream",
     "algorithms": "kernels losses networks",
     "model": "legalise prompt storage",
     "evidence": "attack bounds certificate explain report solver stopping verification",
@@ -26,6 +26,13 @@ MOVED = {
     "innergrad.algorithms.mean": "innergrad.algorithms.descent.averages",
     "innergrad.algorithms.general": "innergrad.algorithms.descent.any_sigma",
     "innergrad.executor": "innergrad.model.executors.fused",
+    "innergrad.options": "innergrad.ir.program",
+    "innergrad.ir.options": "innergrad.ir.program",
+    "innergrad.registry": "innergrad.errors",
+    "innergrad.algorithms.optimisers": "innergrad.algorithms.descent.step",
+    "innergrad.functions.piecewise": "innergrad.functions.scalar",
+    "innergrad.functions.activations": "innergrad.functions.scalar",
+    "innergrad.functions.proof": "innergrad.functions.approximants",
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",
     "innergrad.targets.sparse": "innergrad.targets.weights.sparse",

@@ -29,8 +29,7 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.evidence.certificate import Certificate, certify
 from innergrad.functions.approximants import LARGEST_EPSILON, SMALLEST_EPSILON, approximate
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.ir.program import Options, Program
 from innergrad.model.compiled import Compiled
 from innergrad.model.prompt import ArrayLike
 from innergrad.targets import TARGETS

@@ -31,11 +31,9 @@ from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, integer, seed_number
 from innergrad.evidence.report import Law, Report, WorstCase
-from innergrad.functions.approximants import approximate
+from innergrad.functions.approximants import approximate, prove
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.proof import prove
-from innergrad.functions.scalar import RECIPROCAL, Function
+from innergrad.functions.scalar import RECIPROCAL, Function, PiecewiseLinear
 from innergrad.interpret import plain
 from innergrad.interpret.balls import Off, radii_after
 from innergrad.interpret.tensors import Labelled

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from innergrad.functions.fits.sums import FeatureSum
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.domains import SCALE_INPUTS, argument_error
 from innergrad.interpret.tensors import ScalarFunction, Tensors, used
 from innergrad.interpret.walk import added, arguments_of

@@ -18,11 +18,10 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.cost import Cost
 from innergrad.interpret.tensors import ScalarFunction
-from innergrad.ir.options import Options
-from innergrad.ir.program import Layer, Program
+from innergrad.ir.program import Layer, Options, Program
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target

@@ -38,9 +38,8 @@ from innergrad.errors import InputError
 from innergrad.files import make_folder
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import Approximant, FeatureSum
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.functions.scalar import PiecewiseLinear
+from innergrad.ir.program import Options, Program
 from innergrad.model.compiled import Compiled
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target

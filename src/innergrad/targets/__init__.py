@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from innergrad.errors import Registry
 from innergrad.functions.fits.sigmas import SIGMAS
-from innergrad.registry import Registry
 from innergrad.targets.parts.attention import KernelAttention, Places, Sink, SoftmaxAttention
 from innergrad.targets.parts.base import Functions, Target
 from innergrad.targets.parts.functions import Blocks, Piecewise, Sigmas

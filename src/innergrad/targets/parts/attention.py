@@ -36,8 +36,7 @@ import torch
 from torch import Tensor
 
 from innergrad.functions.scalar import EXP, IDENTITY
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, View
+from innergrad.ir.program import Attend, Layer, Options, Program, View
 from innergrad.ir.stream import POSITION, Lane, Stream
 from innergrad.targets.parts.base import Abilities, Context, Heads, Normed, Positions, Reason, described, need
 from innergrad.targets.parts.functions import LINEAR

@@ -33,8 +33,7 @@ from innergrad.errors import InputError, LoweringError
 from innergrad.functions.fits.sums import FEATURES, Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.interpret.cost import Cost, layer_cost
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Expr, Layer, Program, Score
+from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
 from innergrad.targets.weights.looped import Count, LoopedTransformer, Sublayer, looped
 from innergrad.targets.weights.rows import Row, Units, require_room
 

@@ -15,8 +15,7 @@ from innergrad.functions.fits.algebra import scales
 from innergrad.functions.fits.gelu import coarse_square, square
 from innergrad.functions.fits.sigmas import COARSE, SIGMAS
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer
+from innergrad.ir.program import Attend, Layer, Options
 from innergrad.targets.parts.base import Abilities, Activated, Context, Normed, Reason, constant, need
 from innergrad.targets.weights.rows import EXACT, Algebra, Unit, Units
 from innergrad.targets.weights.sparse import SparseStack, stack

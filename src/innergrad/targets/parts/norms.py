@@ -25,8 +25,7 @@ from torch.nn.functional import layer_norm
 from innergrad.functions.fits.gelu import reciprocal_sum
 from innergrad.functions.fits.sigmas import COARSE
 from innergrad.functions.scalar import RECIPROCAL
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, View
+from innergrad.ir.program import Attend, Layer, Options, Program, View
 from innergrad.ir.stream import Lane, Role, Stream
 from innergrad.targets.parts.base import Abilities, Context, Norm, Reason, linear, need
 from innergrad.targets.weights.looped import Sublayer
