@@ -18,8 +18,8 @@ from innergrad.targets import TARGETS
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, Target, need
 from innergrad.targets.parts.mlps import FeatureMlp
+from innergrad.targets.weights.modules import SparseStack
 from innergrad.targets.weights.rows import Row
-from innergrad.targets.weights.sparse import SparseStack
 from test_silu_gated import SiluGated
 
 SOURCE = Path(__file__).parent.parent / "src" / "innergrad"

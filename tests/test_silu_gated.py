@@ -16,8 +16,8 @@ from innergrad.ir.program import labels_of
 from innergrad.model.legalise import legalise
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.base import Abilities, Context, Functions, Part, Target
+from innergrad.targets.weights.modules import SparseStack, stack
 from innergrad.targets.weights.rows import Row, add, points, row_of, scaled, score_rows
-from innergrad.targets.weights.sparse import SparseStack, stack
 
 
 class SiluGated(Part):

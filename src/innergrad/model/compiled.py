@@ -25,8 +25,7 @@ from innergrad.ir.program import Layer, Options, Program
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target
-from innergrad.targets.weights.looped import Count
-from innergrad.targets.weights.sparse import BYTES_PER_ENTRY, require_memory
+from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count, require_memory
 
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 

@@ -43,7 +43,7 @@ from innergrad.ir.program import Options, Program
 from innergrad.model.compiled import Compiled
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.weights.sparse import SparseStack
+from innergrad.targets.weights.modules import SparseStack
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"

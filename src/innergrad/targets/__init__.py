@@ -10,7 +10,7 @@ from innergrad.targets.parts.functions import Blocks, Piecewise, Sigmas
 from innergrad.targets.parts.mlps import FeedForward, SigmaMlp
 from innergrad.targets.parts.norms import LayerNorm
 from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention, SignBits
-from innergrad.targets.weights.looped import LoopedTransformer, Sublayer
+from innergrad.targets.weights.modules import LoopedTransformer, Sublayer
 
 _BUILTIN: dict[str, Target] = {
     "relu": Target(

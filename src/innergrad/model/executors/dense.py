@@ -15,7 +15,7 @@ from innergrad.model.executors.base import Layered, Step, check_rounding
 from innergrad.model.executors.timing import dense_seconds
 from innergrad.model.guard import Guard
 from innergrad.model.prompt import Prompt
-from innergrad.targets.weights.sparse import require_memory
+from innergrad.targets.weights.modules import require_memory
 
 LONG = 3.0  # seconds, from which a run is announced
 

@@ -40,6 +40,7 @@ from innergrad.ir.program import Attend, Layer, Options, Program, View
 from innergrad.ir.stream import POSITION, Lane, Stream
 from innergrad.targets.parts.base import Abilities, Context, Heads, Normed, Positions, Reason, described, need
 from innergrad.targets.parts.functions import LINEAR
+from innergrad.targets.weights.modules import SparseStack
 from innergrad.targets.weights.rows import (
     Head,
     Index,
@@ -53,7 +54,6 @@ from innergrad.targets.weights.rows import (
     score_rows,
     writes,
 )
-from innergrad.targets.weights.sparse import SparseStack
 
 MARGIN, BETA, QUERY = 64.0, 256.0, 2.0**20  # of the scores that select a token by its position
 SINK, NEVER = 40.0, 1024.0  # score of a heavy sink; exp(-NEVER) is zero, exactly: what a sink held would grow e^40-fold
@@ -68,7 +68,7 @@ class Sink(Positions):
 
     can: ClassVar[Abilities] = {"function": "{how}, by sigmoids"}
 
-    def prepare(self, program: Program) -> Program:
+    def prepare(self, program: Program, options: Options) -> Program:
         layers = [layer for layer in program.layers if layer.kind == "attention"]
         sink = any(i.scores and i.scope == "self" for layer in layers for i in layer.instructions)
         own = (Lane("ns", (), "input"), Lane("log_tokens", (), "input", shared=True)) if sink else ()
@@ -84,7 +84,7 @@ class Places(Positions):
         "examples": "exp exactly, linear scores {how}",
     }
 
-    def prepare(self, program: Program) -> Program:
+    def prepare(self, program: Program, options: Options) -> Program:
         """What has to be told apart: single tokens, examples and the sink, a token's own lanes."""
         own = (Lane("pos", (), "input"), Lane("pos2", (), "input"), Lane("ns", (), "input"))
         for i in (i for layer in program.layers if layer.kind == "attention" for i in layer.instructions):
@@ -153,32 +153,30 @@ class SoftmaxAttention(Normed, Heads):
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
-        program, scores, wanted = context.program, instruction.scores, need(instruction)
+        program, scores, wanted, got = context.program, instruction.scores, need(instruction), described(instruction)
         functions = [score.f.name for score in scores if score.f not in (EXP, LINEAR, IDENTITY)]
         constants = [v.lane for v in instruction.value if program.stream[v.lane].shared and v.lane != "one"]
         beyond, own = instruction.scope not in ("all", "self"), instruction.value != (View("one"),)
         plain = [score.f for score in scores] == [IDENTITY] and instruction.scope in ("all", "demos")
         placed = cls.shared(program, instruction) or isinstance(context.positions, Places)
-        sums = Reason(
-            "softmax heads add up exponentials of scores, and linear scores as sums of those",
-            functions or "no score",
-            "scores exp and linear with reduce='sum', or a softmax",
-        )
-        sink = Reason(
-            "where there is nothing to read, shared lanes would be read off the sink",
-            ", ".join(constants),
-            hint="read lanes that are per token, and add the shared ones in an mlp",
-        )
-        alone = Reason("a token reads its own lanes in an mlp", hint="make it an mlp layer")
-        got = described(instruction)
         reasons = [
             (
                 wanted == "function" and own,
                 Reason("with a sink, attention applies functions to linear forms", "a value"),
             ),
-            (wanted == "examples" and (functions or not scores), sums),
+            (
+                wanted == "examples" and (functions or not scores),
+                Reason(
+                    "softmax heads add up exponentials of scores, and linear scores as sums of those",
+                    functions or "no score",
+                    "scores exp and linear with reduce='sum', or a softmax",
+                ),
+            ),
             (wanted == "softmax" and not plain, Reason("softmax heads take the softmax of a score", got)),
-            (wanted == "linear map" and not placed, alone),
+            (
+                wanted == "linear map" and not placed,
+                Reason("a token reads its own lanes in an mlp", hint="make it an mlp layer"),
+            ),
             (
                 wanted in ("linear map", "mean", "token") and scores,
                 Reason("scores are for scope='demos', or for a softmax", got),
@@ -187,7 +185,14 @@ class SoftmaxAttention(Normed, Heads):
                 program.causal and wanted in ("examples", "softmax", "mean"),
                 Reason("in a causal program attention reads single tokens", got),
             ),
-            (program.sink and beyond and constants, sink),
+            (
+                program.sink and beyond and constants,
+                Reason(
+                    "where there is nothing to read, shared lanes would be read off the sink",
+                    ", ".join(constants),
+                    hint="read lanes that are per token, and add the shared ones in an mlp",
+                ),
+            ),
         ]
         return next((reason for applies, reason in reasons if applies), None)
 

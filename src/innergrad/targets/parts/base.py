@@ -34,7 +34,7 @@ from innergrad.functions.fits.sums import FEATURES, Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.interpret.cost import Cost, layer_cost
 from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
-from innergrad.targets.weights.looped import Count, LoopedTransformer, Sublayer, looped
+from innergrad.targets.weights.modules import Count, LoopedTransformer, Sublayer, looped
 from innergrad.targets.weights.rows import Row, Units, require_room
 
 Ability = Literal["linear map", "product", "function", "score", "division", "mean", "softmax", "token", "examples"]
@@ -113,19 +113,24 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 # ------------------------------------------------------------------------------------------------- columns of a row
 
 
-class Norm:
+class Column:
+    """A column of a row beside its sublayers. can: what it adds to the abilities of a sublayer."""
+
+    can: ClassVar[Abilities] = {}
+
+    def prepare(self, program: Program, options: Options) -> Program:
+        """The program with the lanes, layers, functions of its own and the sink that it needs."""
+        return program
+
+
+class Norm(Column):
     """No norm: sublayers read the stream as it is. name: under which modules save it."""
 
     name: ClassVar[str] = "none"
-    can: ClassVar[Abilities] = {}
     known: ClassVar[dict[str, Norm]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.known[cls.name] = cls()
-
-    def prepare(self, program: Program, options: Options) -> Program:
-        """The program with the lanes and layers that the norm needs."""
-        return program
 
     def why_not(self, layer: Layer, instruction: Attend) -> Reason | None:
         """Why an instruction cannot be in a layer that divides, or in one that does not."""
@@ -153,21 +158,15 @@ class Norm:
         return iter(())
 
 
-class Positions:
+class Positions(Column):
     """No positions: tokens are told apart by nothing."""
-
-    can: ClassVar[Abilities] = {}
-
-    def prepare(self, program: Program) -> Program:
-        """The program with the lanes, and the sink, that reading by position needs."""
-        return program
 
     def longest(self, program: Program, options: Options, dtype: torch.dtype) -> float:
         """How many tokens the modules tell apart in a dtype."""
         return math.inf
 
 
-class Functions:
+class Functions(Column):
     """What stands for a program's functions: nothing, they are computed as they are.
 
     how, linear: how good they are, and scores that are used as they are, in words.
@@ -177,10 +176,6 @@ class Functions:
     how: ClassVar[str] = "exactly"
     linear: ClassVar[str] = "exactly"
     proven: ClassVar[bool] = True
-
-    def prepare(self, program: Program) -> Program:
-        """The program with scores that heads must add up as functions of their own."""
-        return program
 
     def approximated(self, program: Program) -> set[str]:
         """The names of the functions that something else stands for."""
@@ -404,7 +399,9 @@ class Target:
             program = program.with_layers(
                 lambda layer: replace(layer, kind="mlp") if layer.kind == "product" else layer
             )
-        return self.positions.prepare(self.norm.prepare(self.functions.prepare(program), options))
+        for column in (self.functions, self.norm, self.positions):
+            program = column.prepare(program, options)
+        return program
 
     def why_not(self, layer: Layer, context: Context) -> Iterator[tuple[str, Reason]]:
         """What of a layer cannot be realised, and why."""

@@ -120,7 +120,7 @@ class Sigmas(Fitted):
 
     linear = "exactly (tanh, sigmoid, cos: by a fit)"
 
-    def prepare(self, program: Program) -> Program:
+    def prepare(self, program: Program, options: Options) -> Program:
         return with_linear_scores(program, lambda instruction: True)
 
     def approximated(self, program: Program) -> set[str]:
@@ -152,7 +152,7 @@ class Sigmas(Fitted):
 class Blocks(Fitted):
     """Exponential sums for linear scores, sigmoids for functions of attention, GeLU sums for those of mlps."""
 
-    def prepare(self, program: Program) -> Program:
+    def prepare(self, program: Program, options: Options) -> Program:
         return with_linear_scores(program, lambda instruction: need(instruction) == "examples")
 
     def approximated(self, program: Program) -> set[str]:

@@ -17,8 +17,8 @@ from innergrad.functions.fits.sigmas import COARSE, SIGMAS
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
 from innergrad.ir.program import Attend, Layer, Options
 from innergrad.targets.parts.base import Abilities, Activated, Context, Normed, Reason, constant, need
+from innergrad.targets.weights.modules import SparseStack, stack
 from innergrad.targets.weights.rows import EXACT, Algebra, Unit, Units
-from innergrad.targets.weights.sparse import SparseStack, stack
 
 
 class Mlp(Activated):
@@ -75,16 +75,14 @@ class FeatureMlp(Mlp):
     @classmethod
     def bounds(cls, layer: Layer, context: Context) -> dict[str, tuple[float, float]]:
         """Ranges of the lanes that are factors of a product of this layer, or are divided by."""
-        lows, ranges = dict[str, float](), context.ranges
-        for instruction in layer.instructions:
-            for score in instruction.scores:
-                divides = score.f == RECIPROCAL
-                sides = [*(side for pair in score.pairs for side in pair), *(() if divides else (instruction.value,))]
-                several = score.f == IDENTITY and len([side for side in sides if not constant(side)]) > 1
-                for lane in {view.lane for side in sides for view in side if view.lane != "one"}:
-                    if divides or several:
-                        lows[lane] = context.program.stream[lane].least if divides else -ranges[lane]
-        return {lane: (lows[lane], ranges[lane]) for lane in sorted(lows)}
+        found, ranges = dict[str, tuple[float, float]](), context.ranges
+        for score, value in ((score, i.value) for i in layer.instructions for score in i.scores):
+            divides = score.f == RECIPROCAL
+            sides = [*(side for pair in score.pairs for side in pair), *(() if divides else (value,))]
+            multiplies = score.f == IDENTITY and sum(not constant(side) for side in sides) > 1
+            for lane in {view.lane for side in sides for view in side if divides or multiplies} - {"one"}:
+                found[lane] = context.program.stream[lane].least if divides else -ranges[lane], ranges[lane]
+        return dict(sorted(found.items()))
 
     @classmethod
     def build(cls, layer: Layer, context: Context) -> Self:

@@ -28,7 +28,7 @@ from innergrad.functions.scalar import RECIPROCAL
 from innergrad.ir.program import Attend, Layer, Options, Program, View
 from innergrad.ir.stream import Lane, Role, Stream
 from innergrad.targets.parts.base import Abilities, Context, Norm, Reason, linear, need
-from innergrad.targets.weights.looped import Sublayer
+from innergrad.targets.weights.modules import Sublayer
 from innergrad.targets.weights.rows import Row, Units, destinations
 
 LN_EPS = 1e-5  # GPT-2's

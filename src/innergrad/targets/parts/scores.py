@@ -47,7 +47,7 @@ from innergrad.targets.parts.base import (
     constant,
 )
 from innergrad.targets.parts.mlps import Mlp
-from innergrad.targets.weights.looped import Count
+from innergrad.targets.weights.modules import Count
 from innergrad.targets.weights.rows import (
     Head,
     Pairs,
@@ -137,12 +137,10 @@ class Scores(Part):
             yield Head([[*first, ({one: 1.0}, {one: 1.0})]], writes(program, instruction, {}, times / level))
             return
         (score,) = instruction.scores
-        terms: list[Term] = [(1.0, 0.0, 1.0)]
-        if cls.kind != "product":
-            terms = list(context.approximants[score.f.name].hinges)
-        constants, copies = [], 1
-        if not every:
-            constants, copies = [term for term in terms if not term[0]], sum(1 for _ in family(program, instruction))
+        product = cls.kind == "product"
+        terms: list[Term] = [(1.0, 0.0, 1.0)] if product else list(context.approximants[score.f.name].hinges)
+        constants = [term for term in terms if not term[0]]
+        copies = 1 if every else sum(1 for _ in family(program, instruction))
         for number, index in enumerate(family(program, instruction)):
             chosen = terms if every or number == 0 else constants
             if not chosen:
