@@ -26,6 +26,7 @@ from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count, require_memory
+from innergrad.targets.weights.rows import require_room
 
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
@@ -113,6 +114,8 @@ class Compiled:
             return self.stored_module
         if self.foreseen:
             require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
+        else:
+            require_room(self.program, self.approximants)
         return self.target.lower(self.program, self.approximants, self.options)
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:

@@ -310,10 +310,6 @@ class KernelAttention(Heads):
         return self.show("hook_pattern", torch.stack(patterns)) @ v
 
     @classmethod
-    def room(cls, options: Options) -> int:
-        return 1
-
-    @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
         if instruction.scope != "demos" or context.program.causal or not instruction.scores:
             return Reason(cls.about, "a causal program, no score, or other tokens")

@@ -35,7 +35,7 @@ from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.interpret.cost import Cost, layer_cost
 from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
 from innergrad.targets.weights.modules import Count, LoopedTransformer, Sublayer, looped
-from innergrad.targets.weights.rows import Row, Units, require_room
+from innergrad.targets.weights.rows import Row, Units
 
 Ability = Literal["linear map", "product", "function", "score", "division", "mean", "softmax", "token", "examples"]
 Abilities = Mapping[Ability, str]
@@ -264,11 +264,6 @@ class Part(Sublayer, ABC):
         return {}
 
     @classmethod
-    def room(cls, options: Options) -> int:
-        """Rows that one term of an instruction takes, where they are put together before they are counted."""
-        return 0
-
-    @classmethod
     @abstractmethod
     def build(cls, layer: Layer, context: Context) -> Self:
         """The module of a layer of the program."""
@@ -429,9 +424,7 @@ class Target:
     def lower(self, program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
         """The transformer; each layer of the program becomes exactly one module."""
         self.check(program, options)
-        heads, context = max(part.room(options) for part in self.parts), self.context(program, options, approximants)
-        if heads:
-            require_room(program, heads, approximants)
+        context = self.context(program, options, approximants)
         return looped(program, lambda layer: self.modules[layer.kind].build(layer, context))
 
     def foreseen(self, program: Program, approximants: Approximants, options: Options) -> list[Count] | None:

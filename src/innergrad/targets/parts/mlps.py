@@ -63,10 +63,6 @@ class FeatureMlp(Mlp):
         """t and t^2 as sums of its activation."""
 
     @classmethod
-    def room(cls, options: Options) -> int:
-        return 2 * max(10, len(cls.algebra(options).square))
-
-    @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
         if need(instruction) == "product" and not cls.algebra(context.options).square:
             return Reason("these MLPs do not multiply", hint="use tables, or another variant")

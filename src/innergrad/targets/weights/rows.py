@@ -30,6 +30,7 @@ Pairs = list[tuple[Row, Row]]  # rows of Q and K
 Index = Mapping[str, int]
 Term = tuple[float, float, float]  # (a, b, c): c sigma(a z + b)
 Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
+PRODUCT = 24  # rows, about: two squares of a dozen units each
 EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, whatever z
 
 
@@ -99,15 +100,14 @@ def writes(program: Program, instruction: Attend, index: Index, coefficient: flo
     return {entry: scaled(row, factor) for entry, row in found}
 
 
-def require_room(program: Program, heads: int, approximants: Mapping[str, Approximant]) -> None:
-    """Refuse, before anything is built, what would take too much memory to put together.
-
-    heads: rows that one term of an instruction takes, unless its function is approximated by more pieces.
+def require_room(program: Program, approximants: Mapping[str, Approximant]) -> None:
+    """Refuse, before anything is built, what would take too much memory to put together: an estimate, for targets whose
+    weights are not counted before.
     """
     pieces = {name: len(f.a) if isinstance(f, FeatureSum) else f.pieces for name, f in approximants.items()}
 
     def rows(i: Attend) -> int:
-        most = max([heads, *(pieces.get(score.f.name, 0) for score in i.scores)])
+        most = max([PRODUCT, *(pieces.get(score.f.name, 0) for score in i.scores)])
         return most * math.prod(program.label_sizes(i).values())
 
     terms = {(layer.kind, layer.instructions): sum(map(rows, layer.instructions)) for layer in program.layers}
