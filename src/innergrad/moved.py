@@ -41,6 +41,7 @@ MOVED = {
     "innergrad.targets.base": "innergrad.targets.parts.base",
     "innergrad.targets.parts.softmax": "innergrad.targets.parts.attention",
     "innergrad.targets.parts.kernels": "innergrad.targets.parts.attention",
+    "innergrad.targets.parts.positions": "innergrad.targets.parts.attention",
     "innergrad.targets.parts.counts": "innergrad.targets.parts.scores",
     "innergrad.targets.weights.units": "innergrad.targets.weights.rows",
     "innergrad.lab.streams": "innergrad.lab.counter_rng",

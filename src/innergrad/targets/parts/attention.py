@@ -303,10 +303,7 @@ class KernelAttention(Heads):
             if head == ["softmax"]:
                 patterns.append(torch.softmax(next(scores).masked_fill(~shown, -torch.inf), dim=-1))
             else:
-                product = torch.ones((), dtype=h.dtype, device=h.device)
-                for name in head:
-                    product = product * H[name](next(scores))
-                patterns.append(product * shown)
+                patterns.append(math.prod(H[name](next(scores)) for name in head) * shown)
         return self.show("hook_pattern", torch.stack(patterns)) @ v
 
     @classmethod
