@@ -38,8 +38,7 @@ from innergrad.errors import DomainError
 from innergrad.figures import BLUE, DARK, GREENS, GREY, ORANGE
 from innergrad.functions.approximants import approximate
 from innergrad.functions.derived import within
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
 from innergrad.interpret import plain
 from innergrad.interpret.cost import LayerCost
 from innergrad.ir.program import Attend, Layer, Loop, Program, Score, View

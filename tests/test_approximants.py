@@ -19,11 +19,11 @@ from scipy.integrate import quad
 
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, PiecewiseLinear, approximate, approximate_jointly
-from innergrad.functions import activations as library
+from innergrad.functions import scalar as library
 from innergrad.functions.adam import ADAM
+from innergrad.functions.approximants import prove
 from innergrad.functions.derived import within
-from innergrad.functions.piecewise import hinge_sum
-from innergrad.functions.proof import prove
+from innergrad.functions.scalar import hinge_sum
 from test_functions import SMOOTH, asymptote, ball, jet
 
 F64 = torch.float64

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.functions.activations import COS, DTANH, SIN, TANH
 from innergrad.functions.derived import square_derivative, within
-from innergrad.functions.scalar import EXP
+from innergrad.functions.scalar import COS, DTANH, EXP, SIN, TANH
 from innergrad.targets import TARGETS
 
 EXECUTORS = ("plain", "dense")

@@ -17,7 +17,7 @@ import innergrad as ig
 from cases import CASES
 from innergrad.errors import DomainError, JobError
 from innergrad.functions.approximants import approximate
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import graph, tables
 from innergrad.interpret.native import build
 from innergrad.model.executors import recorded

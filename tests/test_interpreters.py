@@ -16,8 +16,7 @@ import torch
 from innergrad.algorithms import example_stream
 from innergrad.errors import InputError
 from innergrad.evidence.explain.health import Cancellation
-from innergrad.functions.activations import RELU, SIGMOID, TANH
-from innergrad.functions.scalar import IDENTITY
+from innergrad.functions.scalar import IDENTITY, RELU, SIGMOID, TANH
 from innergrad.interpret import plain, symbolic, walk
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.fused import Extent, Kernel

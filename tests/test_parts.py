@@ -15,11 +15,11 @@ from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
 from innergrad.interpret import plain
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
-from innergrad.targets.base import Target
-from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, need
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
+from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, Target, need
+from innergrad.targets.parts.mlps import FeatureMlp
+from innergrad.targets.weights.modules import SparseStack
 from innergrad.targets.weights.rows import Row
-from innergrad.targets.weights.sparse import SparseStack
 from test_silu_gated import SiluGated
 
 SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
@@ -112,6 +112,32 @@ def test_what_is_not_in_the_table_is_refused() -> None:
     reason = Less.why_not(copy, context)
     assert reason is not None
     assert reason.got == "a linear map of the token's own lanes"
+
+
+def test_what_a_part_lacks_is_said_when_a_row_is_made() -> None:
+    class Nothing(Part):
+        """Not even a kind."""
+
+    class NoAlgebra(FeatureMlp):
+        """It does not say what t and t^2 are."""
+
+    with pytest.raises(ig.InputError, match=r"part Nothing has no kind, about, build, forward; docs/extending\.md"):
+        Target(("only",), (Nothing,), Functions(), 1e-3, 1e-12, ())
+    with pytest.raises(ig.InputError, match=r"part NoAlgebra has no algebra; docs/extending\.md"):
+        Target(("only",), (NoAlgebra,), Functions(), 1e-3, 1e-12, ())
+
+
+@pytest.mark.parametrize("score", [("x[k] + 100.0*t", "one"), ("x[k]", "one"), ("x[k] - y[k]", "one"), ("x[0]", "one")])
+def test_an_entry_that_several_units_read_is_counted_for_each(score: tuple[str, str]) -> None:
+    """On relu the cost is counted on a few heads that stand for the others."""
+    f = Score(ig.ACTIVATIONS["sigmoid"].r, score)
+    found = program(Layer("mlp", "f", (Attend("p[k]", f), Attend("p[k]", value="x[k] - 2.0*y[k]"))))
+    relu, options = TARGETS["relu"], ig.Options()
+    approximants = relu.functions.approximants(found, options)
+    (built,) = relu.lower(found, approximants, options).stored_layers()
+    (counted,) = relu.foreseen(found, approximants, options) or ()
+    assert counted._replace(norm=0.0) == built.counted()._replace(norm=0.0)
+    assert counted.norm == pytest.approx(built.counted().norm, rel=1e-12)
 
 
 def test_no_row_is_written_in_terms_of_another() -> None:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from innergrad.algorithms import example_stream
 from innergrad.errors import InputError
-from innergrad.functions.activations import SIGMOID, TANH
-from innergrad.functions.scalar import EXP, IDENTITY, Function
+from innergrad.functions.scalar import EXP, IDENTITY, SIGMOID, TANH, Function
 from innergrad.ir.program import Attend, Expr, Layer, Loop, Program, Score, View, expr
 from innergrad.ir.stream import Lane, Role, Stream
 

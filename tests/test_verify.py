@@ -13,7 +13,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.evidence import verification
 from innergrad.evidence.report import Law, Report
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
 from logistic_regression import LogisticRegression
 
 
@@ -161,7 +161,7 @@ def test_a_head_that_looks_at_other_queries_is_noticed() -> None:
         return next(law for law in tf.verify(X, y, X_query).laws if law.name == "examples")
 
     assert law().holds
-    assert law().limit == pytest.approx(tf.target.rounding(tf.options))
+    assert law().limit == pytest.approx(tf.target.functions.rounding(tf.options))
     module = next(layer for layer in tf.module.layers() if isinstance(layer, SoftmaxAttention))
     module.W_Q.value *= 1e-3
     assert not law().holds

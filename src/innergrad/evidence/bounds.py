@@ -34,8 +34,7 @@ from innergrad.algorithms.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
 from innergrad.errors import InputError
 from innergrad.functions.facts import proven
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import IDENTITY, Function, linear_function
+from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear, linear_function
 from innergrad.interpret.worst import TINY, Worst
 from innergrad.model.compiled import Compiled
 

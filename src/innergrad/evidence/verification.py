@@ -34,11 +34,9 @@ from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, integer, seed_number
 from innergrad.evidence.report import Report, WorstCase
-from innergrad.functions.approximants import approximate
+from innergrad.functions.approximants import approximate, prove
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.proof import prove
-from innergrad.functions.scalar import RECIPROCAL, Function
+from innergrad.functions.scalar import RECIPROCAL, Function, PiecewiseLinear
 from innergrad.interpret import plain
 from innergrad.interpret.pairs import radii_after
 from innergrad.ir.program import Layer, Score
@@ -117,7 +115,7 @@ class _Verification:
 
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
-        self.rounding = tf.target.rounding(tf.options)  # of a layer, relative to the largest number it reads or writes
+        self.rounding = tf.target.functions.rounding(tf.options)  # of a layer, relative to its largest number
         self.proof = "proof" if tf.proven else "fit"
         limits = {
             "weights": self.rounding,
@@ -126,7 +124,7 @@ class _Verification:
             "approximation": self.rounding,
             "oracle": 1e-10,
             "examples": self.rounding,
-            "shared": 1e-14 if tf.proven else 1e-12,  # hundreds of heads, with coefficients of their own
+            "shared": tf.target.functions.spread(tf.program, tf.approximants),
             "scratch": 0.0 if tf.proven else self.rounding,  # clearing by GeLUs is exact up to rounding
             "inputs": 0.0,
             "box": 0.0 if tf.proven else tf.options.epsilon,  # a steep GeLU is a hinge nearly
@@ -283,7 +281,9 @@ class _Verification:
                 before, after = stream.unpack(h), stream.unpack(module(h))
                 expected = plain.apply_layer(program, layer, before, tf.functions, observer=lambda *_: None)
                 self._compare("probe", layer, before, after, expected)
-        for value, limit, where in tf.target.inspect(program, tf.module, stream.pack(state), tf.options):
+        for value, limit, where in tf.target.norm.inspect(
+            program, list(tf.module.stored_layers()), stream.pack(state), tf.options
+        ):
             self.laws["probe"].see(value, where, limit)
 
     def _drawn(self, size: float, state: State, generator: torch.Generator) -> State:

@@ -15,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.functions.activations import Activation
 from innergrad.functions.jets import NoRule
-from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Asymptote, Function, linear_function
+from innergrad.functions.scalar import Activation, Asymptote, Function, PiecewiseLinear, linear_function
 
 _GRID = np.linspace(-64.0, 64.0, 2**13 + 1)  # where activations bend; beyond it they follow their asymptotes
 _MARGIN = 1 + 2.0**-6

@@ -26,9 +26,8 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.functions.intervals import Interval, quiet
 from innergrad.functions.jets import Jet, NoRule
-from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Asymptote, Function
+from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear
 
 REACH = 2.0**128
 _TOLERANCE = 8e-7  # of the enclosures of ranges, relative to the largest value in the range

@@ -47,8 +47,7 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.functions.facts import facts_on, local_curvature, local_swing
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
 from innergrad.interpret.plain import Labelled, attention, contract, labelled_view, tokens_in, total
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node
 from innergrad.ir.stream import State

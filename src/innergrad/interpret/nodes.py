@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.graph import NAMES, Coefficient, Linear, Node, Term, ordered, rename, times
 from innergrad.interpret.tables import plus_identity
 from innergrad.ir.program import Program

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from innergrad.errors import DomainError
 from innergrad.functions.fits.sums import FeatureSum
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.walk import Algebra, Seen, Token, added, arguments_of
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import Lane, State

@@ -23,8 +23,7 @@ from typing import Literal
 import torch
 
 from innergrad.errors import InputError
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import Function
+from innergrad.functions.scalar import Function, PiecewiseLinear
 from innergrad.interpret.graph import NAMES, Check, Graph, Linear, Node, ScalarFunction, ordered
 from innergrad.interpret.nodes import Nodes
 from innergrad.interpret.plain import SCALE_INPUTS, argument_left, enlarge, lane_left, slack

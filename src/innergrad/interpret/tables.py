@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 
 FEW = 4  # pieces of nonzero slope that are summed one by one
 MOST_CELLS = 1 << 13

@@ -22,7 +22,7 @@ from typing import Generic, Literal, TypeVar, assert_never
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.ir.program import SCOPES, Attend, Expr, Program, Score, View
 
 V = TypeVar("V")

@@ -31,8 +31,7 @@ import torch
 from innergrad.errors import InputError
 from innergrad.functions.facts import proven
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import Function
+from innergrad.functions.scalar import Function, PiecewiseLinear
 from innergrad.interpret.plain import Labelled, contract
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
 from innergrad.ir.program import Expr, Layer, Program, Score, View

@@ -30,9 +30,36 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError, LoweringError
-from innergrad.functions.activations import RELU
-from innergrad.functions.scalar import EXP, IDENTITY, NEGATION, RECIPROCAL, Function
+from innergrad.functions.scalar import EXP, IDENTITY, NEGATION, RECIPROCAL, RELU, Function
 from innergrad.ir.stream import Lane, Stream
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an algorithm is compiled, and so what prompts the transformer takes: target and variant, accuracy and domain;
+    see :func:`innergrad.compile`. Saved with the model.
+
+    epsilons: (function, sup error) of the functions whose accuracy is not ``epsilon``.
+    weight_error: the error of the final weights that the accuracies were solved for, if they were.
+    until: the norm of the gradient mapping at which runs stop, if they do.
+    """
+
+    target: str = "relu"
+    variant: str = "literal"
+    epsilon: float = 1e-3
+    n_examples: int = 16
+    x_bound: float | None = None
+    y_bound: float | None = None
+    z_bound: float | None = None
+    sigma: str | None = None
+    epsilons: tuple[tuple[str, float], ...] = ()
+    weight_error: float | None = None
+    until: float | None = None
+
+    def accuracy(self, name: str) -> float:
+        """The sup error that the approximant of a function may have."""
+        return dict(self.epsilons).get(name, self.epsilon)
+
 
 Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]

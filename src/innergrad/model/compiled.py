@@ -18,16 +18,15 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.cost import Cost
 from innergrad.interpret.plain import Limits, ScalarFunction
-from innergrad.ir.options import Options
-from innergrad.ir.program import Layer, Program
+from innergrad.ir.program import Layer, Options, Program
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target
-from innergrad.targets.weights.looped import Count
-from innergrad.targets.weights.sparse import BYTES_PER_ENTRY, require_memory
+from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count, require_memory
+from innergrad.targets.weights.rows import require_room
 
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
@@ -120,6 +119,8 @@ class Compiled:
             return self.stored_module
         if self.foreseen:
             require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
+        else:
+            require_room(self.program, self.approximants)
         return self.target.lower(self.program, self.approximants, self.options)
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:

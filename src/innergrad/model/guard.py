@@ -21,8 +21,7 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.interpret.plain import SCALE_INPUTS, Limits, argument_left, enlarge, lane_left, range_error, slack
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import State
 
 Outside = Literal["error", "flag"]

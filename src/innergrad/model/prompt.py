@@ -12,10 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import LOG_UNIT, Algorithm
-from innergrad.algorithms.optimisers import batch_weights
+from innergrad.algorithms.descent.step import batch_weights
 from innergrad.errors import InputError, seed_number
-from innergrad.ir.options import Options
-from innergrad.ir.program import STANDARD_LANES, Program
+from innergrad.ir.program import STANDARD_LANES, Options, Program
 from innergrad.ir.stream import POSITION, State
 from innergrad.model.guard import Guard
 

@@ -28,8 +28,8 @@ from innergrad.model.compiled import Compiled
 from innergrad.model.executors import rounding
 from innergrad.model.prompt import Prompt
 from innergrad.targets import LoopedTransformer
-from innergrad.targets.parts.softmax import SoftmaxAttention
-from innergrad.targets.weights.looped import Sublayer
+from innergrad.targets.parts.attention import SoftmaxAttention
+from innergrad.targets.weights.modules import Sublayer
 
 NEAR = 0.95  # of a range
 
@@ -169,7 +169,7 @@ class Rounding:
         value, epsilon = max(sums, default=0.0), tf.options.epsilon
         inexact = [f for f in tf.approximants.values() if 0.0 < f.error < math.inf]
         coarser = torch.finfo(dtype).eps / torch.finfo(torch.float64).eps
-        limit = epsilon / 10 if inexact else tf.target.rounding(tf.options) * coarser
+        limit = epsilon / 10 if inexact else tf.target.functions.rounding(tf.options) * coarser
         green = value <= 0.5 or (self.most if inexact else self.relative) <= limit
         text = f"a layer rounds by up to {self.most:.1e} in {str(dtype).removeprefix('torch.')}"
         if not inexact and green:

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear, farthest_outside, ramp_hits
-from innergrad.functions.scalar import Function
+from innergrad.functions.scalar import Function, PiecewiseLinear, farthest_outside, ramp_hits
 
 FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": torch.nn.functional.gelu,
