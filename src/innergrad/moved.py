@@ -26,6 +26,7 @@ MOVED = {
     "innergrad.algorithms.mean": "innergrad.algorithms.descent.averages",
     "innergrad.algorithms.general": "innergrad.algorithms.descent.any_sigma",
     "innergrad.executor": "innergrad.model.executors.fused",
+    "innergrad.interpret.native.build": "innergrad.interpret.native.kernel",
     "innergrad.interpret.nodes": "innergrad.interpret.symbolic",
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",

@@ -87,16 +87,16 @@ class Kernel:
         registers = self.masks | {node: state[node.name] for node in self.lanes}
         for operation, over in zip(self.operations, self.last_uses, strict=True):
             made = operation.make([registers[node] for node in operation.reads])
-            registers.update(zip(operation.writes, made if isinstance(made, tuple) else (made,), strict=True))
+            if isinstance(made, tuple):
+                registers.update(zip(operation.writes, made, strict=True))
+            else:
+                registers[operation.writes[0]] = made
             for node in over:
                 del registers[node]
-        after = dict(state)
-        for name, node in self.graph.results.items():
-            value, shape = registers[node], state[name].shape
-            after[name] = value if value.shape == shape else value.expand(*map(max, value.shape, shape))
-        for name in self.graph.zero:
-            after[name] = torch.zeros_like(state[name])
-        return after, [torch.stack(torch.aminmax(registers[check.node])) for check in self.graph.checks]
+        changed = {name: _spread(registers[node], state[name].shape) for name, node in self.graph.results.items()}
+        cleared = {name: torch.zeros_like(state[name]) for name in self.graph.zero}
+        found = [torch.stack(torch.aminmax(registers[check.node])) for check in self.graph.checks]
+        return state | changed | cleared, found
 
 
 class Recorded:
@@ -166,8 +166,6 @@ def _aligned(labels: str, own: str) -> View:
     missing = [axis for axis, label in enumerate(own) if label not in labels]
     if order == list(range(len(order))) and not missing:
         return lambda tensor: tensor
-    if not missing and order == [*range(len(order) - 2), len(order) - 1, len(order) - 2]:
-        return lambda tensor: tensor.mT
 
     def align(tensor: Tensor) -> Tensor:
         tensor = tensor.permute(order)
@@ -271,9 +269,13 @@ def _scatter(outer: int, place: tuple[Any, ...]) -> Make:
     return scatter
 
 
+def _spread(value: Tensor, shape: torch.Size) -> Tensor:
+    """Over the prompts and tokens that have the same."""
+    return value if value.shape == shape else value.expand(*map(max, value.shape, shape))
+
+
 def _mask(node: Node, state: State, extent: Extent) -> Tensor:
     """Of the scope that the node stands for, in the prompt."""
-    lanes = {name: state[name] for name in ("one", node.f.reads) if name is not None}
-    given = lanes if extent.batched else {name: lane.unsqueeze(0) for name, lane in lanes.items()}
-    mask: Tensor = node.f.mask(given, extent.tokens)
+    lanes = {name: lane if extent.batched else lane.unsqueeze(0) for name, lane in state.items()}
+    mask: Tensor = node.f.mask(lanes, extent.tokens)
     return mask if extent.batched or "B" not in node.labels else mask[0]

@@ -65,10 +65,6 @@ class Node:
         """Those over which it sums."""
         return self.tokens - set(self.labels)
 
-    def lengths(self, used: str) -> dict[str, int]:
-        """How far its indices range, by the labels that they are used with."""
-        return dict(zip(indices(used), self.sizes, strict=True))
-
 
 Term = tuple[Node, str]
 
@@ -130,6 +126,11 @@ def _plus(a: Coefficient | None, b: Coefficient | None) -> Coefficient | None:
     if b is None or b[0] == 0.0:
         return a
     return (a[0] + b[0], a[1]) if a[1] == b[1] else None
+
+
+def lengths(*terms: Term) -> dict[str, int]:
+    """How far the indices of some nodes range, by the labels that they are used with."""
+    return {label: size for node, used in terms for label, size in zip(indices(used), node.sizes, strict=True)}
 
 
 def rename(labels: str, names: Mapping[str, str]) -> str:

@@ -35,6 +35,7 @@ from innergrad.interpret.graph import (
     ScalarFunction,
     Term,
     indices,
+    lengths,
     of_node,
     ordered,
     rename,
@@ -89,12 +90,10 @@ class Nodes(Algebra[Linear]):
         if op != "mask" and not any("I" in used for used in (labels, *(used for _, used in args))):
             labels = labels.replace("S", "I")
             args = tuple((node, used.replace("S", "I")) for node, used in args)
-        lengths = dict(sizes or {})
-        for node, used in args:
-            lengths |= node.lengths(used)
         names = dict(zip(dict.fromkeys(indices(labels + "".join(used for _, used in args))), NAMES, strict=False))
+        ranges = {**(sizes or {}), **lengths(*args)}
         args = tuple((node, rename(used, names)) for node, used in args)
-        key = (op, args, rename(labels, names), tuple(lengths[label] for label in indices(labels)))
+        key = (op, args, rename(labels, names), tuple(ranges[label] for label in indices(labels)))
         return self.known.setdefault((*key, *more.items()), Node(*key, **more))
 
     def materialise(self, value: Linear, labels: str, sizes: Mapping[str, int] | None = None) -> Node:
@@ -112,11 +111,9 @@ class Nodes(Algebra[Linear]):
         several = [factor for factor in factors if factor.terms] or [Linear({}, ONCE)]
         if len(several) == 1 and set(several[0].labels) <= set(keep):
             return several[0].scaled(constant)
-        terms: list[Term] = []
-        for factor in several:
-            node, used, coefficient = factor.single or (self.materialise(factor, factor.labels), factor.labels, ONCE)
-            constant = times(constant, coefficient)
-            terms.append((node, used))
+        singles = [f.single or (self.materialise(f, f.labels), f.labels, ONCE) for f in several]
+        constant = reduce(times, (coefficient for *_, coefficient in singles), constant)
+        terms = [(node, used) for node, used, _ in singles]
         while len(terms) > 2:
             first, second, *rest = terms
             needed = keep + "".join(used for _, used in rest)

@@ -14,40 +14,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import accumulate
 
 import numpy as np
 
 from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.interpret import tables
-from innergrad.interpret.graph import Coefficient, Graph, Node, Term, indices, last_uses
+from innergrad.interpret.graph import Coefficient, Graph, Node, Term, indices, last_uses, lengths
 
 KNOWN = ("lane", "product", "sum", "apply", "select", "scatter")
-HEADER = """#include "runtime.hpp"
-#define BARRIER do { if (threads > 1) { _Pragma("omp barrier") } } while (0)
-"""
 
 
 class Unsupported(Exception):
     """The graph is not of the kind that kernels are made for; the torch executor takes it."""
-
-
-@dataclass
-class Source:
-    """The text, and what the caller has to hand over, in order."""
-
-    text: str
-    shared_lanes: tuple[str, ...]  # (batch, size), read and written
-    token_lanes: tuple[str, ...]  # (batch, n, size)
-    numbers: tuple[Coefficient, ...]
-    tables: tuple[np.ndarray, ...]
-
-
-def generate(graph: Graph, lane_sizes: Mapping[str, int], weights: tuple[str, ...]) -> Source:
-    """weights: shared lanes that are recorded, in order."""
-    return _Generator(graph, lane_sizes, weights).source()
 
 
 @dataclass(frozen=True)
@@ -60,7 +41,13 @@ class _Affine:
     beta: Coefficient = (0.0, 0)
 
 
-class _Generator:
+class Source:
+    """The text, and what the caller has to hand over, in order: lanes (batch, size) that are read and written, lanes
+    (batch, n, size) of tokens, numbers and tables.
+
+    weights: shared lanes that are recorded, in order.
+    """
+
     def __init__(self, graph: Graph, lane_sizes: Mapping[str, int], weights: tuple[str, ...]) -> None:
         self.graph, self.lane_sizes, self.weights = graph, lane_sizes, weights
         self.nodes = sorted(graph.nodes, key=lambda node: node.op != "lane")
@@ -73,34 +60,29 @@ class _Generator:
         self.in_place = self._results_in_place()
         self.room: dict[str, int] = defaultdict(int)
         self.place = self._places()
+        lanes = [node for node in self.nodes if node.op == "lane"]
+        self.token_lanes = tuple(node.name for node in lanes if self.kind[node] == "token")
+        shared = [node.name for node in lanes if self.kind[node] == "shared"]
+        self.shared_lanes = tuple(dict.fromkeys([*shared, *graph.results, *weights]))
         self.numbers: list[Coefficient] = []
         self.tables: list[np.ndarray] = []
-
-    def source(self) -> Source:
-        lanes = [node for node in self.nodes if node.op == "lane"]
-        tokens = tuple(node.name for node in lanes if self.kind[node] == "token")
-        shared = tuple(
-            dict.fromkeys([*(n.name for n in lanes if n.name not in tokens), *self.graph.results, *self.weights])
-        )
-        text = f"{HEADER}\n{self._constants()}\n{self._steps(shared)}\n{self._entry(tokens)}"
-        return Source(text, shared, tokens, tuple(self.numbers), tuple(self.tables))
+        self.text = f"{self._head()}\n{self._steps()}\n{self._entry()}"
 
     # -------------------------------------------------------------------------------------------------------- structure
 
     def _require(self) -> None:
         for node in self.nodes:
-            used = [labels for _, labels in node.args]
+            used, summed = [labels for _, labels in node.args], self.kind[node] == "reduction"
+            applied = isinstance(node.f, PiecewiseLinear)
             reasons = {
                 f"{node.op} nodes": node.op not in KNOWN or "S" in node.labels,
-                "functions that are not piecewise linear": node.op == "apply"
-                and not isinstance(node.f, PiecewiseLinear),
+                "functions that are not piecewise linear": node.op == "apply" and not applied,
                 "tokens that read other tokens": any("S" in labels for labels in used),
                 "diagonals": any(len(set(labels)) < len(labels) for labels in used),
                 "lanes that tokens keep from step to step": node.per_token and node in self.graph.results.values(),
+                "a sum over tokens of another kind": summed and node.op != "product",
+                "a sum over tokens times what they share": summed and any("I" not in labels for labels in used),
             }
-            if self.kind[node] == "reduction":
-                reasons["a sum over tokens of another kind"] = node.op != "product"
-                reasons["a sum over tokens times what they share"] = any("I" not in labels for labels in used)
             for reason, holds in reasons.items():
                 if holds:
                     raise Unsupported(reason)
@@ -109,8 +91,8 @@ class _Generator:
         stage: dict[Node, int] = {}
         for node in self.nodes:
             stage[node] = max((stage[a] + (self.kind[a] == "reduction") for a, _ in node.args), default=0)
-            before = [a for a, _ in node.args if self.kind[a] == "token" and a.op != "lane"]
-            if any(stage[argument] != stage[node] for argument in before):
+            made = [argument for argument, _ in node.args if self.kind[argument] == "token" and argument.op != "lane"]
+            if any(stage[argument] != stage[node] for argument in made):
                 raise Unsupported("values of tokens that are needed after a sum over tokens")
         return stage
 
@@ -126,7 +108,7 @@ class _Generator:
     def _affine(self, node: Node) -> _Affine | None:
         if self._matrix(node) is not None:
             return _Affine(node)
-        if node.op != "sum" or self.kind[node] != "token" or node.constant[0] or len(node.args) > 2:
+        if node.op != "sum" or self.kind[node] != "token" or node.constant[0] or len(node.args) not in (1, 2):
             return None
         terms = list(zip(node.args, node.coefficients, strict=True))
         for ((product, used), alpha), *rest in (terms, terms[::-1]):
@@ -213,35 +195,35 @@ class _Generator:
         row = _row(node, used, index)
         return f"{self._base(node)}[{f'({row}) * ld + v' if self.kind[node] == 'token' else row}]"
 
-    def _constants(self) -> str:
+    def _head(self) -> str:
         sides = [a.sizes[0] for node in self.nodes if self._outer(node) for a, _ in node.args]
-        constants = {
-            "TEAM": self.room["team"],
-            "THREAD": self.room["sums"],
-            "TOKEN_ROWS": max(self.room["rows"], 1),
-            "SCRATCH_ROWS": _padded(max(sides, default=0)),
-            "BLOCK_ROWS": max(self.room["in"], 1),
-            "N_WEIGHTS": sum(self.lane_sizes[name] for name in self.weights),
-            "N_CHECKS": max(len(self.graph.checks), 1),
-        }
-        return "\n".join(f"static const long {name} = {value};" for name, value in constants.items())
+        return f"""#include "runtime.hpp"
+#define BARRIER do {{ if (threads > 1) {{ _Pragma("omp barrier") }} }} while (0)
+static const long TEAM = {self.room["team"]};
+static const long THREAD = {self.room["sums"]};
+static const long TOKEN_ROWS = {max(self.room["rows"], 1)};
+static const long SCRATCH_ROWS = {_padded(max(sides, default=0))};
+static const long BLOCK_ROWS = {max(self.room["in"], 1)};
+static const long N_WEIGHTS = {sum(self.lane_sizes[name] for name in self.weights)};
+static const long N_CHECKS = {max(len(self.graph.checks), 1)};
+"""
 
     # ----------------------------------------------------------------------------------------------------------- steps
 
-    def _steps(self, shared: tuple[str, ...]) -> str:
-        sizes = self.lane_sizes
+    def _steps(self) -> str:
         parts = [part for stage in range(max(self.stage.values(), default=0) + 1) for part in self._of_stage(stage)]
-        parts += _by_one(
-            f"std::memcpy(lane_{name}, {self._base(node)}, {sizes[name]} * sizeof(R));"
+        copies = [
+            f"std::memcpy(lane_{name}, {self._base(node)}, {self.lane_sizes[name]} * sizeof(R));"
             for name, node in self.graph.results.items()
             if node not in self.in_place
-        )
-        lanes = [
-            f"R* lane_{name} = lane[{i}] + prompt * {sizes[name]}; (void)lane_{name};" for i, name in enumerate(shared)
         ]
-        starts = accumulate((sizes[name] for name in self.weights), initial=0)
+        lanes = [
+            f"R* lane_{name} = lane[{i}] + prompt * {self.lane_sizes[name]}; (void)lane_{name};"
+            for i, name in enumerate(self.shared_lanes)
+        ]
+        starts = accumulate((self.lane_sizes[name] for name in self.weights), initial=0)
         record = [
-            f"std::memcpy(to + {start}, lane_{name}, {sizes[name]} * sizeof(R));"
+            f"std::memcpy(to + {start}, lane_{name}, {self.lane_sizes[name]} * sizeof(R));"
             for start, name in zip(starts, self.weights, strict=False)
         ]
         join = "\n".join
@@ -260,7 +242,7 @@ R* own = own_of[thread]; R* sums = own_of[0]; (void)own; (void)sums; (void)range
 long next = 0;
 {join(lanes)}
 for (long step = 1; step <= n_steps; ++step, numbers += numbers_stride) {{
-{join(parts)}
+{join(parts + _by_one(copies))}
 if (next < n_wanted && wanted[next] == step) {{
 if (thread == 0) {{ R* to = record + (prompt * n_wanted + next) * N_WEIGHTS; (void)to;
 {join(record)}
@@ -296,15 +278,15 @@ if (thread == 0) {{ R* to = record + (prompt * n_wanted + next) * N_WEIGHTS; (vo
         """A value and its checks, or a part of a sum over all tokens."""
         if self.kind[node] == "reduction":
             return [self._reduction(node)]
-        return [self._value(node)] * (node.op != "lane") + self._checks(node)
+        return self._checks(node) if node.op == "lane" else [self._value(node), *self._checks(node)]
 
     def _checks(self, node: Node) -> list[str]:
         what = f"{self._base(node)}, {math.prod(node.sizes)}{', ld, here' if self.kind[node] == 'token' else ''}"
         numbers = [i for i, check in enumerate(self.graph.checks) if check.node is node]
         return [f"extremes({what}, ranges + {2 * i});" for i in numbers]
 
-    def _entry(self, tokens: tuple[str, ...]) -> str:
-        sizes = [self.lane_sizes[name] for name in tokens]
+    def _entry(self) -> str:
+        sizes = [self.lane_sizes[name] for name in self.token_lanes]
         arrange = [
             f"arrange_rows(token[{i}] + prompt * n * {size}, n, {size}, blocks, {row}, n_blocks, ld, first, every);"
             for i, (size, row) in enumerate(zip(sizes, accumulate(sizes, initial=0), strict=False))
@@ -398,7 +380,8 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
             )
         rows = [f"{self._base(a)} + ({_row(a, used)}) * ld" for a, used in node.args]
         value = f"{'total' if len(rows) == 1 else 'dot'}({', '.join(rows)}, nv)"
-        return self._nest(node, _lengths(node), f"{own}[{_row(node, node.labels)}] += {value};")
+        every = lengths((node, node.labels), *node.args)
+        return self._nest(node, every, f"{own}[{_row(node, node.labels)}] += {value};")
 
     # ---------------------------------------------------------------------------------------------------------- values
 
@@ -406,7 +389,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         """The loops that compute a node, entry by entry."""
         if node in self.affine:
             return self._times(node, self.affine[node])
-        own, to = node.lengths(node.labels), self._at(node, node.labels)
+        own, to = lengths((node, node.labels)), self._at(node, node.labels)
         values = [self._at(argument, used) for argument, used in node.args]
         zero = "vec{}" if self.kind[node] == "token" else "R(0)"
         match node.op:
@@ -424,7 +407,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
                 place = self._at(node, node.labels, node.index)
                 copied = self._nest(node, own, f"{to} = {values[0]};")
                 return f"{copied}\n{self._nest(node, kept, f'{place} += {values[1]};')}"
-        product, every = " * ".join(values), _lengths(node)
+        product, every = " * ".join(values), lengths((node, node.labels), *node.args)
         if len(every) == len(own):
             return self._nest(node, own, f"{to} = {product};")
         cleared = self._nest(node, own, f"{to} = {zero};")
@@ -449,13 +432,12 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         return f"const R {numbers};", " + ".join(terms + [f"c{len(values)}"] * (len(coefficients) - len(values)))
 
     def _apply(self, node: Node) -> str:
-        """A sum of clamped pieces, or a table, or else a search."""
+        """A function, by a formula or in a table."""
         ((argument, _),) = node.args
         kind, at = ("vec", "ir * ld + v") if self.kind[node] == "token" else ("R", "ir")
         t, entries = f"const {kind} t = {self._base(argument)}[{at}];", {"r": math.prod(node.sizes)}
         if node not in self.groups:
-            value = self._pieces(node.f) if tables.clamped_pieces(node.f) is not None else self._search(node.f)
-            return self._nest(node, entries, f"{t} {self._base(node)}[{at}] = {value};")
+            return self._nest(node, entries, f"{t} {self._base(node)}[{at}] = {self._formula(node.f)};")
         group = self.groups[node]
         if node is not group[0]:
             return ""
@@ -463,13 +445,13 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         to = f"{kind}* const to[{len(group)}] = {{{', '.join(self._base(n) for n in group)}}};"
         return f"{{ {to}\n{self._nest(node, entries, f'{t} {look_up}')} }}"
 
-    def _pieces(self, f: PiecewiseLinear) -> str:
-        pieces = [(p.slope, p.low, p.high, p.start) for p in tables.clamped_pieces(f) or ()]
-        terms = [f"piece(t, {', '.join(self._number((x, 0)) for x in piece)})" for piece in pieces]
+    def _formula(self, f: PiecewiseLinear) -> str:
+        """f(t): a sum of clamped pieces if there are few, else a search."""
+        pieces = tables.clamped_pieces(f)
+        if pieces is None:
+            return f"search({self._records(tables.pieces(f))}, {self._number((len(f.slopes) - 1.0, 0))}, t)"
+        terms = [f"piece(t, {', '.join(self._number((x, 0)) for x in astuple(piece))})" for piece in pieces]
         return " + ".join([*(terms or ["t * R(0)"]), self._number((f.value, 0))])
-
-    def _search(self, f: PiecewiseLinear) -> str:
-        return f"search({self._records(tables.pieces(f))}, {self._number((len(f.slopes) - 1.0, 0))}, t)"
 
     def _table(self, group: list[Node]) -> str:
         found = tables.cells(tuple(n.f for n in group))
@@ -487,9 +469,9 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         self.numbers.append(coefficient)
         return f"numbers[{len(self.numbers) - 1}]"
 
-    def _nest(self, node: Node, lengths: Mapping[str, int], body: str) -> str:
+    def _nest(self, node: Node, ranges: Mapping[str, int], body: str) -> str:
         """Loops over some labels, and over the vectors of tokens if the node is one of theirs."""
-        loops = [f"for (long i{label} = 0; i{label} < {length}; ++i{label})" for label, length in lengths.items()]
+        loops = [f"for (long i{label} = 0; i{label} < {length}; ++i{label})" for label, length in ranges.items()]
         if self.kind[node] == "token":
             loops.append("for (long v = 0; v < nv; ++v)")
         else:
@@ -500,32 +482,21 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
 
 
 def _kind(node: Node) -> str:
-    if node.per_token:
-        return "token"
-    return "reduction" if node.tokens else "shared"
+    return "token" if node.per_token else ("reduction" if node.tokens else "shared")
 
 
 def _has_cells(f: PiecewiseLinear) -> bool:
     return tables.clamped_pieces(f) is None and tables.cells((f,)) is not None
 
 
-def _by_one(lines: Iterable[str]) -> list[str]:
+def _by_one(lines: list[str]) -> list[str]:
     """What is done by one thread while the others wait."""
-    done = list(lines)
-    return ["if (thread == 0) {", *done, "}", "BARRIER;"] if done else []
+    return ["if (thread == 0) {", *lines, "}", "BARRIER;"] if lines else []
 
 
 def _padded(size: int) -> int:
     """To a multiple of the longest vector."""
     return -(-size // 16) * 16
-
-
-def _lengths(node: Node) -> dict[str, int]:
-    """How far all indices range, those of its arguments included."""
-    lengths = node.lengths(node.labels)
-    for argument, used in node.args:
-        lengths |= argument.lengths(used)
-    return lengths
 
 
 def _strides(node: Node, used: str) -> dict[str, int]:
