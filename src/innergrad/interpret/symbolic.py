@@ -270,7 +270,7 @@ class Symbols(Nodes):
         del value
         f = self.functions[score.f.name]
         f = f.exact if isinstance(f, Function) and f.exact is not None else f
-        if not argument.terms:
+        if not argument.terms and argument.constant[1] == 0:
             return Linear({}, (float(f(torch.tensor(argument.constant[0], dtype=torch.float64))), 0))
         labels = argument.labels
         low, high = getattr(f, "domain", (-torch.inf, torch.inf))
