@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,8 +45,7 @@ class Extent:
         return labels if self.batched else [used.replace("B", "") for used in labels]
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """The nodes that are written, and how they are made of those that are read: one tensor, or one for each."""
 
     writes: list[Node]
@@ -85,12 +84,12 @@ class Kernel:
     def step(self, state: State) -> tuple[State, list[Tensor]]:
         """The lanes after the layers, and for each check the smallest and the largest value."""
         registers = self.masks | {node: state[node.name] for node in self.lanes}
-        for operation, over in zip(self.operations, self.last_uses, strict=True):
-            made = operation.make([registers[node] for node in operation.reads])
+        for (writes, make, reads), over in zip(self.operations, self.last_uses, strict=True):
+            made = make([registers[node] for node in reads])
             if isinstance(made, tuple):
-                registers.update(zip(operation.writes, made, strict=True))
+                registers.update(zip(writes, made, strict=True))
             else:
-                registers[operation.writes[0]] = made
+                registers[writes[0]] = made
             for node in over:
                 del registers[node]
         changed = {name: _spread(registers[node], state[name].shape) for name, node in self.graph.results.items()}
@@ -183,7 +182,7 @@ def _sum(node: Node, views: list[View], extent: Extent) -> Make:
         alone = [1] * (len(extent.labels(node)[0]) - len(node.sizes)) + list(node.sizes)
         return lambda args: torch.full(alone, constant, dtype=extent.dtype, device=extent.device)
     order = sorted(range(len(numbers)), key=lambda i: numbers[i] != 1.0)  # a plain copy first
-    return lambda args: tables.combined(((numbers[i], views[i](args[i])) for i in order), constant)
+    return lambda args: tables.combined([(numbers[i], views[i](args[i])) for i in order], constant)
 
 
 def _product(node: Node, views: list[View], uses: Mapping[Node, int], extent: Extent) -> Make:
