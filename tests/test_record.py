@@ -21,7 +21,7 @@ from innergrad.evidence.explain import explain
 from innergrad.evidence.solver import solve
 from innergrad.evidence.verification import verify
 from innergrad.interpret import plain
-from innergrad.interpret.native import build
+from innergrad.interpret.native.kernel import build
 from innergrad.ir.program import Attend, Layer, Loop, Program
 from innergrad.model import executors, storage
 from innergrad.model.compiled import Compiled
@@ -260,7 +260,7 @@ def test_a_kernel_is_at_hand_once_it_is_built(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("INNERGRAD_CACHE", str(tmp_path))
     tf, (X, y) = ig.compile(descent(steps=3), n_examples=4), examples()
     assert not tf.fused.at_hand(torch.float64)
-    build.build.cache_clear()  # what was loaded from another folder
+    build.cache_clear()  # what was loaded from another folder
     tf.run(X, y, executor="fused", compiled=True)
     assert tf.fused.at_hand(torch.float64)
     assert not tf.fused.at_hand(torch.float32)

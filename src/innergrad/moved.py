@@ -33,6 +33,8 @@ MOVED = {
     "innergrad.functions.piecewise": "innergrad.functions.scalar",
     "innergrad.functions.activations": "innergrad.functions.scalar",
     "innergrad.functions.proof": "innergrad.functions.approximants",
+    "innergrad.interpret.native.build": "innergrad.interpret.native.kernel",
+    "innergrad.interpret.nodes": "innergrad.interpret.symbolic",
     "innergrad.functions.dictionaries": "innergrad.functions.fits.sums",
     "innergrad.functions.features": "innergrad.functions.fits.sigmas",
     **{f"innergrad.interpret.{name}": "innergrad.interpret.affine" for name in ("forms", "form_rules", "lane_errors")},
