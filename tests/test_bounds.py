@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.evidence.bounds import DomainCertificate, apriori, draw_convergence, gradient_mapping, theorems
+from convergence import draw_convergence, gradient_mapping
+from innergrad.evidence.bounds import DomainCertificate, apriori, theorems
 from innergrad.interpret import plain
 from innergrad.interpret.plain import Labelled, contract
 from innergrad.interpret.worst import Bound, Worst

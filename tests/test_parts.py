@@ -13,6 +13,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
 from innergrad.interpret import plain
+from innergrad.model.cost import cost_of
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
 from innergrad.targets.parts.attention import SoftmaxAttention
@@ -60,7 +61,7 @@ def test_a_gated_mlp_is_one_class() -> None:
     module = target.lower(placed, {}, options)
     found = placed.stream.unpack(module(placed.stream.pack(state)))
     torch.testing.assert_close(found["p"], after["p"], rtol=1e-13, atol=1e-13)
-    cost = target.cost(placed, options, [built.counted() for built in module.stored_layers()], {})
+    cost = cost_of(placed, options, [built.counted() for built in module.stored_layers()], {})
     assert (cost.rows[0].heads, cost.rows[0].kind) == (12, "mlp")
     with pytest.raises(ig.LoweringError, match=r"a SiLU-gated mlp adds products of two linear forms.*got a function"):
         target.check(

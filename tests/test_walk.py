@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from innergrad.errors import InputError, LoweringError
 from innergrad.interpret import plain
-from innergrad.interpret.cost import structured_flops
+from innergrad.interpret.counts import structured_flops
 from innergrad.interpret.pairs import radii_after
 from innergrad.interpret.ranges import Ranges
 from innergrad.interpret.walk import added

@@ -41,7 +41,7 @@ MOVED = {
     "innergrad.evidence.explain.figure": "innergrad.evidence.explain.explanation",
     "innergrad.interpret.tensors": "innergrad.interpret.plain",
     "innergrad.interpret.balls": "innergrad.interpret.pairs",
-    "innergrad.interpret.counts": "innergrad.interpret.cost",
+    "innergrad.interpret.cost": "innergrad.model.cost",
     "innergrad.interpret.domains": "innergrad.interpret.plain",
     "innergrad.model.executors.plain": "innergrad.model.executors.base",
     "innergrad.targets.sparse": "innergrad.targets.weights.modules",

@@ -19,9 +19,9 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import PiecewiseLinear
-from innergrad.interpret.cost import Cost
 from innergrad.interpret.plain import Limits, ScalarFunction
 from innergrad.ir.program import Layer, Options, Program
+from innergrad.model.cost import Cost, cost_of
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target
@@ -103,7 +103,7 @@ class Compiled:
         if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
-        return self.target.cost(self.program, self.options, counts, paper)
+        return cost_of(self.program, self.options, counts, paper)
 
     @cached_property
     def foreseen(self) -> list[Count] | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -32,7 +32,6 @@ from torch import Tensor
 from innergrad.errors import InputError, LoweringError
 from innergrad.functions.fits.sums import FEATURES, Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
-from innergrad.interpret.cost import Cost, layer_cost
 from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
 from innergrad.targets.weights.modules import Count, LoopedTransformer, Sublayer, looped
 from innergrad.targets.weights.rows import Row, Units
@@ -433,15 +432,3 @@ class Target:
         found = [self.modules[layer.kind].foreseen(layer, context) for layer in program.layers]
         counts = [count for count in found if count is not None]
         return counts if len(counts) == len(found) else None
-
-    def cost(self, program: Program, options: Options, counts: Sequence[Count], paper: dict[str, str]) -> Cost:
-        """The cost, from counts of the weights of every stored layer: foreseen, or of the module.
-
-        It is that of the longest prompt with one query.
-        """
-        stacked = int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
-        times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
-        tokens, D = program.length or stacked, program.stream.d_model
-        each = zip(program.layers, counts, times, strict=True)
-        rows = tuple(layer_cost(program, layer, time, tokens, *count) for layer, count, time in each)
-        return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps)

@@ -1,18 +1,18 @@
-"""What a compiled transformer costs, as a table; and the operations of an instruction, counted."""
+"""What a compiled transformer costs, as a table."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import Any, Literal
+from typing import Any
 
-from innergrad.interpret.walk import Algebra, Seen, Token, added
-from innergrad.ir.program import Attend, Expr, Layer, Program, Score
+from innergrad.interpret.counts import structured_flops
+from innergrad.ir.program import Layer, Options, Program
+from innergrad.targets.weights.modules import Count
 
-Axes = frozenset[str]
 FEWEST_HIDDEN = 4  # a shorter run of layers that repeat is shown in full
 LONGEST_PERIOD = 32  # layers that repeat together
 SAME_NORM = 1e-9
@@ -217,60 +217,13 @@ def layer_cost(
     return LayerCost(layer.name, layer.kind, *sizes, times, shapes)
 
 
-# ------------------------------------------------------------------------------------------------------ operations
-
-
-def structured_flops(program: Program, i: Attend, tokens: int) -> int:
-    """Multiply-adds, times two: those of the inner products, and those of what is added, at every token written."""
-    counts = Counts(program, {**program.label_sizes(i), "I": tokens, "S": tokens})
-    written = Axes("I") if not program.stream[i.dst.lane].shared else Axes()
-    axes = added(program, i, counts) | Axes(i.family) | written
-    return 2 * (sum(counts.products) + counts.size(axes | counts.summed[-1]))
-
-
-@dataclass(frozen=True)
-class Counts(Algebra[Axes]):
-    """Values are the axes that they have. products: the sizes of the inner products so far."""
-
-    program: Program
-    sizes: dict[str, int]
-    products: list[int] = field(default_factory=list)
-    summed: list[Axes] = field(default_factory=lambda: [Axes()])
-
-    def size(self, axes: Axes) -> int:
-        return math.prod(self.sizes[label] for label in axes)
-
-    def read(self, expression: Expr, token: Token) -> Axes:
-        own = any(not self.program.stream[view.lane].shared for view in expression)
-        return Axes(label for view in expression for label in view.labels) | (Axes(token) if own else Axes())
-
-    def product(self, factors: list[Axes], keep: str) -> Axes:
-        axes = Axes().union(*factors)
-        if "S" in keep:  # an inner product; what is added is counted at the end
-            self.products.append(self.size(axes))
-        else:
-            self.summed.append(axes)
-        return axes & Axes(keep)
-
-    def sum(self, terms: list[Axes]) -> Axes:
-        return Axes().union(*terms)
-
-    def apply(self, score: Score, argument: Axes, value: Axes | None) -> Axes:
-        return argument
-
-    def softmax(self, scores: Axes, mask: Axes | None) -> Axes:
-        return scores | Axes("S") | (mask or Axes())
-
-    def mask(self, seen: Seen) -> Axes:
-        if seen.single:  # one token is read, not all
-            self.sizes["S"] = 1
-        return Axes(seen.labels) - Axes("B")
-
-    def count(self, value: Axes, mask: Axes | None, power: Literal[-1, 1]) -> Axes:
-        return value
-
-    def scale(self, value: Axes, factor: float) -> Axes:
-        return value
-
-    def varies(self, value: Axes) -> bool:
-        return "S" in value
+def cost_of(program: Program, options: Options, counts: Sequence[Count], paper: dict[str, str]) -> Cost:
+    """The cost of the longest prompt with one query, from counts of the weights of every stored layer: foreseen, or of
+    the module.
+    """
+    stacked = int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
+    times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
+    tokens, D = program.length or stacked, program.stream.d_model
+    each = zip(program.layers, counts, times, strict=True)
+    rows = tuple(layer_cost(program, layer, time, tokens, *count) for layer, count, time in each)
+    return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps)
