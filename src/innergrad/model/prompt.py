@@ -224,7 +224,8 @@ def make_prompt(
     if sample_weight is not None and not algorithm.weighted:
         raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
-    algorithm.check_queries(prompt.X_query)
+    if prompt.X_query.shape[1]:
+        algorithm.check_queries(prompt.X_query)
     return prompt
 
 
