@@ -54,6 +54,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/executor.py memory
 	$(BIN)/python benchmarks/executor.py dense
 	$(BIN)/python benchmarks/executor.py steps
+	$(BIN)/python benchmarks/executor.py auto
 	$(BIN)/python benchmarks/executor.py draw
 	$(BIN)/python benchmarks/tables.py
 

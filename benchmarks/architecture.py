@@ -9,6 +9,8 @@ The tables of docs/architecture.md come from here through benchmarks/tables.py.
 from __future__ import annotations
 
 import ast
+import functools
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -104,15 +106,26 @@ def touched(call: Callable[[], object]) -> list[str]:
     return sorted(seen)
 
 
+def forget() -> None:
+    """Facts and approximants that were proven before are proven again."""
+    for found in gc.get_objects():
+        if type(found) is functools._lru_cache_wrapper and found.__module__.startswith("innergrad."):
+            found.cache_clear()
+
+
 def paths() -> list[str]:
-    """Compile, run, certify and save of gradient descent on target relu: how many files, and which."""
+    """Compile, for the first time and again, run and certify gradient descent on target relu: how many files, and
+    which.
+    """
     generator = torch.Generator().manual_seed(0)
     X, y = (torch.randn(8, k, generator=generator, dtype=torch.float64) for k in (3, 2))
     algorithm = ig.GradientDescent(ig.Network([3, 8, 8, 2]), steps=3)
     tf = ig.compile(algorithm)
     tf.certify(X, y)
+    forget()
     calls: dict[str, Callable[[], object]] = {
-        "`ig.compile(algorithm)`": lambda: ig.compile(algorithm),
+        "`ig.compile(algorithm)`, the first time: with proofs": lambda: ig.compile(algorithm),
+        "`ig.compile(algorithm)`, again": lambda: ig.compile(algorithm),
         '`tf.run(X, y, executor="plain")`': lambda: tf.run(X, y, executor="plain"),
         "`tf.certify(X, y)`": lambda: tf.certify(X, y),
     }

@@ -6,16 +6,53 @@ bound for the whole declared domain, so the domain is small and the steps are ma
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 import innergrad as ig
 from _results import store
-from innergrad.evidence.bounds import draw_convergence, gradient_mapping
+from innergrad import figures
+from innergrad.evidence.bounds import DomainCertificate
 
 PICTURE = Path(__file__).parent.parent / "docs" / "convergence.png"
 SIZES, BOX, RATE, STEPS, EXAMPLES, EPSILON = [2, 4, 1], 0.5, 0.06, 1000, 16, 1e-3
+
+
+def gradient_mapping(algorithm: ig.GradientDescent, weights: Tensor, X: Tensor, y: Tensor) -> Tensor:
+    """||G(w)|| for every w of a run of one prompt, by autograd: weights (steps + 1, D_w) -> (steps + 1,)."""
+    norms = []
+    for w in weights.detach():
+        variable = w.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(algorithm.risk(variable, X, y), variable)
+        after = w - algorithm.lr * (gradient + algorithm.weight_decay * w)
+        after = after if algorithm.box is None else after.clamp(-algorithm.box, algorithm.box)
+        norms.append(((w - after) / algorithm.lr).norm())
+    return torch.stack(norms)
+
+
+def draw_convergence(certificate: DomainCertificate, norms: Sequence[float], risk0: float, path: str | Path) -> Path:
+    """Lemma 14 against what was measured, as a PNG: squared norms of the gradient mapping, and their bound.
+
+    norms: ||G(w_l)|| for l = 0, 1, ..., from :func:`gradient_mapping`. Needs matplotlib, of the extra ``demo``.
+    """
+    steps = range(1, len(norms) + 1)
+    squares = torch.tensor([float(norm) ** 2 for norm in norms], dtype=torch.float64)
+    bounds = [certificate.lemma14(count, risk0) for count in steps]
+    means, least = squares.cumsum(0) / torch.arange(1, len(norms) + 1), squares.cummin(0).values
+    with figures.new(size=(6.4, 4.0)) as (figure, (ax,)):
+        if math.isfinite(bounds[0]):
+            ax.plot(steps, bounds, color=figures.DARK, label="Lemma 14, corrected: on the mean so far")
+        ax.plot(steps, means.tolist(), color=figures.BLUE, label="mean so far")
+        ax.plot(steps, least.tolist(), "--", color=figures.ORANGE, label="least so far")
+        ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="squared norm of the gradient mapping")
+        met = "met" if certificate.step_size_met else "not met: no bound"
+        ax.set_title(f"lr = {certificate.lr:g} <= 1/L_f = {1.0 / certificate.lipschitz:.3g}: {met}")
+        ax.legend()
+        return figures.save(figure, path)
 
 
 def main() -> None:

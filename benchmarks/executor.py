@@ -6,6 +6,7 @@
     python benchmarks/executor.py memory    peak memory, and K = 512, N = 6, n = 10,000
     python benchmarks/executor.py dense     the same function with the dense module
     python benchmarks/executor.py steps     1,000 steps in float32 on the demo's data
+    python benchmarks/executor.py auto      what building a kernel takes, and loading one from the cache
     python benchmarks/executor.py draw      docs/executor.png
 
 Each writes results/executor_<name>.json.
@@ -14,8 +15,10 @@ Each writes results/executor_<name>.json.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -268,6 +271,51 @@ def run_steps() -> None:
     _store("steps", "steps", {"rows": rows})
 
 
+# --------------------------------------------------------------------------------------------------------------- auto
+
+FIRST_RUN = """
+import resource, sys, time, torch
+from innergrad.bench.executor import Point, compiled, data
+K, N, dtype = int(sys.argv[1]), int(sys.argv[2]), getattr(torch, sys.argv[3])
+torch.set_num_threads(1)
+net = Point(20, K, N).network
+X, y, w0 = data(net, 20, dtype)
+tf = compiled(net, 20, 2)
+def spent():
+    own, made = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + made.ru_utime + made.ru_stime
+def seconds(compiled):
+    start, before = time.perf_counter(), spent()
+    tf.run(X, y, w0=w0, dtype=dtype, executor="fused", record="last", compiled=compiled)
+    return time.perf_counter() - start, spent() - before
+seconds(False)  # the graph, which every fused run needs
+first, second = seconds(True), seconds(True)
+print(first[0] - second[0], first[1] - second[1])
+"""
+SHAPES = ((8, 2), (32, 3), (128, 6))  # K, N
+
+
+def run_auto() -> None:
+    """What the first run with a kernel takes more than the second, in processes of their own."""
+    rows = []
+    for dtype in DTYPES:
+        with tempfile.TemporaryDirectory() as cache:
+            for K, N in SHAPES:
+                for held in ("another shape" if SHAPES[0] != (K, N) else "nothing", "this shape"):
+                    done = subprocess.run(
+                        [sys.executable, "-c", FIRST_RUN, str(K), str(N), dtype],
+                        env={**os.environ, "INNERGRAD_CACHE": cache},
+                        capture_output=True,
+                        text=True,
+                        check=True,
+                    )
+                    wall, processor = (round(float(part), 4) for part in done.stdout.split())
+                    row = {"cache": held, "K": K, "N": N, "dtype": dtype}
+                    rows.append({**row, "seconds": wall, "processor_seconds": processor})
+                    print(rows[-1], flush=True)
+    _store("auto", "auto", {"rows": rows})
+
+
 # --------------------------------------------------------------------------------------------------------------- draw
 
 
@@ -316,7 +364,7 @@ def _draw_growth(ax: Axes, name: str, title: str, growth: dict[str, Any]) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("grid", "batch", "growth", "memory", "dense", "steps", "draw"))
+    parser.add_argument("what", choices=("grid", "batch", "growth", "memory", "dense", "steps", "auto", "draw"))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -335,6 +383,8 @@ def main() -> None:
         run_dense(arguments.repeats)
     elif arguments.what == "steps":
         run_steps()
+    elif arguments.what == "auto":
+        run_auto()
     else:
         draw()
     print(f"{time.perf_counter() - start:.0f} s")

@@ -8,6 +8,7 @@ from typing import Any
 
 from _results import read
 
+DTYPES = ("float32", "float64")
 SMALL = 4096  # n K, up to which the ratio is to be half
 
 
@@ -150,6 +151,26 @@ def steps() -> list[str]:
     return lines
 
 
+def auto() -> list[str]:
+    """Processor time, which other work on the machine hardly changes."""
+    texts = {
+        "nothing": "to build the first one on a machine",
+        "another shape": "to build one for a new shape of network",
+        "this shape": "to load one from the cache",
+    }
+    lines = ["| a kernel: time of one core | " + " | ".join(DTYPES) + " |", "|---|" + "---|" * len(DTYPES)]
+    rows = read("executor_auto")["rows"]
+    for held, text in texts.items():
+        cells = []
+        for dtype in DTYPES:
+            found = [row["processor_seconds"] for row in rows if (row["cache"], row["dtype"]) == (held, dtype)]
+            factor, unit = (1.0, "s") if min(found) > 0.1 else (1e3, "ms")
+            ends = dict.fromkeys(f"{factor * value:.2g}" for value in (min(found), max(found)))
+            cells.append(f"{' - '.join(ends)} {unit}")
+        lines.append(f"| {text} | {' | '.join(cells)} |")
+    return lines
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "executor_grid": grid,
     "executor_short": short,
@@ -159,4 +180,5 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "executor_memory": memory,
     "executor_dense": dense,
     "executor_steps": steps,
+    "executor_auto": auto,
 }

@@ -24,7 +24,7 @@ import innergrad as ig
 from _results import read, store
 from innergrad.functions.adam import ADAM
 from innergrad.functions.approximants import approximate
-from innergrad.functions.piecewise import hinge_sum
+from innergrad.functions.scalar import hinge_sum
 from innergrad.model.prompt import make_prompt
 from innergrad.transformer import exact_run
 from variants import VARIANTS, table

@@ -38,12 +38,11 @@ from innergrad.errors import DomainError
 from innergrad.figures import BLUE, DARK, GREENS, GREY, ORANGE
 from innergrad.functions.approximants import approximate
 from innergrad.functions.derived import within
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
 from innergrad.interpret import plain
-from innergrad.interpret.cost import LayerCost
 from innergrad.ir.program import Attend, Layer, Loop, Program, Score, View
 from innergrad.ir.stream import Lane, State
+from innergrad.model.cost import LayerCost, cost_of
 from innergrad.model.prompt import signs
 from innergrad.targets import TARGETS, LoopedTransformer
 
@@ -131,7 +130,7 @@ class Chain:
         relu, options = TARGETS["relu"], ig.Options()
         counts = relu.foreseen(self.program, self.functions, options)
         assert counts is not None
-        return relu.cost(self.program, options, counts, {}).rows
+        return cost_of(self.program, options, counts, {}).rows
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
         return copy.deepcopy(self.module).to(dtype)

@@ -21,10 +21,9 @@ from torch import Tensor
 
 from _results import device_name, store
 from innergrad.functions import ACTIVATIONS
-from innergrad.functions.activations import EXP_CAPPED, PSEUDO_HUBER_U
 from innergrad.functions.adam import ADAM
 from innergrad.functions.derived import square_derivative
-from innergrad.functions.scalar import EXP, RECIPROCAL, Function
+from innergrad.functions.scalar import EXP, EXP_CAPPED, PSEUDO_HUBER_U, RECIPROCAL, Function
 
 if TYPE_CHECKING:
     from flint import arb_series

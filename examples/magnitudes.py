@@ -14,7 +14,7 @@ import torch
 
 import innergrad as ig
 from innergrad import Attend, Program, Score
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
 from innergrad.ir.program import Expr
 

@@ -19,9 +19,11 @@ from scipy.integrate import quad
 
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, PiecewiseLinear, approximate, approximate_jointly
-from innergrad.functions import activations as library
-from innergrad.functions.piecewise import hinge_sum
-from innergrad.functions.proof import prove
+from innergrad.functions import scalar as library
+from innergrad.functions.adam import ADAM
+from innergrad.functions.approximants import prove
+from innergrad.functions.derived import within
+from innergrad.functions.scalar import hinge_sum
 from test_functions import SMOOTH, asymptote, ball, jet
 
 F64 = torch.float64
@@ -327,6 +329,20 @@ def test_bounded_domains_are_proven_by_balls(name: str, radius: float) -> None:
     check(name, f, 1e-3, edge=radius)
 
 
+def test_no_domain_is_larger_than_what_is_proven_or_declared() -> None:
+    """The radius that is given, and the one that each function declares: the smaller counts."""
+    near = within(library.SIN, 3.0)
+    assert approximate(near, 1e-2).domain == approximate(near, 1e-2, 5.0).domain == (-3.0, 3.0)
+    assert approximate(near, 1e-2, 2.0).domain == (-2.0, 2.0)
+    assert approximate(within(library.TANH, 2.0), 1e-2).domain == (-2.0, 2.0)
+    assert approximate(within(library.DRELU, 2.0), 1e-2).domain == (-2.0, 2.0)
+    assert approximate(within(ADAM, 2.0), 1e-2).domain == (approximate(ADAM, 1e-2).domain[0], 2.0)
+    joint = approximate_jointly((within(library.TANH, 20.0), near, library.COS), 1e-2, 8.0)
+    assert [f.domain for f in joint] == [(-8.0, 8.0), (-3.0, 3.0), (-8.0, 8.0)]
+    t = torch.linspace(-8.0, 8.0, 10_001, dtype=F64)
+    assert float((joint[0](t) - torch.tanh(t)).abs().max()) <= joint[0].error <= 1e-2
+
+
 def test_bounded_domains_know_what_is_outside() -> None:
     f = approximate(library.SIN, 1e-2, 3.0)
     assert f.outside(torch.tensor([-3.0, 0.0, 3.0], dtype=F64)) is None
@@ -344,6 +360,74 @@ def test_own_functions_get_proven_approximants(epsilon: float) -> None:
     assert f.slopes[0] == f.slopes[-1] == 0
     far = torch.logspace(1, 8, 200, dtype=F64)
     assert ((f(far) - torch.arctan(far)).abs() <= epsilon).all()
+
+
+JOINTS = {  # torch's function, and sup of its second derivative on the right half-line
+    "tanh": (torch.tanh, 0.77),
+    "sigmoid": (torch.sigmoid, 0.097),
+    "sin": (torch.sin, 1.0),
+    "line": (lambda u: 0.5 * u, 0.0),
+    "falling": (lambda u: torch.exp(-u), 1.0),
+}
+
+
+def joined(parts: list[tuple[str, float, float, bool, float]], name: str) -> Function:
+    """0.2 t and a sum of c f(a |t - b|), each on one side of its break b: smooth pieces joined at the breaks."""
+
+    def value(t: torch.Tensor) -> torch.Tensor:
+        total = 0.2 * t
+        for shape, b, a, right, c in parts:
+            total = total + c * JOINTS[shape][0](torch.relu(a * (t - b) if right else a * (b - t)))
+        return total
+
+    curvature = sum(abs(c) * a * a * JOINTS[shape][1] for shape, _, a, _, c in parts)
+    return Function(
+        name, value, curvature=1.001 * curvature + 1e-3, breaks=tuple(sorted({b for _, b, _, _, _ in parts}))
+    )
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    parts=st.lists(
+        st.tuples(
+            st.sampled_from(sorted(JOINTS)),
+            st.one_of(st.floats(-1.5, 1.5), st.floats(-1e-4, 1e-4), st.sampled_from([-1.0, 0.0, 0.3, 1.0])),
+            st.sampled_from([0.5, 1.0, 4.0]),
+            st.booleans(),
+            st.floats(-2, 2),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    exponent=st.floats(-6, -2),
+)
+def test_breaks_anywhere(parts: list[tuple[str, float, float, bool, float]], exponent: float) -> None:
+    """Smooth pieces joined at breaks of either sign: proven to be within epsilon, and so on a grid dense at breaks."""
+    f, epsilon = joined(parts, f"joined {parts}"), 10.0**exponent
+    approximant = approximate(f, epsilon, 2.0)
+    assert approximant.error <= epsilon
+    near = [b + torch.linspace(-1e-3, 1e-3, 2001, dtype=F64) for b in f.breaks]
+    t = torch.cat([torch.linspace(-2.0, 2.0, 100_001, dtype=F64), *near]).clamp(-2.0, 2.0)
+    assert float((approximant(t) - f(t)).abs().max()) <= approximant.error
+
+
+@pytest.mark.parametrize("place", [1.0, -1.0, 0.3])
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])
+def test_a_break_where_exp_becomes_constant(place: float, epsilon: float) -> None:
+    """exp(min(t, place)): the last link goes from a convex stretch over the kink to the ray."""
+    largest = math.exp(place)
+    f = Function(
+        f"exp(min(t, {place}))",
+        lambda t: torch.exp(torch.clamp(t, max=place)),
+        curvature=largest,
+        left=Asymptote(0, 0, min(0.0, place)),
+        right=Asymptote(0, largest, place),
+        breaks=(place,),
+    )
+    approximant = approximate(f, epsilon)
+    assert approximant.error <= epsilon
+    t = torch.linspace(-12.0, 2.0, 400_001, dtype=F64)
+    assert float((approximant(t) - f(t)).abs().max()) <= approximant.error
 
 
 def own(name: str, **facts: object) -> Function:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.evidence.bounds import DomainCertificate, apriori, draw_convergence, gradient_mapping, theorems
+from convergence import draw_convergence, gradient_mapping
+from innergrad.evidence.bounds import DomainCertificate, apriori, theorems
 from innergrad.interpret import plain
-from innergrad.interpret.tensors import Labelled, contract
-from innergrad.interpret.worst import Worst, plus, tight, times
+from innergrad.interpret.plain import Labelled, contract
+from innergrad.interpret.worst import Bound, Worst
 from innergrad.ir.program import Attend, Layer, Loop, Program, Score
 
 TORCH = {
@@ -183,9 +184,9 @@ def test_bounds_of_sums_and_products(seed: int) -> None:
         Labelled(torch.randn([sizes[label] for label in labels], generator=generator, dtype=torch.float64), labels)
         for labels in (left, right)
     )
-    A, B = (tight(Labelled(x.tensor.abs(), x.labels), float(x.tensor.norm())) for x in (a, b))
+    A, B = (Bound.tight(Labelled(x.tensor.abs(), x.labels), float(x.tensor.norm())) for x in (a, b))
     keep = "".join(label for label in "ijk" if not (label in left and label in right) or draw.random() < 0.5)
-    for value, bound in ((a + b, plus(A, B)), (contract([a, b], keep), times(A, B, keep))):
+    for value, bound in ((a + b, A + B), (contract([a, b], keep), A.times(B, keep))):
         assert value.labels == bound.entry.labels
         assert bool((value.tensor.abs() <= bound.entry.tensor * (1 + 1e-12)).all())
         assert float(value.tensor.norm()) <= bound.norm * (1 + 1e-12)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 import innergrad as ig
 from innergrad.evidence import certificate as certificates
-from innergrad.interpret.forms import BEFORE
+from innergrad.interpret.affine import BEFORE
+from logistic_regression import LogisticRegression
 
 LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
 
@@ -67,6 +71,46 @@ def test_it_says_what_the_bound_is_made_of() -> None:
         assert any(source.startswith("tanh': derivatives") for source in step.shares)
         assert step.shares["rounding"] < 1e-12
     assert "error of the gradient <=" in str(certificate)
+
+
+class Direct(LogisticRegression):
+    """Its weights take the function as it is: w += scale mean f(<w, x>) x. Without a lane in between."""
+
+    def program(self, options: ig.Options) -> ig.Program:
+        program = super().program(options)
+        score = ig.Score(ig.ACTIVATIONS["tanh"].r, ("w[c]", "x[c]"))
+        update = ig.Attend("w[c]", score, value="x[c]", scope="all", reduce="mean", scale=-self.lr)
+        return replace(program, body=(ig.Loop(self.steps, (ig.Layer("attention", "update", (update,)),)),))
+
+
+@pytest.mark.parametrize("errors", ["pointwise", "sup"])
+def test_a_function_that_writes_weights_is_named(errors: Any) -> None:
+    """As in lanes of tokens: its error is not rounding, nor the lack of it."""
+    tf = ig.compile(Direct(d=2, steps=2), epsilon=1e-2, n_examples=4)
+    X = torch.randn(4, 2, generator=torch.Generator().manual_seed(0))
+    for step in tf.certify(X, torch.ones(4, 1), w0=torch.tensor([0.5, -0.7, 0.0]), errors=errors).steps:
+        assert max(step.shares, key=lambda name: step.shares[name]) == "tanh: update, w"
+        assert step.shares.get("rounding", 0.0) < 1e-12
+
+
+def cubic() -> ig.Activation:
+    """t^3, with what is true of it for |t| <= 1 only."""
+    r = ig.Function("cubic", lambda t: t**3, curvature=6.0, lipschitz=3.0, bound=1.0)
+    dr = ig.Function("cubic'", lambda t: 3 * t**2, curvature=6.0, lipschitz=6.0, bound=3.0)
+    return ig.Activation("cubic", r, dr, (-math.inf, math.inf))
+
+
+@pytest.mark.parametrize("errors", ["pointwise", "sup"])
+def test_facts_are_those_of_the_domain(errors: Any) -> None:
+    """What compiling proves on the declared domain serves the certificate, too."""
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1], cubic()), lr=0.3, steps=3, box=None)
+    tf = ig.compile(algorithm, epsilon=1e-3, n_examples=6, z_bound=1.0)
+    X, y, _ = algorithm.random_prompt(6, 1, torch.Generator().manual_seed(0))
+    X, w0 = 0.2 * X, 0.3 * algorithm.network.init(0)
+    certificate, exact = tf.certify(X, y, w0=w0, errors=errors), ig.reference(algorithm, X, y, w0=w0)
+    distance = (certificate.path[0] - exact.weights).norm(dim=-1)[1:]
+    assert bool((distance <= certificate.trajectory).all())
+    assert max(certificate.weights) < 0.1
 
 
 def test_a_batch_and_weighted_examples_are_certified() -> None:
@@ -138,7 +182,7 @@ def test_a_step_from_every_point_of_the_ellipsoid_is_enclosed(seed: int) -> None
     X, y, _ = algorithm.random_prompt(6, 1, generator)
     tf, w = ig.compile(algorithm, epsilon=1e-4, n_examples=6, z_bound=16.0), network.init(seed)
     prompt, size = tf.prompt(X, y, w0=w), network.n_weights
-    path = certificates._Path(tf.program, prompt, dict(tf.approximants), {})
+    path = certificates._Path(tf, prompt, "sup", {})
     A = 0.02 * torch.randn(size, size, generator=generator, dtype=torch.float64) / size**0.5
     start = 0
     for lane in path.lanes:
@@ -152,7 +196,7 @@ def test_a_step_from_every_point_of_the_ellipsoid_is_enclosed(seed: int) -> None
             break
     after_weights = prompt.weights(tf.program, before)[0]
     path.end_step(before)
-    shape = torch.cat([path.affine.errors[lane.name].blocks[BEFORE].reshape(lane.size, -1) for lane in path.lanes])
+    shape = torch.cat([path.affine.errors[lane.name][BEFORE].reshape(lane.size, -1) for lane in path.lanes])
     largest = 0.0
     for _ in range(200):
         xi = torch.randn(size, generator=generator, dtype=torch.float64)

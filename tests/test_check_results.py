@@ -43,6 +43,7 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
     "executor.batches_are_faster_than_vmap": ("executor_batch_gpu", ("rows", 0, "ratio"), to(float("nan"))),
     "executor.the_large_network_fits": ("executor_memory", ("rows", -4, "peak_mib"), to(8193)),
     "executor.a_thousand_steps_end_where_autograd_does": ("executor_steps", ("rows", 1, "held"), to(False)),
+    "executor.a_kernel_is_built_once": ("executor_auto", ("rows", 1, "processor_seconds"), to(1.0)),
     "lab.the_stored_run_is_the_shipped_configuration": ("lab_three_tasks", ("training", "seconds"), times(6)),
     "lab.the_stored_run_holds_its_claims": ("lab_three_tasks", ("claims", 2, "holds"), to(False)),
     "lab.learners_come_as_near_to_the_best_as_the_pages_say": ("lab_three_tasks", (*MODELS, 10, "value"), times(1.03)),

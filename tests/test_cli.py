@@ -32,7 +32,7 @@ from innergrad.cli.data import read_table
 from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import explain
-from innergrad.interpret.cost import Cost, LayerCost, condensed
+from innergrad.model.cost import Cost, LayerCost, condensed
 from innergrad.model.storage import seal
 from innergrad.papers.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 import innergrad as ig
 from cases import CASES, LONG
+from innergrad import IDENTITY, NEGATION, Attend, Lane, Layer, Loop, Score
 from innergrad.errors import LoweringError
 from innergrad.targets import TARGETS
 from innergrad.testing import Case, Conformance, forward, laws
@@ -38,6 +40,73 @@ class TestInnergrad(Conformance):
         assert ("no certificate" in str(report)) == (not proven)
         exact = case is CASES["one layer"] or not case.tf.approximants
         assert max(report.distance) > 0 or exact
+
+
+GROWTH = ig.Function(
+    "exp(min(t,1))-1",
+    lambda t: torch.expm1(torch.clamp(t, max=1.0)),
+    curvature=math.e,
+    lipschitz=math.e,
+    bound=math.e - 1.0,
+    left=ig.Asymptote(0.0, -1.0, 0.0),
+    right=ig.Asymptote(0.0, math.e - 1.0, 1.0),
+    breaks=(1.0,),
+)
+
+
+@dataclass(frozen=True)
+class ExponentiatedGradient(ig.Algorithm):
+    """w_c *= exp(min(-lr g_c, 1)), g the gradient of half the mean squared error of <w, x>: weights must start, and
+    stay, positive.
+    """
+
+    d: int
+    lr: float = 0.1
+    steps: int = 3
+
+    def program(self, options: ig.Options) -> ig.Program:
+        del options
+        lanes = (Lane("p", (1,)), Lane("e"), Lane("g", (self.d,), shared=True))
+        stream = ig.example_stream(self.d, 1, Lane("w", (self.d,), "weight"), *lanes)
+        forward = Layer("any", "forward", (Attend("p[0]", Score(IDENTITY, ("x[c]", "w[c]"))),))
+        error = Layer("any", "error", (Attend("e", Score(IDENTITY, ("omega", "p[0] - y[0]"))),))
+        mean = Attend("g[c]", Score(IDENTITY, ("one", "e")), value="x[c]", scope="all", reduce="mean", scale=-self.lr)
+        gradient = Layer("any", "gradient", (mean,))
+        update = Layer("any", "update", (Attend("w[c]", Score(GROWTH, ("g[c]", "one")), value="w[c]"),))
+        clear = Layer("any", "clear", ig.pointwise(NEGATION, lanes))
+        return ig.Program(stream, (Loop(self.steps, (forward, error, gradient, update, clear)),), (forward,), "p")
+
+    def initial_weights(self, seed: int) -> Tensor:
+        return torch.full((self.d,), 1.0 / self.d, dtype=torch.float64)
+
+    def check_prompt(self, X: Tensor, y: Tensor, w0: Tensor) -> None:
+        if not bool((w0 > 0).all()):
+            raise ig.InputError("exponentiated gradient starts from positive weights", got=f"{float(w0.min()):g}")
+
+    def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
+        path = [w0]
+        for _ in range(self.steps):
+            residual = (X @ path[-1].unsqueeze(-1) - y).squeeze(-1)
+            gradient = torch.einsum("bn,bn,bnc->bc", omega, residual, X)
+            path.append(path[-1] * torch.exp((-self.lr * gradient).clamp(max=1.0)))
+        return torch.stack(path, dim=1), X_query @ path[-1].unsqueeze(-1)
+
+
+class TestExponentiatedGradient(Conformance):
+    def algorithm(self) -> ig.Algorithm:
+        return ExponentiatedGradient(d=3)
+
+    def start(self, generator: torch.Generator) -> Tensor:
+        return torch.rand(3, generator=generator, dtype=torch.float64) + 0.1
+
+
+def test_weights_are_gaussian_where_nothing_says_otherwise() -> None:
+    """So an algorithm that does not take every start needs to say which."""
+    case = Case(ExponentiatedGradient(d=3))
+    assert bool((case.prompts(3)["w0"] < 0).any())
+    with pytest.raises(ig.InputError, match="starts from positive weights"):
+        laws.dense_equals_plain(case.tf, case.prompts(3))
+    assert torch.equal(Case(case.algorithm, start=lambda generator: None).prompts(3)["w0"], case.prompts(3)["w0"])
 
 
 @pytest.mark.parametrize("table", [CASES, LONG], ids=["cases", "long"])

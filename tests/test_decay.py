@@ -13,8 +13,8 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions import Asymptote, Function
-from innergrad.functions.activations import DRELU
 from innergrad.functions.decay import Decay, decay_condition
+from innergrad.functions.scalar import DRELU
 
 Scalar = Callable[[Tensor], Tensor]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
+from innergrad.functions.derived import square_derivative, within
+from innergrad.functions.scalar import COS, DTANH, EXP, SIN, TANH
+from innergrad.targets import TARGETS
 
 EXECUTORS = ("plain", "dense")
 
@@ -173,3 +177,84 @@ def test_an_unknown_treatment() -> None:
     X, y, _ = examples()
     with pytest.raises(ig.InputError, match="allowed: 'error' or 'flag'"):
         tf.run(X, y, outside="ignore")  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------- the radius that a function declares
+
+
+def pole(order: int) -> ig.Function:
+    """1/(3 + t), or minus its derivative, which have a pole at -3: nothing can be fitted to them on [-8, 8]."""
+    name = "pole" + "'" * (order - 1)
+    return ig.Function(name, lambda t: (3.0 + t) ** -order, curvature=order * (order + 1.0), radius=2.0)
+
+
+NEAR = {
+    "both asymptotes": ig.Activation("near", within(TANH, 2.0), within(DTANH, 2.0)),
+    "no asymptotes": ig.Activation("wave", within(SIN, 2.0), within(COS, 2.0)),
+    "different radii": ig.Activation("mixed", within(TANH, 2.0), within(DTANH, 4.0)),
+    "a pole outside": ig.Activation("pole", pole(1), pole(2)),
+    "one of two": ig.Activation("one", within(SIN, 2.0), COS),
+}
+BLOCKS = [
+    (target, variant)
+    for target in ("relu", "softmax", "sigma", "gpt")
+    for variant in TARGETS[target].variants
+    if variant != "lookup"
+]
+
+
+@pytest.mark.parametrize(("target", "variant"), BLOCKS, ids=["-".join(block) for block in BLOCKS])
+@pytest.mark.parametrize("kind", NEAR)
+def test_a_declared_radius_is_the_domain_on_every_target(kind: str, target: str, variant: str) -> None:
+    """Of the approximant of every function that declares one; inside nothing is said, outside it is an error."""
+    network = ig.Network([2, 3, 1], NEAR[kind])
+    algorithm = ig.GradientDescent(network, lr=0.01, steps=1, box=1.0)
+    epsilon = 1e-3 if target == "relu" else 1e-5
+    tf = ig.compile(algorithm, target=target, variant=variant, n_examples=4, epsilon=epsilon, x_bound=9.0)
+    declared = {name: f.radius for name, f in tf.program.functions().items() if f.radius <= 4.0 and f.exact is None}
+    assert NEAR[kind].r.name in declared
+    for name, radius in declared.items():
+        f, low, high = tf.approximants[name], *tf.approximants[name].domain
+        assert -radius <= low < -0.9 * radius
+        assert 0.9 * radius < high <= radius
+        t = torch.linspace(low, high, 5001, dtype=torch.float64)
+        assert float((f(t) - tf.program.functions()[name](t)).abs().max()) <= epsilon
+    X, y, w0 = examples(0.9)
+    for executor in (*EXECUTORS, "fused"):
+        tf.run(X, y, X[:1], w0=w0, executor=executor)  # type: ignore[arg-type]
+        with pytest.raises(ig.DomainError, match=f"an argument of {NEAR[kind].r.name} left the domain.*-2, 2"):
+            tf.run(9.0 * X, y, X[:1], w0=w0, executor=executor)  # type: ignore[arg-type]
+
+
+def test_what_is_made_of_a_function_keeps_its_radius() -> None:
+    assert within(within(TANH, 2.0), 5.0).radius == within(within(TANH, 5.0), 2.0).radius == 2.0
+    assert [f.radius for f in square_derivative(NEAR["different radii"])] == [2.0]
+    relu = ig.ACTIVATIONS["relu6"]
+    bounded = ig.Activation("near", within(relu.r, 7.0), relu.dr)
+    assert [f.radius for f in square_derivative(bounded)] == [7.0, 7.0]
+    line = within(relu.r, 7.0)
+    assert line.exact is not None
+    assert line.exact.domain == (-7.0, 7.0)
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, float("nan")])
+def test_a_radius_is_positive(radius: float) -> None:
+    with pytest.raises(ig.InputError, match="the radius of a domain is positive"):
+        ig.Function("f", torch.tanh, radius=radius)
+
+
+@pytest.mark.parametrize("near", [within(EXP, 2.0), replace(EXP, radius=2.0)], ids=["within", "replaced"])
+def test_kernel_attention_computes_its_functions_everywhere_so_it_refuses_a_radius(near: ig.Function) -> None:
+    @dataclass(frozen=True)
+    class Sum(ig.Algorithm):
+        def program(self, options: ig.Options) -> ig.Program:
+            stream = ig.example_stream(2, 1, ig.Lane("f", (1,), "state", shared=False), ig.Lane("p", (1,)))
+            score = ig.Score(near, ("x[c]", "x[c]"))
+            step, readout = (
+                ig.Layer("attention", lane, (ig.Attend(f"{lane}[k]", score, value="y[k]", scope="demos"),))
+                for lane in "fp"
+            )
+            return ig.Program(stream, (ig.Loop(1, (step,)),), (readout,), "p")
+
+    with pytest.raises(ig.InputError, match=r"no such h|exp is a function of the library"):
+        ig.compile(Sum(), target="kernel", n_examples=4)

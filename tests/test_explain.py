@@ -12,8 +12,8 @@ import torch
 
 import innergrad as ig
 from innergrad.evidence.explain import Explanation, Health, draw, explain
+from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.scores import ScoreAttention
-from innergrad.targets.parts.softmax import SoftmaxAttention
 
 ROWS = ("error growth", "range use", "rounding share", "cancellation in products", "softmax leakage")
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from innergrad.algorithms.losses import LOSSES, LogisticLoss, ResidualLoss, SoftmaxLoss
 from innergrad.functions import ACTIVATIONS, Asymptote, Function
-from innergrad.functions import activations as library
+from innergrad.functions import scalar as library
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip_residual
 
 ctx.prec = 256  # the smallest number that matters is gelu's derivative at FAR, about 2^-180

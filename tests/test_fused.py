@@ -17,9 +17,9 @@ import innergrad as ig
 from cases import CASES
 from innergrad.errors import DomainError, JobError
 from innergrad.functions.approximants import approximate
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import graph, tables
-from innergrad.interpret.native import build
+from innergrad.interpret.native import kernel
 from innergrad.model.executors import recorded
 from innergrad.testing import Case
 
@@ -202,22 +202,22 @@ def test_without_a_compiler_the_numbers_are_the_same(monkeypatch: pytest.MonkeyP
     tf, prompt = demo()
     compiled = tf.run(**prompt, executor="fused", compiled=True)
     monkeypatch.setenv("INNERGRAD_NATIVE", "0")
-    build.compiler.cache_clear()
+    kernel.compiler.cache_clear()
     try:
         fresh = ig.compile(tf.algorithm, n_examples=40, epsilon=2e-3)
-        monkeypatch.setattr("innergrad.interpret.native.kernel.build", build.build.__wrapped__)
+        monkeypatch.setattr("innergrad.interpret.native.kernel.build", kernel.build.__wrapped__)
         assert distance(fresh.run(**prompt, executor="fused").weights, fresh.run(**prompt).weights) <= 1e-13
         with pytest.raises(ig.InputError, match="no compiled path on this machine"):
             fresh.run(**prompt, executor="fused", compiled=True)
         assert distance(tf.run(**prompt, executor="fused").weights, compiled.weights) <= 1e-13
     finally:
-        build.compiler.cache_clear()
+        kernel.compiler.cache_clear()
 
 
 def test_a_compiler_that_fails_is_reported_or_done_without(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     tf, prompt = demo()
-    monkeypatch.setattr(build, "compiler", lambda: "/bin/false")
-    monkeypatch.setattr("innergrad.interpret.native.kernel.build", build.build.__wrapped__)
+    monkeypatch.setattr(kernel, "compiler", lambda: "/bin/false")
+    monkeypatch.setattr("innergrad.interpret.native.kernel.build", kernel.build.__wrapped__)
     monkeypatch.setenv("INNERGRAD_CACHE", str(tmp_path))
     with pytest.raises(ig.InputError, match="failed"):
         tf.run(**prompt, executor="fused", compiled=True)
@@ -228,7 +228,7 @@ def test_a_compiler_that_fails_is_reported_or_done_without(monkeypatch: pytest.M
 def test_kernels_are_built_once_for_a_shape_of_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates, boxes, accuracies and numbers of examples are arguments."""
     built = []
-    real = build.build
+    real = kernel.build
     monkeypatch.setattr(
         "innergrad.interpret.native.kernel.build", lambda text, dtype: (built.append(text), real(text, dtype))[1]
     )

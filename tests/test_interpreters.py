@@ -16,12 +16,11 @@ import torch
 from innergrad.algorithms import example_stream
 from innergrad.errors import InputError
 from innergrad.evidence.explain.health import Cancellation
-from innergrad.functions.activations import RELU, SIGMOID, TANH
-from innergrad.functions.scalar import IDENTITY
+from innergrad.functions.scalar import IDENTITY, RELU, SIGMOID, TANH
 from innergrad.interpret import plain, symbolic, walk
 from innergrad.interpret.affine import Affine
 from innergrad.interpret.fused import Extent, Kernel
-from innergrad.interpret.tensors import Labelled
+from innergrad.interpret.plain import Labelled
 from innergrad.interpret.walk import seen
 from innergrad.ir import program as language
 from innergrad.ir.program import SCOPES, Attend, Layer, Loop, Program, Reduce, Score, Where
@@ -126,7 +125,7 @@ def test_only_terms_of_both_signs_cancel(scope: str, reduce: Any) -> None:
     everything = 0.0 if reduce == "softmax" and scope != "self" else torch.inf
     for value, lost in (("x[a]", 0.0), ("x[a] - x[a]", everything)):
         program = made(Attend("x[a]", score, value=value, scope=scope, reduce=reduce))
-        assert in_health(program, state).bits == lost
+        assert in_health(program, state).value == lost
 
 
 # ------------------------------------------------------------------------------------------------- what is not known
@@ -212,3 +211,26 @@ def test_a_mask_that_is_written_has_no_graph() -> None:
     program = made(Attend("V[k,a]", value="x[a]", scope="m"), Attend("m", value="t"))
     with pytest.raises(InputError, match="layers that write lane m"):
         in_graph(program, random_state(0))
+
+
+SEVERAL = {
+    "in a function": Attend("V[k,a]", Score(TANH, ("one", "p[k]"))),
+    "beside a constant": Attend("V[k,a]", value="p[k] + one"),
+    "beside a constant, in a function": Attend("V[k,a]", Score(TANH, ("one", "p[k]"), ("one", "0.1*one"))),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_a_number_of_tokens_is_no_other_number(case: str) -> None:
+    """A lane that holds how many tokens there are is a constant of the graph, though not the same for every prompt."""
+    count, clear = Attend("p[k]", scope="all", reduce="sum"), Attend("p[k]", value="p[k]", scale=-1.0)
+    layers = tuple(Layer("attention", f"layer {i}", (each,)) for i, each in enumerate((count, SEVERAL[case], clear)))
+    program, state = Program(STREAM, (Loop(1, layers),), (), "p"), random_state(0)
+    state["p"] = torch.zeros_like(state["p"])
+    expected = state
+    for layer in layers:
+        expected = plain.apply_layer(program, layer, expected, program.functions())
+    made = symbolic.build(program, layers, program.functions(), lambda layer: {})
+    lanes = {name: lane[:, 0] if STREAM[name].shared else lane for name, lane in state.items()}
+    after, _ = Kernel(made, Extent(4, True, torch.float64, torch.device("cpu")), lanes).step(lanes)
+    torch.testing.assert_close(after["V"], expected["V"], rtol=1e-13, atol=1e-13)

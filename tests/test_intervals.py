@@ -17,7 +17,7 @@ from torch.nn import functional as F
 import innergrad as ig
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, approximate
-from innergrad.functions import activations as library
+from innergrad.functions import scalar as library
 from innergrad.functions.facts import REACH, local_curvature, prove_facts
 from innergrad.functions.intervals import LIBRARY_ULP, Interval
 from innergrad.functions.jets import NoRule

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from innergrad.interpret.native import build
+from innergrad import files
+from innergrad.interpret.native import kernel as build
 
 SOURCE = 'extern "C" long answer() { return 42; }\n'
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler")
@@ -35,6 +36,10 @@ def answer() -> int:
     copy = Path(tempfile.mkdtemp()) / "copy.so"
     shutil.copy(built, copy)
     return int(ctypes.CDLL(str(copy)).answer())
+
+
+def seal_of(path: Path) -> Path:
+    return path.with_name(path.name + files.SEAL)
 
 
 def library(cache: Path) -> Path:
@@ -64,9 +69,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "text": lambda path: path.write_text("not a library"),
     "other code": other_code,
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
-    "no digest": lambda path: build._digest_of(path).unlink(),
-    "another digest": lambda path: build._digest_of(path).write_text("0" * 64),
-    "a digest that is no text": lambda path: build._digest_of(path).write_bytes(b"\xff\xfe"),
+    "no digest": lambda path: seal_of(path).unlink(),
+    "another digest": lambda path: seal_of(path).write_text("0" * 64),
+    "a digest that is no text": lambda path: seal_of(path).write_bytes(b"\xff\xfe"),
     "others may write": lambda path: path.chmod(0o666),
     **{f"bit at {byte:.2f}": flipped(byte) for byte in (0.0, 0.11, 0.37, 0.62, 0.85, 1.0)},
 }
@@ -76,9 +81,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_what_is_damaged_is_built_again(damage: str, cache: Path) -> None:
     assert answer() == 42
     DAMAGE[damage](library(cache))
-    assert not build._whole(library(cache))
+    assert not files.sealed(library(cache))
     assert answer() == 42
-    assert build._whole(library(cache))
+    assert files.sealed(library(cache))
 
 
 def test_a_whole_library_is_not_built_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,10 +107,12 @@ def test_the_folder_is_private_and_what_killed_builds_left_is_removed(cache: Pat
 
 def test_a_library_or_a_folder_of_another_user_is_not_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer() == 42
-    monkeypatch.setattr(build, "_user", lambda: os.getuid() + 1)
-    assert not build._whole(library(cache))
-    with pytest.raises(build.NoCompiler, match="is another user's: set INNERGRAD_CACHE"):
+    monkeypatch.setattr(files, "_user", lambda: os.getuid() + 1)
+    assert not files.sealed(library(cache))
+    with pytest.raises(PermissionError, match="is another user's: set INNERGRAD_CACHE"):
         answer()
+    with pytest.raises(build.NoCompiler, match="is another user's"):
+        build.build.__wrapped__(SOURCE, torch.float64)
 
 
 def test_no_home_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,4 +123,4 @@ def test_no_home_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", none)
-    assert build.cache_folder() == Path(tempfile.gettempdir()) / f"innergrad-{os.getuid()}"
+    assert build.cache_folder() == Path(tempfile.gettempdir()) / f"{os.getuid()}.cache" / "innergrad"

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.algorithms.lookup import MOST_ROWS, table_rows
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
 
 LR = 0.37  # weights do not land on the edges of cells
 

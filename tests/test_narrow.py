@@ -12,8 +12,7 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.export.note import note
 from innergrad.interpret import plain
-from innergrad.interpret.affine import Affine
-from innergrad.interpret.forms import BEFORE
+from innergrad.interpret.affine import BALL, BEFORE, Affine, radius_of
 from innergrad.ir.program import Attend, Layer, Loop, Mark, Part, Program
 from innergrad.model.prompt import flat_weights, placed
 from innergrad.targets.parts.scores import ScoreAttention
@@ -262,15 +261,11 @@ def test_the_forms_enclose_a_step_from_every_point_around_the_weights(
     errors = {lane.name: affine.errors[lane.name] for lane in program.weights}
     likes = {name: torch.ones_like(reached[name]) for name in errors}
     blocks = (
-        flat_weights(program, {name: error.blocks[BEFORE][..., z] for name, error in errors.items()})
+        flat_weights(program, {name: error[BEFORE][..., z] for name, error in errors.items()})
         for z in range(program.n_weights)
     )
     M = torch.stack([block[0] for block in blocks], dim=-1)
-    assert all(error.ball is not None for error in errors.values())
-    rest = {
-        name: error.total(likes[name], before=False) + error.ball.view(*error.ball.shape, *[1] * (likes[name].ndim - 2))  # type: ignore[union-attr]
-        for name, error in errors.items()
-    }
+    rest = {name: radius_of(error, likes[name], "IR") + error[BALL] for name, error in errors.items()}
     allowed, generator, closest = flat_weights(program, rest)[0], torch.Generator().manual_seed(0), 0.0
     for _ in range(50):
         xi = torch.randn(program.n_weights, generator=generator, dtype=torch.float64)

@@ -206,6 +206,15 @@ def test_the_weights_of_the_papers_form_are_b(variant: str) -> None:
 
 # -------------------------------------------------------------------------------------------------------------- both
 
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3])
+def test_pads_are_set_back_to_what_a_layer_may_round_by(epsilon: float) -> None:
+    """Whatever the accuracy of functions: what is left of c after a division is an error of everything read later."""
+    tf = ig.compile(RecursiveLeastSquares(1), target="gpt", variant="pre-ln", epsilon=epsilon, n_examples=4)
+    report = tf.verify()
+    assert report.passed, str(report)
+
+
 BOTH = {"sgd": OnlineSGD(3, weight_decay=0.05), "rls": RecursiveLeastSquares(3)}
 
 

@@ -19,14 +19,12 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import innergrad as ig
-from innergrad.algorithms.optimisers import batch_weights
+from innergrad.algorithms.descent.step import batch_weights
 from innergrad.cli.app import app, main
 from innergrad.functions.adam import ADAM
-from innergrad.functions.approximants import approximate
+from innergrad.functions.approximants import approximate, prove
 from innergrad.functions.facts import local_swing, prove_facts
-from innergrad.functions.piecewise import PiecewiseLinear, hinge_sum
-from innergrad.functions.proof import prove
-from innergrad.functions.scalar import soft_residual
+from innergrad.functions.scalar import PiecewiseLinear, hinge_sum, soft_residual
 from innergrad.model.prompt import make_prompt
 from innergrad.transformer import exact_run
 

@@ -13,13 +13,14 @@ from torch import Tensor
 import innergrad as ig
 from innergrad import IDENTITY, Attend, Lane, Layer, Loop, Program, Score
 from innergrad.interpret import plain
+from innergrad.model.cost import cost_of
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
-from innergrad.targets.base import Target
-from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, need
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
+from innergrad.targets.parts.base import ABILITIES, Abilities, Context, Functions, Norm, Part, Target, need
+from innergrad.targets.parts.mlps import FeatureMlp
+from innergrad.targets.weights.modules import SparseStack
 from innergrad.targets.weights.rows import Row
-from innergrad.targets.weights.sparse import SparseStack
 from test_silu_gated import SiluGated
 
 SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
@@ -60,7 +61,7 @@ def test_a_gated_mlp_is_one_class() -> None:
     module = target.lower(placed, {}, options)
     found = placed.stream.unpack(module(placed.stream.pack(state)))
     torch.testing.assert_close(found["p"], after["p"], rtol=1e-13, atol=1e-13)
-    cost = target.cost(placed, options, [built.counted() for built in module.stored_layers()], {})
+    cost = cost_of(placed, options, [built.counted() for built in module.stored_layers()], {})
     assert (cost.rows[0].heads, cost.rows[0].kind) == (12, "mlp")
     with pytest.raises(ig.LoweringError, match=r"a SiLU-gated mlp adds products of two linear forms.*got a function"):
         target.check(
@@ -112,6 +113,32 @@ def test_what_is_not_in_the_table_is_refused() -> None:
     reason = Less.why_not(copy, context)
     assert reason is not None
     assert reason.got == "a linear map of the token's own lanes"
+
+
+def test_what_a_part_lacks_is_said_when_a_row_is_made() -> None:
+    class Nothing(Part):
+        """Not even a kind."""
+
+    class NoAlgebra(FeatureMlp):
+        """It does not say what t and t^2 are."""
+
+    with pytest.raises(ig.InputError, match=r"part Nothing has no kind, about, build, forward; docs/extending\.md"):
+        Target(("only",), (Nothing,), Functions(), 1e-3, 1e-12, ())
+    with pytest.raises(ig.InputError, match=r"part NoAlgebra has no algebra; docs/extending\.md"):
+        Target(("only",), (NoAlgebra,), Functions(), 1e-3, 1e-12, ())
+
+
+@pytest.mark.parametrize("score", [("x[k] + 100.0*t", "one"), ("x[k]", "one"), ("x[k] - y[k]", "one"), ("x[0]", "one")])
+def test_an_entry_that_several_units_read_is_counted_for_each(score: tuple[str, str]) -> None:
+    """On relu the cost is counted on a few heads that stand for the others."""
+    f = Score(ig.ACTIVATIONS["sigmoid"].r, score)
+    found = program(Layer("mlp", "f", (Attend("p[k]", f), Attend("p[k]", value="x[k] - 2.0*y[k]"))))
+    relu, options = TARGETS["relu"], ig.Options()
+    approximants = relu.functions.approximants(found, options)
+    (built,) = relu.lower(found, approximants, options).stored_layers()
+    (counted,) = relu.foreseen(found, approximants, options) or ()
+    assert counted._replace(norm=0.0) == built.counted()._replace(norm=0.0)
+    assert counted.norm == pytest.approx(built.counted().norm, rel=1e-12)
 
 
 def test_no_row_is_written_in_terms_of_another() -> None:

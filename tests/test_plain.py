@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from innergrad.algorithms import example_stream
 from innergrad.errors import DomainError
 from innergrad.functions import approximate
-from innergrad.functions.activations import SIGMOID, SIN, TANH
-from innergrad.functions.scalar import IDENTITY
+from innergrad.functions.scalar import IDENTITY, SIGMOID, SIN, TANH
 from innergrad.interpret import plain
 from innergrad.ir.program import Attend, Expr, Layer, Loop, Program, Score, View
 from innergrad.ir.stream import Lane, State

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,7 @@ from hypothesis import strategies as st
 
 from innergrad.algorithms import example_stream
 from innergrad.errors import InputError
-from innergrad.functions.activations import SIGMOID, TANH
-from innergrad.functions.scalar import IDENTITY, Function
+from innergrad.functions.scalar import EXP, IDENTITY, SIGMOID, TANH, Function
 from innergrad.ir.program import Attend, Expr, Layer, Loop, Program, Score, View, expr
 from innergrad.ir.stream import Lane, Role, Stream
 
@@ -144,6 +144,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "one name, two functions": (
         lambda: program(FORWARD, Attend("z[k]", Score(tanh_too, ("p[k]", "one")))),
         "two different functions of one program have the same name; got tanh",
+    ),
+    "exp on a domain, under its name": (
+        lambda: program(FORWARD, Attend("z[k]", Score(replace(EXP, radius=2.0), ("p[k]", "one")))),
+        "exp is a function of the library, which some targets compute as it is; got another function",
+    ),
+    "another relu": (
+        lambda: program(FORWARD, Attend("z[k]", Score(Function("relu", torch.tanh), ("p[k]", "one")))),
+        "relu is a function of the library",
     ),
     # views
     "unknown destination": (lambda: program(Attend("q")), "unknown lane; got 'q'"),

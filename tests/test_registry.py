@@ -6,8 +6,7 @@ import pytest
 
 import innergrad as ig
 from innergrad.algorithms import ALGORITHMS
-from innergrad.errors import InputError
-from innergrad.registry import Registry
+from innergrad.errors import InputError, Registry
 from innergrad.targets import TARGETS
 
 FRUITS = Registry("fruit", {"apple": 1, "pear": 2}, hint="or one of your own")

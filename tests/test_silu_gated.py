@@ -14,11 +14,10 @@ from innergrad import IDENTITY, NEGATION, Attend, Lane, Layer, Loop, Program, Sc
 from innergrad.interpret import plain
 from innergrad.ir.program import labels_of
 from innergrad.model.legalise import legalise
-from innergrad.targets.base import Target
-from innergrad.targets.parts.base import Abilities, Context, Functions, Part
-from innergrad.targets.parts.softmax import SoftmaxAttention
+from innergrad.targets.parts.attention import SoftmaxAttention
+from innergrad.targets.parts.base import Abilities, Context, Functions, Part, Target
+from innergrad.targets.weights.modules import SparseStack, stack
 from innergrad.targets.weights.rows import Row, add, points, row_of, scaled, score_rows
-from innergrad.targets.weights.sparse import SparseStack, stack
 
 
 class SiluGated(Part):

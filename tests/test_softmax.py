@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 import innergrad as ig
 from innergrad.functions.fits import gelu, smooth
+from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.mlps import FeedForward
-from innergrad.targets.parts.softmax import SoftmaxAttention
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 
@@ -11,7 +12,8 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.evidence import verification
-from innergrad.evidence.report import Report
+from innergrad.evidence.report import Law, Report
+from innergrad.targets.parts.attention import SoftmaxAttention
 from logistic_regression import LogisticRegression
 
 
@@ -134,6 +136,35 @@ class WrongOracle(LogisticRegression):
 )
 def test_a_wrong_program_breaks_its_law(kind: type[LogisticRegression], law: str) -> None:
     assert law in failing(ig.compile(kind(d=2, steps=3), epsilon=1e-2, n_examples=6).verify())
+
+
+@pytest.mark.usefixtures("proven_once")
+@pytest.mark.parametrize(("target", "law"), [("relu", "approximation"), ("sigma", "examples")])
+def test_a_law_without_a_limit_fails(target: str, law: str) -> None:
+    """An approximant that claims nothing allows everything: then nothing was checked, and that is said."""
+    algorithm = ig.GradientDescent(ig.Network([1, 2, 1]), steps=1)
+    tf = ig.compile(algorithm, target=target, n_examples=3)
+    assert tf.verify(prompts=1).passed
+    modest = {name: replace(f, error=math.inf) for name, f in tf.approximants.items()}
+    report = ig.CompiledTransformer(algorithm, tf.program, modest, tf.options, tf.module).verify(prompts=1)
+    (found,) = (one for one in report.laws if one.name == law)
+    assert not found.holds
+    assert "what it may be off by is not finite" in found.where
+
+
+def test_a_head_that_looks_at_other_queries_is_noticed() -> None:
+    """Without it, their effect is rounding, in a run of any length: the limit is that of a single layer."""
+    tf = ig.compile(ig.OnlineSGD(d=2), n_examples=3)
+    X, y, X_query = tf.algorithm.random_prompt(3, 3, torch.Generator().manual_seed(0))
+
+    def law() -> Law:
+        return next(law for law in tf.verify(X, y, X_query).laws if law.name == "examples")
+
+    assert law().holds
+    assert law().limit == pytest.approx(tf.target.functions.rounding(tf.options))
+    module = next(layer for layer in tf.module.layers() if isinstance(layer, SoftmaxAttention))
+    module.W_Q.value *= 1e-3
+    assert not law().holds
 
 
 def test_ramp_hits_are_counted() -> None:

@@ -10,15 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from innergrad.errors import InputError, LoweringError
 from innergrad.interpret import plain
-from innergrad.interpret.balls import radii_after
 from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.pairs import radii_after
 from innergrad.interpret.ranges import Ranges
 from innergrad.interpret.walk import added
-from innergrad.ir.program import Attend
+from innergrad.ir.program import SCOPES, Attend, View
 from innergrad.ir.stream import State
 from test_interpreters import in_affine, in_graph, in_health
-from test_plain import STREAM, instructions, made, naive_layer, random_state
+from test_plain import instructions, made, naive_layer, random_state
 
 KINDS = st.fixed_dictionaries({"causal": st.booleans(), "sink": st.booleans()})
 
@@ -33,7 +34,57 @@ def prompt(tokens: int, equal: bool, seed: int) -> State:
 
 def usable(instruction: Attend, kind: dict[str, bool]) -> bool:
     """A shared lane must receive the same in every token, which it does not where tokens see different ones."""
-    return instruction.own or not STREAM[instruction.dst.lane].shared or not any(kind.values())
+    try:
+        made((instruction,), **kind)
+    except InputError:
+        return False
+    return True
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> Attend:
+    """Random instructions that may write a shared lane what differs between tokens."""
+    instruction = draw(instructions())
+    twin = {"p": "g", "V": "W", "s": "c"}.get(instruction.dst.lane, instruction.dst.lane)
+    dst = View(draw(st.sampled_from([instruction.dst.lane, twin])), instruction.dst.index)
+    scope = draw(st.sampled_from([instruction.scope, *SCOPES, "m", "at(0)", "at(1)", "at(0,2)"]))
+    where = draw(st.sampled_from([instruction.where, "all"]))
+    return instruction.changed(dst=dst, scope=scope, where=where)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    layers=st.lists(anything(), min_size=1, max_size=2),
+    tokens=st.sampled_from([1, 2, 4]),
+    seed=st.integers(0, 99),
+    kind=KINDS,
+)
+def test_shared_lanes_stay_shared(layers: list[Attend], tokens: int, seed: int, kind: dict[str, bool]) -> None:
+    """Whatever program is accepted, every lane that is declared to be equal in all tokens is, after every layer."""
+    try:
+        program = made(*((layer,) for layer in layers), **kind)
+    except InputError:
+        return
+    state = random_state(2, tokens, seed)
+    start = {name: lane.expand(-1, tokens, *lane.shape[2:]).clone() for name, lane in state.items()}
+    for layer, after, _ in plain.run(program, start, program.functions()):
+        for lane in (lane for lane in program.stream.lanes if lane.shared):
+            value = after[lane.name].expand(-1, tokens, *lane.shape)
+            scale = max(1.0, float(value.abs().max()))
+            apart = float((value - value[:, :1]).abs().max())
+            assert apart <= 1e-12 * scale, f"lane {lane.name} after {layer.name}: {layers}"
+
+
+@pytest.mark.parametrize("scope", ["demos", "at(0)", "m"])
+def test_a_sink_reads_nothing_so_it_would_miss_what_a_shared_lane_receives(scope: str) -> None:
+    shared = Attend("g[k]", value="p[k]", scope=scope)
+    made((shared,))
+    made((shared.changed(scope="all"),), sink=True)
+    with pytest.raises(
+        LoweringError, match=r"the same in every token; got scope .* the sink .*; allowed: scope self or"
+    ):
+        made((shared,), sink=True)
+    made((Attend("p[k]", value="p[k]", scope=scope),), sink=True)
 
 
 @pytest.mark.parametrize("equal", [False, True])
@@ -64,7 +115,7 @@ def agree(instruction: Attend, state: State, kind: dict[str, bool]) -> None:
     graph = in_graph(program, state)
     assert float((graph[lane] - found[lane]).abs().max()) <= 1e-11 * scale
     assert float(in_affine(program, state, found).radius(lane, found[lane]).max()) <= 1e-9 * scale
-    assert in_health(program, state).bits >= 0.0
+    assert in_health(program, state).value >= 0.0
     assert structured_flops(program, instruction, state["x"].shape[1]) > 0
     largest(program, instruction, state, found[lane] - state[lane])
     perturbed(program, instruction, state)

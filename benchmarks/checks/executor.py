@@ -58,9 +58,21 @@ def a_thousand_steps_end_where_autograd_does() -> None:
         require(row["relative"] <= 1e-3, where, row["relative"], "at most 1e-3")
 
 
+def a_kernel_is_built_once() -> None:
+    """Loading one from the cache takes a tenth of what building one does, at most."""
+    rows, file = _rows("auto"), "results/executor_auto.json"
+    built = min((row["processor_seconds"] for row in rows if row["cache"] != "this shape"), default=0.0)
+    loaded = [row for row in rows if row["cache"] == "this shape"]
+    equal(f"{file}, kernels that were loaded", len(loaded), 6)
+    for row in loaded:
+        where = f"{file}, K = {row['K']}, N = {row['N']}, dtype = {row['dtype']}, processor_seconds"
+        require(row["processor_seconds"] <= 0.1 * built, where, row["processor_seconds"], f"at most {0.1 * built:.2g}")
+
+
 CHECKS = (
     the_grid_is_whole_and_meets_its_goals,
     batches_are_faster_than_vmap,
     the_large_network_fits,
     a_thousand_steps_end_where_autograd_does,
+    a_kernel_is_built_once,
 )

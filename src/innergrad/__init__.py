@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from innergrad.functions.facts import Facts, prove_facts
     from innergrad.functions.fits.register import register_sigma
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
-    from innergrad.ir.options import Options
-    from innergrad.ir.program import Attend, Layer, Loop, Program, Score
+    from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
     from innergrad.ir.stream import Lane, Stream
     from innergrad.model.ragged import ragged
     from innergrad.transformer import CompiledTransformer, Run, load, reference
@@ -60,8 +59,7 @@ _NAMES = {
     "algorithms.kernels": "Kernel",
     "algorithms.losses": "LOSSES Loss ResidualLoss",
     "algorithms.networks": "Network",
-    "ir.options": "Options",
-    "ir.program": "Attend Layer Loop Program Score",
+    "ir.program": "Attend Layer Loop Options Program Score",
     "model.ragged": "ragged",
     "evidence.solver": "Solution",
     "ir.stream": "Lane Stream",

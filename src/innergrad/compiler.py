@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, LoweringError
 from innergrad.evidence.solver import solve
-from innergrad.ir.options import Options
+from innergrad.ir.program import Options
 from innergrad.model.preparation import check_options, default_variant, prepared
 from innergrad.model.prompt import ArrayLike
 from innergrad.targets import TARGETS
@@ -70,7 +70,9 @@ def compile(
     if weight_error is None:
         if data is not None or w0 is not None:
             raise InputError("data and w0 are what a weight_error is certified on", got="no weight_error")
-        return CompiledTransformer(algorithm, program, TARGETS[options.target].approximants(program, options), options)
+        return CompiledTransformer(
+            algorithm, program, TARGETS[options.target].functions.approximants(program, options), options
+        )
     if epsilon is not None or epsilons is not None:
         raise InputError(
             "weight_error chooses the epsilons", got="both", allowed="weight_error, or epsilon and epsilons"

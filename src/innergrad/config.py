@@ -27,9 +27,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, Registry
 from innergrad.files import read_text
-from innergrad.registry import Registry
 
 T = TypeVar("T")
 Table = dict[str, Any]

@@ -10,7 +10,11 @@ import hashlib
 import json
 import os
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from innergrad.errors import InputError
 
 HEAD, TAIL = 4096, 65536  # bytes in which a mark is looked for
 MOST_TEXT = 2**26  # bytes of a settings file, a manifest, a table of runs
+SEAL, AN_HOUR = ".sha256", 3600.0
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
 _PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
 _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
@@ -132,6 +137,60 @@ def write_whole(path: Path, text: str) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+# ------------------------------------------------------------------------------------------------------ private files
+
+
+def home(folder: str) -> Path:
+    """A folder of the user's home; of a user without one, for temporary files, by the user's number."""
+    try:
+        return Path.home() / folder
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"{_user()}{folder}"
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def private(path: Path) -> bool:
+    """This user's, and written to by nobody else; a system without such rights has no others."""
+    found = path.stat()
+    return not hasattr(os, "getuid") or (found.st_uid == _user() and not found.st_mode & 0o022)
+
+
+def make_private(folder: Path, left: str) -> None:
+    """A folder that only this user writes to. What is called ``left`` something, and is older than an hour, was left
+    there by who was killed: it is removed.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not private(folder):
+        with suppress(OSError):  # it can only be changed by who owns it
+            folder.chmod(0o700)
+    if not private(folder):
+        raise PermissionError(f"{folder} is another user's: set INNERGRAD_CACHE to a folder of yours")
+    for old in folder.glob(left + "*"):
+        with suppress(OSError):
+            if time.time() - old.stat().st_mtime > AN_HOUR:
+                shutil.rmtree(old)
+
+
+def put_sealed(made: Path, path: Path) -> None:
+    """Move a file to its place, private, with its digest beside it."""
+    made.chmod(0o700)
+    known = made.with_name(made.name + SEAL)
+    known.write_text(digest(made))
+    os.replace(made, path)
+    os.replace(known, path.with_name(path.name + SEAL))
+
+
+def sealed(path: Path) -> bool:
+    """The file is there, private, and as :func:`put_sealed` left it."""
+    try:
+        return private(path) and path.with_name(path.name + SEAL).read_text() == digest(path)
+    except (OSError, ValueError):
+        return False
 
 
 def _same(a: Path, b: Path) -> bool:

@@ -8,7 +8,7 @@ from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.lookup import GridDescent, Tabulated
 from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
 from innergrad.algorithms.schedules import minibatches
-from innergrad.registry import Registry
+from innergrad.errors import Registry
 
 #: The algorithms of saved models, by their kind.
 ALGORITHMS: Registry[type[Algorithm]] = Registry(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from innergrad.algorithms.descent.step import Moments, Rule, Step
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.losses import Loss
 from innergrad.algorithms.networks import Network
-from innergrad.algorithms.optimisers import Moments, Rule, Step
 from innergrad.errors import InputError, real
-from innergrad.ir.options import Options
+from innergrad.ir.program import Options
 
 COARSE = 1.0  # epsilon / delta, from which a step may be off by as much as it is long
 

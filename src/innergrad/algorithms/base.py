@@ -17,8 +17,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import Function
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Program, Score
+from innergrad.ir.program import Attend, Options, Program, Score
 from innergrad.ir.stream import Lane, Stream
 
 MAX_D, MAX_EXAMPLES = 100_000, 10_000  # of inputs; of examples, where each has layers of its own

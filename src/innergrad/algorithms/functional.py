@@ -36,8 +36,7 @@ from torch import Tensor
 from innergrad.algorithms.base import MAX_D, Algorithm, example_stream
 from innergrad.algorithms.kernels import Kernel
 from innergrad.errors import InputError, NotPositive, integer, real
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Loop, Program
+from innergrad.ir.program import Attend, Layer, Loop, Options, Program
 from innergrad.ir.stream import Lane
 
 StepRule = Literal["constant", "chebyshev"]

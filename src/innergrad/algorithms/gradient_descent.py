@@ -1,7 +1,7 @@
 """Gradient descent on a network: settings, prompts, oracle, saving.
 
 The programs that a transformer runs are those of the variants (:data:`PROGRAMS`); what a step does with a gradient is
-in :mod:`innergrad.algorithms.optimisers`, how a step is put together in :mod:`innergrad.algorithms.descent.step`.
+in :mod:`innergrad.algorithms.descent.step`, how a step is put together in :mod:`innergrad.algorithms.descent.step`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from innergrad.algorithms.descent.literal import literal_program
 from innergrad.algorithms.descent.narrow import narrow_program
 from innergrad.algorithms.descent.shallow import shallow_program
 from innergrad.algorithms.descent.sink import sink_program
+from innergrad.algorithms.descent.step import Momentum, Rule, Step, batch_weights
 from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
-from innergrad.algorithms.optimisers import Momentum, Rule, Step, batch_weights
 from innergrad.algorithms.schedules import Batches, plan
 from innergrad.errors import DegenerateStart, InputError, real
-from innergrad.functions.activations import ACTIVATIONS, Activation
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.functions.scalar import ACTIVATIONS, Activation
+from innergrad.ir.program import Options, Program
 
 BOX_BITS = 24
 MOST_DIFFERENT = 100_000  # steps that differ: each has layers of its own

@@ -22,11 +22,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.errors import InputError, real
-from innergrad.functions.activations import ACTIVATIONS
-from innergrad.functions.scalar import EXP, IDENTITY
+from innergrad.errors import InputError, Registry, real
+from innergrad.functions.scalar import ACTIVATIONS, EXP, IDENTITY
 from innergrad.ir.program import Score, View
-from innergrad.registry import Registry
 
 H = Registry("kernel", {"linear": IDENTITY, "relu": ACTIVATIONS["relu"].r, "exp": EXP, "softmax": IDENTITY})
 Matrix = tuple[tuple[float, ...], ...]

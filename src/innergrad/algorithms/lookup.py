@@ -29,10 +29,8 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm, example_stream, pointwise
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.errors import InputError, integer, real
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip_residual
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Loop, Program, Score
+from innergrad.functions.scalar import IDENTITY, NEGATION, Function, PiecewiseLinear, clip_residual
+from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 MOST_ROWS = 2_000_000

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from innergrad.functions.activations import EXP_CAPPED, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH
-from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.registry import Registry
+from innergrad.errors import Registry
+from innergrad.functions.scalar import EXP_CAPPED, IDENTITY, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH, Function
 
 
 @dataclass(frozen=True)

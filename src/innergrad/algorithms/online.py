@@ -26,8 +26,7 @@ from torch import Tensor
 from innergrad.algorithms.base import MAX_D, MAX_EXAMPLES, Algorithm, example_stream
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Loop, Program, Score
+from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 Form = Literal["rls", "sherman-morrison"]

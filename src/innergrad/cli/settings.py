@@ -22,8 +22,7 @@ from innergrad.algorithms.kernels import Kernel
 from innergrad.algorithms.networks import Network
 from innergrad.compiler import compile
 from innergrad.config import read
-from innergrad.errors import InputError
-from innergrad.registry import Registry
+from innergrad.errors import InputError, Registry
 from innergrad.transformer import CompiledTransformer
 
 NETWORK = ("sizes", "activation", "output", "bias")

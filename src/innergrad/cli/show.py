@@ -16,8 +16,8 @@ from rich.table import Table
 from innergrad.cli.data import Examples
 from innergrad.evidence.explain import Explanation
 from innergrad.evidence.report import Report
-from innergrad.interpret import cost as costs
-from innergrad.interpret.cost import Cost, LayerCost
+from innergrad.model import cost as costs
+from innergrad.model.cost import Cost, LayerCost
 from innergrad.transformer import Run
 
 HEADER = ("layer", "kind", "times", "heads", "d_head", "nonzero", "norm")

@@ -11,11 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, Registry
 from innergrad.files import Writer
 from innergrad.papers import resources
 from innergrad.papers.resources import Bridge, Comparison, Interval, Result, TradeOff
-from innergrad.registry import Registry
 
 EPS = {"000-2": "1e-2", "000-3": "1e-2,1e-4,1e-8", "000-4": "1e-2,1e-4,1e-8"}
 

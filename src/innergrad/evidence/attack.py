@@ -27,8 +27,7 @@ from innergrad.evidence.bounds import apriori
 from innergrad.evidence.certificate import Errors, certify
 from innergrad.evidence.verification import random_prompt
 from innergrad.interpret import plain
-from innergrad.interpret.domains import slack
-from innergrad.interpret.tensors import ScalarFunction
+from innergrad.interpret.plain import ScalarFunction, slack
 from innergrad.ir.program import Attend, Layer, Program, Score
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled

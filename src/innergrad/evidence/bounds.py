@@ -20,26 +20,23 @@ weight on a further input that is one. Exact arithmetic: rounding is not include
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from innergrad import figures
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
 from innergrad.errors import InputError
 from innergrad.functions.facts import proven
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.interpret.worst import Bound, Known, Worst
+from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear, linear_function
+from innergrad.interpret.worst import TINY, Worst
 from innergrad.model.compiled import Compiled
 
 Sizes = Mapping[str, tuple[float, float]]  # lane -> largest entry, largest norm
-_TINY = 1e-100  # a change of the weights so small that only first order is left of its effect
+ONE = linear_function("one", PiecewiseLinear((), (0.0,), value=1.0), 0.0, 1.0)  # the derivative of the identity
 
 
 class Stated(NamedTuple):
@@ -122,9 +119,9 @@ class DomainCertificate:
 
     def __str__(self) -> str:
         last = len(self.weights)
-        rows = [("error of the gradient, one step", self.gradient), (f"weights, {last} steps", self.trajectory(last))]
+        rows = {"error of the gradient, one step": self.gradient, f"weights, {last} steps": self.trajectory(last)}
         lines = [f"for every prompt with {self.domain}"]
-        for title, bounds in rows:
+        for title, bounds in rows.items():
             lines += ["", f"{title}: at most"]
             lines += [f"  {b.label:<12}{b.value:>14.3e}    {b.source}; {b.note}" for b in bounds]
         lines += ["", f"prediction: off by at most {self.prediction:.3e}"]
@@ -159,10 +156,11 @@ def apriori(of: Compiled) -> DomainCertificate:
     if not of.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
     sizes, words = _domain(of)
-    one = _first_step(of, sizes)
-    jumps = ", ".join(sorted(one.jumps))
+    one = _first_step(of, sizes)  # its changes: what is added to the weights before they are projected
+    jumps, changes = ", ".join(sorted(one.jumps)), [one.changes[lane.name] for lane in of.program.weights]
     note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
-    best = Stated("best", "the program, instruction by instruction", _norm(one, of, lambda a: a.error) / lr, note)
+    error = math.hypot(*(change.error.norm for change in changes)) / lr
+    best = Stated("best", "the program, instruction by instruction", error, note)
     stated: tuple[Stated, ...] = (best,)
     if isinstance(algorithm, GradientDescent):
         printed, corrected = theorems(algorithm, of.approximants, sizes)
@@ -179,7 +177,7 @@ def apriori(of: Compiled) -> DomainCertificate:
     return DomainCertificate(
         domain=words,
         gradient=stated,
-        largest_gradient=_norm(one, of, lambda a: a.size) / lr,
+        largest_gradient=math.hypot(*(change.size.norm for change in changes)) / lr,
         lipschitz=L_f,
         weights=weights,
         prediction=prediction,
@@ -194,29 +192,25 @@ def apriori(of: Compiled) -> DomainCertificate:
 
 def _domain(of: Compiled) -> tuple[Sizes, str]:
     """Largest entries and norms of x and y, and the domain in words; raises if something is not bounded."""
-    stream, x, y = of.program.stream, of.options.x_bound, of.options.y_bound
+    x, y = (math.inf if bound is None else bound for bound in (of.options.x_bound, of.options.y_bound))
     norm = math.inf
-    if isinstance(of.algorithm, GradientDescent):
+    if isinstance(of.algorithm, GradientDescent):  # targets that prompts are checked for are bounded by themselves
         loss, net = of.algorithm.loss, of.algorithm.network
-        by_itself = math.inf  # targets that prompts are checked for
         if isinstance(loss, LogisticLoss | SoftmaxLoss):
-            by_itself, norm = 1.0, 1.0 if isinstance(loss, SoftmaxLoss) else math.inf
+            y, norm = min(y, 1.0), 1.0 if isinstance(loss, SoftmaxLoss) else math.inf
         elif net.output == "activation":
-            by_itself = max(map(abs, net.activation.closed_range))
-        y = min(math.inf if y is None else y, by_itself)
-        y = None if math.isinf(y) else y
+            y = min(y, max(map(abs, net.activation.closed_range)))
     free = [lane.name for lane in of.program.weights if math.isinf(lane.bound)]
-    missing = [name for name, bound in (("x_bound", x), ("y_bound", y)) if bound is None]
-    if missing or free:
+    missing = [f"no {name}_bound" for name, bound in (("x", x), ("y", y)) if math.isinf(bound)]
+    missing += ["no box for " + ", ".join(free)] if free else []
+    if missing:
         raise InputError(
             "a bound for every input needs a bounded domain",
-            got=", ".join([*(f"no {name}" for name in missing), *(["no box for " + ", ".join(free)] if free else [])]),
+            got=", ".join(missing),
             hint="compile with x_bound=..., y_bound=..., of an algorithm with a box",
         )
-    assert x is not None
-    assert y is not None
-    roots = {name: math.sqrt(stream[name].size) for name in ("x", "y")}
-    sizes = {"x": (x, x * roots["x"]), "y": (y, min(y * roots["y"], norm))}
+    d_x, d_y = of.program.stream["x"].size, of.program.stream["y"].size
+    sizes = {"x": (x, x * math.sqrt(d_x)), "y": (y, min(y * math.sqrt(d_y), norm))}
     boxes = sorted({lane.bound for lane in of.program.weights})
     words = f"|x| <= {x:g}, |y| <= {y:g}" + (f", |w| <= {', '.join(f'{b:g}' for b in boxes)}" if boxes else "")
     return sizes, words
@@ -227,19 +221,12 @@ def _domain(of: Compiled) -> tuple[Sizes, str]:
 
 def _first_step(of: Compiled, sizes: Sizes, moved: str | None = None) -> Worst:
     """The program on the domain up to the end of its first step; ``moved``: exact, from weights that differ there."""
-    worst = Worst(of.program, of.approximants, sizes, exact=moved is not None)
-    if moved is not None:
-        worst.shift(moved, _TINY)
+    worst = Worst(of.program, of.approximants, sizes, moved=moved)
     for layer, step_ends in of.program.schedule():
         worst.layer(layer)
         if step_ends:
             break
     return worst
-
-
-def _norm(worst: Worst, of: Compiled, which: Callable[[Known], Bound]) -> float:
-    """Size or error of what was added to the weights, before they were projected."""
-    return math.hypot(*(which(worst.changes[w.name]).norm for w in of.program.weights if w.name in worst.changes))
 
 
 def _lipschitz(of: Compiled, sizes: Sizes) -> float:
@@ -249,11 +236,9 @@ def _lipschitz(of: Compiled, sizes: Sizes) -> float:
     Hessian H. So ||H|| <= ||M||_2, and if the step is along a gradient, H being symmetric, the smaller of M[a, b] and
     M[b, a] serves for both.
     """
-    lanes, rows = [lane.name for lane in of.program.weights], []
-    for moved in lanes:
-        changes = _first_step(of, sizes, moved).changes
-        rows.append([changes[lane].error.norm / _TINY if lane in changes else 0.0 for lane in lanes])
-    blocks = torch.tensor(rows, dtype=torch.float64)
+    lanes = [lane.name for lane in of.program.weights]
+    changes = [_first_step(of, sizes, moved).changes for moved in lanes]
+    blocks = torch.tensor([[change[b].error.norm / TINY for b in lanes] for change in changes], dtype=torch.float64)
     if not bool(torch.isfinite(blocks).all()):
         return math.inf
     if isinstance(of.algorithm, GradientDescent):
@@ -263,30 +248,20 @@ def _lipschitz(of: Compiled, sizes: Sizes) -> float:
 
 def _all_steps(of: Compiled, sizes: Sizes) -> tuple[tuple[float, ...], float]:
     """The error of the weights after every step, never more than the box allows, and of the prediction at the end."""
-    program, weights = of.program, list[float]()
-    worst, lanes = Worst(program, of.approximants, sizes), [lane.name for lane in program.weights]
-    remembers, settled = any(lane.role == "state" for lane in program.stream.lanes), False
+    program, lanes, weights = of.program, [lane.name for lane in of.program.weights], list[float]()
+    worst, lost = Worst(program, of.approximants, sizes), False  # nothing is known any more, and no step changes that
     for layer, step_ends in program.schedule():
-        if not (settled and len(weights) < program.steps):
+        if not lost or len(weights) == program.steps:
             worst.layer(layer)
         if step_ends:
-            if not settled:
-                worst.cap(lanes)
+            worst.cap(lanes)
             weights.append(math.hypot(*(worst.lanes[lane].error.norm for lane in lanes)))
             most = 2.0 * math.hypot(*(worst.lanes[lane].size.norm for lane in lanes))
-            settled = not remembers and weights[-1] >= most  # nothing is known any more, and no step can change that
+            lost = weights[-1] >= most and all(lane.role != "state" for lane in program.stream.lanes)
     return tuple(weights), worst.lanes[program.prediction].error.norm
 
 
 # ------------------------------------------------------------------------------------------------------- the theorems
-
-
-class _Facts(NamedTuple):
-    """Of a loss: the error of the approximate derivative u, entry by entry, a Lipschitz constant, and sup |u|."""
-
-    eps: float
-    lipschitz: float
-    bound: float
 
 
 def theorems(
@@ -316,7 +291,7 @@ def printed_theorem_1(
 
     All as printed: B_r^j = max |r| over |t| <= B_v B_r^{j-1}, B_r the largest for j in [N]; B_r' likewise, in itself.
     """
-    net, box = algorithm.network, _box(algorithm)
+    net, box = algorithm.network, algorithm.box or math.inf
     N, r, dr = net.depth, net.activation.r, net.activation.dr
     K, d = max(net.sizes[1:-1], default=net.sizes[-1]), net.sizes[-1]
     B_v = box * math.sqrt(max(net.sizes[:-1]) + net.bias)
@@ -326,17 +301,17 @@ def printed_theorem_1(
         sizes.append(_largest(r if net.activated(j) else IDENTITY, B_v * sizes[-1]))
         slopes.append(_largest(dr, B_v * slopes[-1]) if net.activated(j) else 1.0)
     B_r, B_dr, P = max(sizes[1:]), max(slopes[1:]), max(math.sqrt(K), math.sqrt(d))
-    loss, eps_r, eps_dr = _loss(algorithm, approximants, B_r, y_bound), _eps(r, approximants), _eps(dr, approximants)
+    (eps_l, L_l, B_l), eps_r = _loss(algorithm, approximants, B_r, y_bound), _eps(r, approximants)
     L_r, L_dr, growth = r.lipschitz if N > 1 or net.activated(N) else 1.0, dr.lipschitz, B_dr * B_v * P
     forward = [_power(math.sqrt(K) * L_r * B_v, power) for power in range(N)]
     E_r = max([math.sqrt(K) * sum(forward[:j]) for j in range(1, N)] + [math.sqrt(d) * sum(forward)])
-    B_s = max(_power(growth, N - j) * B_dr * loss.bound for j in range(1, N + 1))
+    B_s = max(_power(growth, N - j) * B_dr * B_l for j in range(1, N + 1))
     total = {j: sum(_power(growth, power) for power in range(N - j)) for j in range(1, N + 1)}
-    last_r = loss.bound * L_dr * B_v * E_r + B_dr * loss.lipschitz * E_r
+    last_r = B_l * L_dr * B_v * E_r + B_dr * L_l * E_r
     E_s_r = max(L_dr * E_r * P * B_s * B_v * B_v * total[j] + _power(growth, N - j) * last_r for j in total)
-    E_s_dr = max(P * B_s * B_v * total[j] + _power(growth, N - j) * loss.bound for j in total)
+    E_s_dr = max(P * B_s * B_v * total[j] + _power(growth, N - j) * B_l for j in total)
     E_s_l = max(_power(growth, N - j) * B_dr for j in total)
-    backward = E_s_r * eps_r + E_s_dr * eps_dr + E_s_l * loss.eps
+    backward = E_s_r * eps_r + E_s_dr * _eps(dr, approximants) + E_s_l * eps_l
     return _sound(N / 2 * P * (backward * math.sqrt(P) * B_r + B_s * E_r * eps_r))
 
 
@@ -354,28 +329,19 @@ def corrected_theorem_1(
     d the largest d_j. It bounds s by ||V^T s|| <= ||V|| ||s||, where the paper takes columns of V for rows; ||x|| and
     ||p_j|| <= sqrt(k_j) sup |p_j|, where it has K^(1/4); and sup |p_j| from the range of V_j p_{j-1}.
     """
-    net, box = algorithm.network, _box(algorithm)
+    net, box = algorithm.network, algorithm.box or math.inf
     k, N, r, dr = net.sizes, net.depth, proven(net.activation.r), proven(net.activation.dr)
     O = [0.0, *(box * math.sqrt(k[j] * k[j - 1]) for j in range(1, N + 1))]  # noqa: E741
     entry, e, d, B_dr = [x_bound], [0.0], [0.0], 0.0
     for j in range(1, N + 1):
-        z, moved = box * (k[j - 1] * entry[-1] + net.bias), O[j] * e[-1]
-        if net.activated(j):
-            eps_r, eps_dr = _eps(r, approximants), _eps(dr, approximants)
-            entry.append(r.magnitude(z) + eps_r)
-            d.append(eps_dr + dr.lipschitz * box * math.sqrt(k[j - 1]) * e[-1])
-            e.append(math.sqrt(k[j]) * eps_r + r.lipschitz * moved)
-            B_dr = max(B_dr, dr.magnitude(z))
-        else:
-            entry.append(z)
-            d.append(0.0)
-            e.append(moved)
-            B_dr = max(B_dr, 1.0)
-    loss, root = _loss(algorithm, approximants, entry[N], y_bound), math.sqrt(k[N])
-    S, D = (
-        (B_dr + max(d)) * root * loss.bound,
-        d[N] * root * loss.bound + B_dr * (root * loss.eps + loss.lipschitz * e[N]),
-    )
+        f, df = (r, dr) if net.activated(j) else (IDENTITY, ONE)
+        z, eps_r, eps_dr = box * (k[j - 1] * entry[-1] + net.bias), _eps(f, approximants), _eps(df, approximants)
+        entry.append(f.magnitude(z) + eps_r)
+        d.append(eps_dr + df.lipschitz * box * math.sqrt(k[j - 1]) * e[-1])
+        e.append(math.sqrt(k[j]) * eps_r + f.lipschitz * (O[j] * e[-1]))
+        B_dr = max(B_dr, df.magnitude(z))
+    (eps_l, L_l, B_l), root = _loss(algorithm, approximants, entry[N], y_bound), math.sqrt(k[N])
+    S, D = (B_dr + max(d)) * root * B_l, d[N] * root * B_l + B_dr * (root * eps_l + L_l * e[N])
     errors = []
     for j in range(N, 0, -1):
         below = math.hypot(math.sqrt(k[j - 1]) * entry[j - 1], net.bias)
@@ -391,23 +357,23 @@ def corollary(eps: float, lr: float, L_f: float, step: int) -> float:
     return eps * lr * step if L_f == 0.0 else eps * (_power(1.0 + lr * L_f, step) - 1.0) / L_f
 
 
-def _loss(algorithm: GradientDescent, approximants: Mapping[str, Approximant], out: float, y: float) -> _Facts:
-    """For outputs up to ``out`` and targets up to ``y``."""
+def _loss(
+    algorithm: GradientDescent, approximants: Mapping[str, Approximant], out: float, y: float
+) -> tuple[float, float, float]:
+    """eps_l, L_l, B_l of the derivative u of the loss: the error of the approximate one, entry by entry, a Lipschitz
+    constant, and sup |u| for outputs up to ``out`` and targets up to ``y``.
+    """
     loss = algorithm.loss
     if isinstance(loss, ResidualLoss):
         eps, u = loss.scale * _eps(loss.u, approximants), proven(loss.u)
-        return _Facts(eps, loss.scale * u.lipschitz, loss.scale * u.magnitude(out + y) + eps)
+        return eps, loss.scale * u.lipschitz, loss.scale * u.magnitude(out + y) + eps
     if isinstance(loss, LogisticLoss):
         eps = _eps(loss.sigmoid, approximants)
-        return _Facts(eps, proven(loss.sigmoid).lipschitz, 1.0 + eps)
+        return eps, proven(loss.sigmoid).lipschitz, 1.0 + eps
     if isinstance(loss, SoftmaxLoss):  # its Jacobian, diag(s) - s s^T, has norm at most 1/2
         levels, eps = math.ceil(math.log2(algorithm.network.sizes[-1])), _eps(loss.exp, approximants)
-        return _Facts(eps + levels * _eps(loss.softplus, approximants), 0.5, 1.0 + eps)
+        return eps + levels * _eps(loss.softplus, approximants), 0.5, 1.0 + eps
     raise InputError(f"no theorem is known for the loss {loss.name!r}")
-
-
-def _box(algorithm: GradientDescent) -> float:
-    return math.inf if algorithm.box is None else algorithm.box
 
 
 def _eps(f: Function, approximants: Mapping[str, Approximant]) -> float:
@@ -426,45 +392,6 @@ def _sound(value: float) -> float:
 
 def _power(base: float, exponent: int) -> float:
     return math.exp(log) if (log := exponent * math.log(base)) < 709.0 else math.inf
-
-
-# --------------------------------------------------------------------------------------------------------- convergence
-
-
-def gradient_mapping(
-    algorithm: GradientDescent, weights: Tensor, X: Tensor, y: Tensor, sample_weight: Tensor | None = None
-) -> Tensor:
-    """||G(w)|| for every w of a run of one prompt, by autograd: weights (steps + 1, D_w) -> (steps + 1,)."""
-    omega = None if sample_weight is None else sample_weight / sample_weight.sum()
-    norms = []
-    for w in weights.detach():
-        variable = w.clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(algorithm.risk(variable, X, y, omega), variable)
-        after = w - algorithm.lr * (gradient + algorithm.weight_decay * w)
-        after = after if algorithm.box is None else after.clamp(-algorithm.box, algorithm.box)
-        norms.append(((w - after) / algorithm.lr).norm())
-    return torch.stack(norms)
-
-
-def draw_convergence(certificate: DomainCertificate, norms: Sequence[float], risk0: float, path: str | Path) -> Path:
-    """Lemma 14 against what was measured, as a PNG: squared norms of the gradient mapping, and their bound.
-
-    norms: ||G(w_l)|| for l = 0, 1, ..., from :func:`gradient_mapping`. Needs matplotlib, of the extra ``demo``.
-    """
-    steps = range(1, len(norms) + 1)
-    squares = torch.tensor([float(norm) ** 2 for norm in norms], dtype=torch.float64)
-    bounds = [certificate.lemma14(count, risk0) for count in steps]
-    means, least = squares.cumsum(0) / torch.arange(1, len(norms) + 1), squares.cummin(0).values
-    with figures.new(size=(6.4, 4.0)) as (figure, (ax,)):
-        if math.isfinite(bounds[0]):
-            ax.plot(steps, bounds, color=figures.DARK, label="Lemma 14, corrected: on the mean so far")
-        ax.plot(steps, means.tolist(), color=figures.BLUE, label="mean so far")
-        ax.plot(steps, least.tolist(), "--", color=figures.ORANGE, label="least so far")
-        ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="squared norm of the gradient mapping")
-        met = "met" if certificate.step_size_met else "not met: no bound"
-        ax.set_title(f"lr = {certificate.lr:g} <= 1/L_f = {1.0 / certificate.lipschitz:.3g}: {met}")
-        ax.legend()
-        return figures.save(figure, path)
 
 
 Domainwide = DomainCertificate  # the old name

@@ -25,10 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.functions.fits.sums import Approximant
-from innergrad.interpret.affine import Affine
-from innergrad.interpret.forms import BEFORE, Error, U, spectral_norm
-from innergrad.ir.program import Program
+from innergrad.interpret.affine import BALL, BEFORE, Affine, Error, Key, U, radius_of, spectral_norm
 from innergrad.ir.stream import Lane, State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
@@ -169,12 +166,11 @@ def certify_run(
             f"errors of approximants are measured, not proven, on target {of.options.target!r}",
             allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
-    approximants: dict[str, Approximant] = dict(of.approximants) if mode == "sup" else {}
     rounded = rounded_inputs(prompt.state(program), given.state(program))
-    path = _Path(program, prompt, approximants, rounded)
+    path = _Path(of, prompt, mode, rounded)
     follow = path.size <= LARGEST if trajectory is None else trajectory
     steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
-    before, affine = double(prompt.state(program)), fresh(program, approximants, rounded)
+    before, affine = double(prompt.state(program)), fresh(of, mode, rounded)
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         if len(steps) < program.steps:
@@ -184,7 +180,7 @@ def certify_run(
         if step_ends:
             steps.append(_step(affine, path, after))
             weights.append(prompt.weights(program, state))
-            affine = fresh(program, approximants, rounded)
+            affine = fresh(of, mode, rounded)
             if follow:
                 along.append(path.end_step(after) if path.finite else along[-1])
         before = after
@@ -214,18 +210,16 @@ def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
     }
 
 
-def fresh(
-    program: Program, approximants: dict[str, Approximant], rounded: dict[str, Tensor], *, columns: bool = False
-) -> Affine:
-    affine = Affine(program, approximants, columns=columns)
+def fresh(of: Compiled, errors: Errors, rounded: dict[str, Tensor], *, columns: bool = False) -> Affine:
+    affine = Affine(of.program, of.approximants, pointwise=errors == "pointwise", columns=columns)
     for lane, radius in rounded.items():
-        if program.stream[lane].role == "input":
+        if of.program.stream[lane].role == "input":
             affine.given(lane, radius)
     return affine
 
 
 def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
-    radii = {lane.name: path.error(affine, lane).total(path.like(lane, after)) for lane in path.lanes}
+    radii = {lane.name: radius_of(path.error(affine, lane), path.like(lane, after)) for lane in path.lanes}
     radius = path.flat(radii)[:, path.learned] * INFLATION
     return StepCertificate(
         radius, affine.parts([lane.name for lane in path.lanes]), dict(affine.worst), tuple(affine.culprits)
@@ -235,10 +229,8 @@ def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
 class _Path:
     """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
 
-    def __init__(
-        self, program: Program, prompt: Prompt, approximants: dict[str, Approximant], rounded: dict[str, Tensor]
-    ) -> None:
-        self.program = program
+    def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, rounded: dict[str, Tensor]) -> None:
+        program = self.program = of.program
         self.lanes = [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
         state, number, places = prompt.state(program), 0, dict[str, Tensor]()
         for lane in self.lanes:
@@ -248,7 +240,7 @@ class _Path:
         self.size = number
         weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
         self.learned: Tensor = weights.long()
-        self.affine = fresh(program, approximants, rounded, columns=self.size <= ROUND)
+        self.affine = fresh(of, errors, rounded, columns=self.size <= ROUND)
         self.finite = True  # for some prompt of the batch
 
     def like(self, lane: Lane, state: State) -> Tensor:
@@ -259,8 +251,10 @@ class _Path:
 
     def error(self, affine: Affine, lane: Lane) -> Error:
         """Of the lane as far as it is learned."""
-        error = affine.errors.get(lane.name, Error())
-        return error.of_first(self.program.carriers) if self.program.placement and not lane.shared else error
+        error = affine.errors.get(lane.name, {})
+        if not self.program.placement or lane.shared:
+            return error
+        return {key: part[:, : self.program.carriers] for key, part in error.items()}
 
     def flat(self, parts: dict[str, Tensor]) -> Tensor:
         """(batch, entries) from lanes (batch, tokens or 1, *shape); a last axis of symbols is kept."""
@@ -270,17 +264,11 @@ class _Path:
         """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
         errors = {lane.name: self.error(self.affine, lane) for lane in self.lanes}
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
-        M = self._matrix({name: error.blocks.get(BEFORE) for name, error in errors.items()}, likes)
-        numbers = dict.fromkeys(number for error in errors.values() for number in error.columns)
-        columns = [
-            self._matrix({name: error.columns.get(number) for name, error in errors.items()}, likes)
-            for number in numbers
-        ]
-        units = self._units({name: errors[name].total(like) for name, like in likes.items()})
-        for error in errors.values():
-            error.columns = {}
-        R = self.flat({name: errors[name].total(like, before=False) for name, like in likes.items()})
-        balls = self.flat({name: _spread(errors[name].ball, like) for name, like in likes.items()})
+        keys = dict.fromkeys(key for error in errors.values() for key in error if key.kind == "S")
+        M, columns = self._matrix(BEFORE, errors, likes), [self._matrix(key, errors, likes) for key in keys]
+        units = self._units({name: radius_of(errors[name], like) for name, like in likes.items()})
+        R = self.flat({name: radius_of(errors[name], like, "IR") for name, like in likes.items()})
+        balls = self.flat({name: _spread(errors[name].get(BALL), like) for name, like in likes.items()})
         A = _enclose(M, [part for part in columns if part is not None], R, balls, units)
         bound = spectral_norm(A[:, self.learned])
         lost = (bound > LOST) | self._elsewhere(after)
@@ -316,15 +304,13 @@ class _Path:
             {name: sizes[name].view(-1, *[1] * (part.ndim - 1)).expand_as(part) for name, part in radii.items()}
         )
 
-    def _matrix(self, blocks: dict[str, Tensor | None], likes: dict[str, Tensor]) -> Tensor | None:
+    def _matrix(self, key: Key, errors: dict[str, Error], likes: dict[str, Tensor]) -> Tensor | None:
         """Coefficients of all entries of weights and state, (batch, entries, symbols)."""
-        widths = [block.shape[-1] for block in blocks.values() if block is not None]
+        widths = [error[key].shape[-1] for error in errors.values() if key in error]
         if not widths:
             return None
         rows = [
-            like.new_zeros(like.shape[0], math.prod(like.shape[1:]), widths[0])
-            if (block := blocks[name]) is None
-            else block.expand(*like.shape, widths[0]).reshape(like.shape[0], -1, widths[0])
+            errors[name].get(key, like.new_zeros(1)).expand(*like.shape, widths[0]).reshape(len(like), -1, widths[0])
             for name, like in likes.items()
         ]
         return torch.cat(rows, dim=1)
@@ -336,8 +322,7 @@ def _spread(ball: Tensor | None, like: Tensor) -> Tensor:
     """
     if ball is None:
         return torch.zeros_like(like)
-    each = ball / math.sqrt(max(1, math.prod(like.shape[2:])))
-    return each.view(*each.shape, *[1] * (like.ndim - 2)).expand_as(like)
+    return (ball / math.sqrt(max(1, math.prod(like.shape[2:])))).expand_as(like)
 
 
 def _enclose(M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, units: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -22,18 +22,23 @@ class Law:
 
 
 class WorstCase:
-    """A law while it is being checked: keeps the largest value / limit seen."""
+    """A law while it is being checked: keeps the largest value / limit seen. limit: where no other is given."""
 
     def __init__(self, name: str, limit: float) -> None:
-        self.law = Law(name, 0.0, limit)
+        self.limit, self.law = limit, Law(name, 0.0, limit)
 
-    def see(self, value: float, limit: float, where: str) -> None:
+    def see(self, value: float, where: str, limit: float | None = None) -> None:
+        limit = self.limit if limit is None else limit
         if (
             math.isnan(value)
             or value * self.law.limit > self.law.value * limit
             or (limit == 0.0 and value > self.law.value)
         ):
             self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
+
+    def unchecked(self, reason: str) -> None:
+        """What is said unless something is seen."""
+        self.law = replace(self.law, where=f"not checked: {reason}")
 
 
 @dataclass(frozen=True)

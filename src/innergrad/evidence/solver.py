@@ -29,8 +29,7 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.evidence.certificate import Certificate, certify
 from innergrad.functions.approximants import LARGEST_EPSILON, SMALLEST_EPSILON, approximate
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.ir.program import Options, Program
 from innergrad.model.compiled import Compiled
 from innergrad.model.prompt import ArrayLike
 from innergrad.targets import TARGETS
@@ -125,7 +124,7 @@ def _smooth(program: Program, options: Options) -> list[str]:
         )
     if not program.weights:
         raise InputError("weight_error is about weights", got="an algorithm that trains none", hint="give epsilon")
-    approximated = TARGETS[options.target].approximated(program)
+    approximated = TARGETS[options.target].functions.approximated(program)
     functions = {name: f for name, f in program.functions().items() if name in approximated}
     steps = [name for name, f in functions.items() if f.jumps]
     if steps:
@@ -181,7 +180,7 @@ class _Search:
         chosen = tuple((name, _epsilon(k)) for name, k in places.items())
         largest = max((epsilon for _, epsilon in chosen), default=self.options.epsilon)
         options = replace(self.options, epsilon=largest, epsilons=chosen)
-        approximants = TARGETS[options.target].approximants(self.program, options)
+        approximants = TARGETS[options.target].functions.approximants(self.program, options)
         return Compiled(self.algorithm, self.program, approximants, options)
 
     def bound(self, places: Places) -> float:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from innergrad.evidence.certificate import INFLATION, double, fresh, rounded_inputs
-from innergrad.functions.fits.sums import Approximant
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor
@@ -37,11 +36,10 @@ def run_until(
     """
     until, program = check_until(compiled.algorithm, until), compiled.program
     lr: float = compiled.algorithm.lr  # type: ignore[attr-defined]
-    approximants: dict[str, Approximant] = {}  # errors at the arguments, as in certify
     rounded = rounded_inputs(prompt.state(program), given.state(program))
     kept = prompt.state(program)  # of every prompt, at the beginning of the step, or where it stopped
     stopped: list[int | None] = [None] * len(prompt.X)
-    weights, before, affine = [prompt.w0], double(kept), fresh(program, approximants, rounded)
+    weights, before, affine = [prompt.w0], double(kept), fresh(compiled, "pointwise", rounded)
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         affine.layer(layer, before, after)
@@ -60,7 +58,7 @@ def run_until(
         if bool(done.all()):
             break
         weights.append(prompt.weights(program, kept))
-        affine = fresh(program, approximants, rounded)
+        affine = fresh(compiled, "pointwise", rounded)
         if len(weights) > program.steps:
             break
     return weights, executor.read_out(kept, guard), tuple(stopped)

@@ -17,35 +17,37 @@ Each layer of the module is compared with the program on the *module's own strea
     inputs          input lanes are untouched (the read-out writes the prediction on query tokens only)
     box             weight lanes stay within their declared bounds
 
-Besides the laws the report gives the distance to the oracle per step, and the number of *ramp hits*: arguments at which
-the derivative of a piecewise-linear activation was replaced by a ramp. Steps with a hit carry no epsilon claim.
+A law that has no finite limit fails, and says where. Besides the laws the report gives the distance to the oracle per
+step, and the number of *ramp hits*: arguments at which the derivative of a piecewise-linear activation was replaced by
+a ramp. Steps with a hit carry no epsilon claim.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, integer, seed_number
-from innergrad.evidence.report import Law, Report, WorstCase
-from innergrad.functions.approximants import approximate
+from innergrad.evidence.report import Report, WorstCase
+from innergrad.functions.approximants import approximate, prove
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.proof import prove
-from innergrad.functions.scalar import RECIPROCAL, Function
+from innergrad.functions.scalar import RECIPROCAL, Function, PiecewiseLinear
 from innergrad.interpret import plain
-from innergrad.interpret.balls import Off, radii_after
-from innergrad.interpret.tensors import Labelled
-from innergrad.ir.program import Attend, Layer, Score
+from innergrad.interpret.pairs import radii_after
+from innergrad.ir.program import Layer, Score
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import executor_of
 from innergrad.model.prompt import ArrayLike, Prompt, placed
 
 U = 2.0**-53
+Part = Callable[[Prompt, State], Tensor]  # of what a forward pass gave, or of what it may be off by
+Case = tuple[str, Prompt, Prompt, Part]  # what must not matter, two prompts that differ in it, what must be the same
 
 
 def verify(
@@ -66,9 +68,13 @@ def verify(
         prompt = random_prompt(tf, seed, prompts, w0)
     else:
         prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed)
-        for _ in executor_of(tf, "plain").layers(prompt, tf.guard()):
-            pass  # raises where the prompt leaves the domain: there the weights claim nothing
+        _require_inside(tf, prompt)
     return _Verification(tf, prompt, seed).report()
+
+
+def _require_inside(tf: Compiled, prompt: Prompt) -> None:
+    """Refuse a prompt that leaves the domain: there the weights claim nothing."""
+    executor_of(tf, "plain").run(prompt, (), tf.guard())
 
 
 def random_prompt(tf: Compiled, seed: int, prompts: int, w0: ArrayLike | None) -> Prompt:
@@ -81,15 +87,13 @@ def random_prompt(tf: Compiled, seed: int, prompts: int, w0: ArrayLike | None) -
     if w0 is None and starts:
         bounds = torch.tensor(tf.program.weight_bounds, dtype=torch.float64)
         w0 = torch.stack(starts).clamp(-bounds, bounds)
-    if options.y_bound is not None:
-        y = y.clamp(-options.y_bound, options.y_bound)
+    largest_x, largest_y = (math.inf if bound is None else bound for bound in (options.x_bound, options.y_bound))
+    X, X_query = X.clamp(-largest_x, largest_x), X_query.clamp(-largest_x, largest_x)
+    y = y.clamp(-largest_y, largest_y)
     while True:  # halve inputs and targets until every function stays in its domain
-        if options.x_bound is not None:
-            X, X_query = X.clamp(-options.x_bound, options.x_bound), X_query.clamp(-options.x_bound, options.x_bound)
         try:
             prompt = tf.prompt(X, y, X_query, w0=w0, seed=seed)
-            for _ in executor_of(tf, "plain").layers(prompt, tf.guard()):
-                pass
+            _require_inside(tf, prompt)
             return prompt
         except DomainError:
             if float(X.abs().max()) < 1e-3:
@@ -107,426 +111,361 @@ def _halved(tf: Compiled, X: Tensor, y: Tensor) -> Tensor:
 
 
 class _Verification:
+    """The laws while they are being checked, on a prompt inside the domain."""
+
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
-        self.tf, self.prompt, self.seed = tf, prompt, seed
-        self.rounding = tf.target.rounding(tf.options)  # of a layer, relative to the largest number it reads or writes
-        self.proof = "proof" if tf.target.proven else "fit"
-        names = (
-            "weights",
-            "probe",
-            self.proof,
-            "approximation",
-            "oracle",
-            "examples",
-            "shared",
-            "scratch",
-            "inputs",
-            "box",
-        )
-        self.laws = {name: WorstCase(name, self.rounding) for name in names}
-        # a probe tests the weights, not the approximation: approximants without their domains
-        self.anywhere = {**tf.functions, **{name: _everywhere(f) for name, f in tf.approximants.items()}}
-        self.spread = 1e-14 if tf.target.proven else 1e-12  # hundreds of heads, with coefficients of their own
-        self.laws["shared"].law = Law("shared", 0.0, self.spread)
-        self.exactly = 0.0 if tf.target.proven else self.rounding  # clearing by GeLUs is exact up to rounding
-        for name in ("scratch", "inputs", "box"):
-            self.laws[name].law = Law(name, 0.0, self.exactly)
+        self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
+        self.rounding = tf.target.functions.rounding(tf.options)  # of a layer, relative to its largest number
+        self.proof = "proof" if tf.proven else "fit"
+        limits = {
+            "weights": self.rounding,
+            "probe": self.rounding,
+            self.proof: tf.options.epsilon,
+            "approximation": self.rounding,
+            "oracle": 1e-10,
+            "examples": self.rounding,
+            "shared": tf.target.functions.spread(tf.program, tf.approximants),
+            "scratch": 0.0 if tf.proven else self.rounding,  # clearing by GeLUs is exact up to rounding
+            "inputs": 0.0,
+            "box": 0.0 if tf.proven else tf.options.epsilon,  # a steep GeLU is a hinge nearly
+        }
+        self.laws = {name: WorstCase(name, limit) for name, limit in limits.items()}
 
     def report(self) -> Report:
+        tf = self.tf
         try:
             trajectory, step_error, hits = self._walk()
         except DomainError as error:
-            for _ in plain.run(self.tf.program, self.prompt.state(self.tf.program), self.tf.functions):
-                pass  # raises if the prompt itself leaves the domain
-            self.laws["weights"].see(math.inf, self.rounding, f"the module alone: {error}")
-            return self._result([math.inf], [math.inf], [0])
-        self._probe()
-        self._proofs()
-        self._examples()
-        oracle = self._oracle()
-        distance = (trajectory - oracle).norm(dim=-1).amax(0).tolist()
-        return self._result(distance, step_error, hits)
-
-    def _result(self, distance: list[float], step_error: list[float], hits: list[int]) -> Report:
+            self.laws["weights"].see(math.inf, f"the module alone: {error}")
+            distance, step_error, hits = [math.inf], [math.inf], [0]
+        else:
+            self._probe()
+            self._proofs()
+            self._examples()
+            distance = (trajectory - self._oracle()).norm(dim=-1).amax(0).tolist()
         laws = tuple(worst.law for worst in self.laws.values())
-        learned = "weights" if self.tf.program.weights else "predictions"
-        return Report(laws, distance, step_error, hits, self.tf.options.epsilon, self.tf.target.proven, learned)
-
-    def _oracle(self) -> Tensor:
-        """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd."""
-        tf, prompt, program = self.tf, self.prompt, self.tf.program
-        path, state = [self._learned(prompt.state(program))], prompt.state(program)
-        for _, after, step_ends in plain.run(program, state, program.functions()):
-            state = after
-            if step_ends:
-                path.append(self._learned(state))
-        oracle = self.tf.algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
-        if oracle is None:
-            self.laws["oracle"].law = Law("oracle", 0.0, 1e-10, "not checked: no oracle, the program stands for itself")
-            return torch.stack(path, dim=1)
-        missing = len(path) - oracle[0].shape[1]  # a causal program has a step for examples that a prompt may lack
-        if program.causal and missing > 0:
-            oracle = torch.cat([oracle[0], oracle[0][:, -1:].expand(-1, missing, -1)], dim=1), oracle[1]
-        weights = torch.stack(path, dim=1) if program.weights else prompt.w0[:, None].expand_as(oracle[0])
-        compared = [("weights", weights, oracle[0]), ("predictions", prompt.predictions(program, state), oracle[1])]
-        online = tf.algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
-        if online is not None:
-            compared.append(("online predictions", prompt.online(program, state), online))
-        std = tf.algorithm.reference_std(prompt.X, prompt.X_query)
-        if program.variance is not None and std is not None:
-            lane = state[program.variance]
-            compared.append(("std", tf.algorithm.std(lane[:, lane.shape[1] - std.shape[1] :]), std))
-        for name, value, expected in compared:
-            if value.shape != expected.shape:
-                raise InputError(
-                    f"the oracle's {name} have the wrong shape",
-                    got=tuple(expected.shape),
-                    allowed=str(tuple(value.shape)),
-                )
-            if value.numel():
-                scale = max(1.0, float(expected.abs().max()))
-                self.laws["oracle"].see(float((value - expected).abs().max()) / scale, 1e-10, name)
-        return oracle[0] if program.weights else torch.stack(path, dim=1)
+        learned = "weights" if self.program.weights else "predictions"
+        return Report(laws, distance, step_error, hits, tf.options.epsilon, tf.proven, learned)
 
     def _learned(self, state: State) -> Tensor:
         """What is compared step by step: the weights, or, where there are none, the predictions so far."""
-        if self.tf.program.weights:
-            return self.prompt.weights(self.tf.program, state)
-        return self.prompt.predictions(self.tf.program, state).flatten(1)
+        predictions = self.prompt.predictions(self.program, state).flatten(1)
+        return self.prompt.weights(self.program, state) if self.program.weights else predictions
 
-    def _proofs(self) -> None:
-        """Sup errors, not taken from the approximants' own word; exact functions and ramps must be what they are."""
-        for name, f in self.tf.program.functions().items():
-            given, epsilon = self.tf.approximants.get(name), self.tf.options.accuracy(name)
-            if given is None:
-                continue
-            if not isinstance(given, PiecewiseLinear):
-                error = _sampled(f, given)
-            elif f.exact is not None or f.jumps:
-                error = 0.0 if given == approximate(f, epsilon) else math.inf
-            else:
-                try:
-                    error = prove(f, given, epsilon).error
-                except InputError:
-                    error = math.inf
-                error = max(error, given.error)
-            widths = [] if self.tf.target.proven else [high - low for low, high in given.ramps]
-            rounded = 64 * U * 9 / min(widths) if widths else 0.0  # |t| <= 8, times the slope of a ramp: as _rounded
-            self.laws[self.proof].see(error, epsilon + rounded, name)
-
-    def _examples(self) -> None:
-        """Which examples and queries may have an effect on what."""
-        if self.tf.algorithm.weighted and not self.tf.algorithm.by_place:
-            self._weighted_examples()
-        else:
-            self._independent_queries()
-
-    def _independent_queries(self) -> None:
-        """The last query alone; in a causal program, the prompt without its last example."""
-        p, program = self.prompt, self.tf.program
-        cases: list[tuple[str, Tensor, Tensor]] = []
-        if p.X_query.shape[1]:
-            alone = replace(p, X_query=p.X_query[:, -1:])
-            cases.append(("the other queries", self._outcome(p)[0][:, -1:], self._outcome(alone)[0]))
-        if program.causal and p.X.shape[1] > 1:
-            shorter = replace(p, X=p.X[:, :-1], y=p.y[:, :-1], omega=p.omega[:, :-1])
-            cases.append(("a later example", self._outcome(p)[1][:, :-1], self._outcome(shorter)[1]))
-        for name, a, b in cases:
-            error = float((a - b).abs().max()) / max(1.0, float(a.abs().max()))
-            self.laws["examples"].see(error, self.rounding, name)
-
-    def _outcome(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
-        """Predictions at the queries, and at the examples (empty unless the program is causal), of the module."""
-        program = self.tf.program
-        state = program.stream.unpack(self.tf.module(program.stream.pack(prompt.state(program))))
-        predictions = prompt.predictions(program, state)
-        return predictions, prompt.online(program, state) if program.causal else predictions[:, :0]
-
-    def _weighted_examples(self) -> None:
-        """One step with and without queries, with an example doubled or dropped; as far as the prompt has room."""
-        p, n, room = self.prompt, self.prompt.X.shape[1], self.prompt.X.shape[1]
-        if self.tf.program.length is not None:
-            room = self.tf.program.length - self.tf.program.carriers - n
-            p = replace(p, X_query=p.X_query[:, : max(0, room - 1)])  # one token is for the example that is doubled
-        even = torch.ones_like(p.omega) / n
-        doubled, dropped = even.clone(), even.clone()
-        doubled[:, 0], dropped[:, 0] = 2.0 / n, 0.0
-        twice = replace(
-            p,
-            X=torch.cat([p.X, p.X[:, :1]], 1),
-            y=torch.cat([p.y, p.y[:, :1]], 1),
-            omega=torch.cat([even, even[:, :1]], 1) * n / (n + 1),
-        )
-        cases = [
-            ("queries", replace(p, X_query=p.X_query[:, :0]), replace(p, X_query=p.X[:, :room])),
-            ("an example of weight 2", replace(p, omega=doubled * n / (n + 1)), twice),
-        ]
-        if n > 1:
-            without = replace(p, X=p.X[:, 1:], y=p.y[:, 1:], omega=even[:, 1:] * n / (n - 1))
-            cases.append(("an example of weight 0", replace(p, omega=dropped * n / (n - 1)), without))
-        cases = [case for case in cases if self._inside(case[1]) and self._inside(case[2])]
-        if not cases:  # with other tokens, the same examples may leave the domain
-            reason = "not checked: with one more or less of anything, the prompts leave the domain"
-            self.laws["examples"].law = Law("examples", 0.0, self.rounding, reason)
-        for name, one, other in cases:
-            a, b = self._one_step(one), self._one_step(other)
-            allowed = (self._allowed_step(one) + self._allowed_step(other)).expand_as(a)
-            self._see("examples", (a - b).abs(), allowed, max(1.0, float(a.abs().max())), name)
-
-    def _inside(self, prompt: Prompt) -> bool:
-        """Whether a step on the prompt stays in the domain that the transformer was compiled for."""
-        try:
-            for _, _, step_ends in executor_of(self.tf, "plain").layers(prompt, self.tf.guard()):
-                if step_ends:
-                    break
-        except DomainError:
-            return False
-        return True
-
-    def _allowed_step(self, prompt: Prompt) -> Tensor:
-        """How far the weights after one step may be from those of the program: what every layer may round by, carried
-        through the layers after it. Where fits are averaged with, their errors may differ between two prompts.
-        """
-        program, state = self.tf.program, prompt.state(self.tf.program)
-        radii = self._exactly_known(state)
-
-        def off(score: Score, z: Labelled) -> Tensor:
-            f = None if self.tf.proven or "S" not in z.labels else self.tf.approximants.get(score.f.name)
-            return self._rounded(score, z) + (0.0 if f is None or f.ramps else f.error)
-
-        for layer, step_ends in program.schedule():
-            radii = radii_after(program, layer, state, self.anywhere, radii, off)
-            before, state = state, plain.apply_layer(program, layer, state, self.anywhere)
-            scale = self._scale(before, state)
-            for lane in {i.dst.lane for i in layer.instructions}:
-                radii[lane] = radii[lane] + self.rounding * self._size(lane, scale)
-            if step_ends:
-                break
-        return prompt.weights(program, radii)
-
-    def _exactly_known(self, state: State) -> State:
-        return {name: torch.zeros_like(lane[:, :1]) for name, lane in state.items()}
-
-    def _rounded(self, score: Score, z: Labelled) -> Tensor:
-        """A ramp of width delta is a difference of two terms of size |z| / delta, times its height."""
-        f = self.tf.approximants.get(score.f.name)
-        height = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
-        slope = max((max(1.0, height) / (high - low) for low, high in (f.ramps if f else ())), default=0.0)
-        return 64 * U * slope * (z.tensor.abs() + 1)
-
-    def _approximated(self, score: Score, z: Labelled) -> Tensor:
-        """The error of the approximant; a step function has none, unless an argument fell into a ramp: then it is off
-        by no more than the jump.
-        """
-        f = self.tf.approximants.get(score.f.name)
-        if f is None or not f.ramps:
-            return torch.full_like(z.tensor, 0.0 if f is None else f.error)
-        jump, inside = max(abs(height) for _, height, _ in score.f.jumps), torch.zeros_like(z.tensor, dtype=torch.bool)
-        for low, high in f.ramps:
-            inside |= (z.tensor > low) & (z.tensor < high)
-        return jump * inside + self._rounded(score, z)
-
-    def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
-        """The entry that is nearest to what is allowed, or farthest beyond."""
-        if error.numel():
-            ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
-            worst = torch.where(allowed < math.inf, ratio, 0.0).flatten().argmax()  # where nothing is known, no law
-            value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
-            self.laws[law].see(value, limit, where)
-
-    def _one_step(self, prompt: Prompt) -> Tensor:
-        """The weights after one step of the module."""
-        program = self.tf.program
-        h = program.stream.pack(prompt.state(program))
-        for (_, step_ends), module in zip(program.schedule(), self.tf.module.layers(), strict=True):
-            h = module(h)
-            if step_ends:
-                break
-        return prompt.weights(program, program.stream.unpack(h))
+    # ------------------------------------------------------------------------------------------- a run, layer by layer
 
     def _walk(self) -> tuple[Tensor, list[float], list[int]]:
         """Run the module, check every layer on its own stream; returns weights, error and ramp hits of every step."""
-        tf, stream, exact = self.tf, self.tf.program.stream, self.tf.program.functions()
-        start = self.prompt.state(tf.program)
-        h = stream.pack(start)
-        trajectory, step_error, hits, count = [self._learned(start)], [], [], 0
-        ideal = start  # the exact algorithm, restarted from the module's state at every step
-
-        def observe(layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
-            nonlocal count
-            if score.f.name in tf.approximants:
-                count += int(tf.approximants[score.f.name].hits(argument))
-
-        body = tf.n_layers
-        for number, ((layer, step_ends), module) in enumerate(
-            zip(tf.program.schedule(), tf.module.layers(), strict=True)
-        ):
+        tf, program, stream, exact = self.tf, self.program, self.program.stream, self.program.functions()
+        start = self.prompt.state(program)
+        h, ideal = stream.pack(start), start  # ideal: the exact algorithm, restarted from the module's at every step
+        trajectory, step_error, hits, count = [self._learned(start)], list[float](), list[int](), 0
+        lr = getattr(tf.algorithm, "lr", 1.0) or 1.0
+        for number, ((layer, step_ends), module) in enumerate(zip(program.schedule(), tf.module.layers(), strict=True)):
             before = stream.unpack(h)
             h = module(h)
-            computed = plain.apply_layer(tf.program, layer, before, tf.functions, observer=observe)
-            true = plain.apply_layer(tf.program, layer, before, exact)
-            self._compare("weights", layer, before, stream.unpack(h), computed, self._rounded)
-            self._compare("approximation", layer, before, stream.unpack(h), true, self._approximated)
-            self._check_inputs(layer, start, stream.unpack(h), readout=number >= body)
-            ideal = plain.apply_layer(tf.program, layer, ideal, exact) if number < body else ideal
+            after = stream.unpack(h)
+            self._compare("weights", layer, before, after, plain.apply_layer(program, layer, before, tf.functions))
+            self._compare("approximation", layer, before, after, plain.apply_layer(program, layer, before, exact))
+            self._check_inputs(layer, start, after, readout=number >= tf.n_layers)
+            for _, score, argument in plain.arguments(program, layer, before, lambda s: s.f.name in tf.approximants):
+                count += int(tf.approximants[score.f.name].hits(argument))
+            ideal = plain.apply_layer(program, layer, ideal, exact)
             if step_ends:
-                after = stream.unpack(h)
                 self._check_step(after)
                 step = (self._learned(after) - self._learned(ideal)).norm(dim=-1)
-                lr = getattr(tf.algorithm, "lr", 1.0) or 1.0
                 step_error.append(float(step.max()) / lr / tf.options.epsilon if step.numel() else 0.0)
                 trajectory.append(self._learned(after))
                 hits.append(count)
                 ideal, count = after, 0
         return torch.stack(trajectory, dim=1), step_error, hits
 
-    def _probe(self) -> None:
-        """Every stored layer on random streams of several magnitudes, with shared lanes shared.
-
-        Lanes that have a meaning of their own (constants, positions, pads) keep what the prompt gives them; a lane of
-        bounded products stays within a quarter of its bound; a division is checked on the data alone.
-        """
-        tf, stream = self.tf, self.tf.program.stream
-        generator = torch.Generator().manual_seed(self.seed)
-        state = self.prompt.state(tf.program)
-        tokens = state["x"].shape[1]
-        kept = {*tf.target.structural, *(mark.lane for mark in tf.program.marks)}
-        bound = max(
-            (lane.bound for lane in stream.lanes if lane.role == "weight" and math.isfinite(lane.bound)), default=1.0
-        )
-        domains = [extent for f in tf.approximants.values() if 0.0 < (extent := _extent(f)) < math.inf]
-        for size in (
-            *tf.target.probes,
-            *([max(domains) / 2] if domains else ()),
-        ):  # the last drives every unit of a fit
-            probe: State = {}
-            for lane in stream.lanes:
-                shape = (4, 1 if lane.shared else tokens, *lane.shape)
-                values = torch.randn(shape, generator=generator, dtype=torch.float64)
-                values = values * size * (bound if lane.role == "weight" else 1.0)
-                values = state[lane.name][:1].expand(shape) if lane.name in kept else values
-                if tf.program.sink and not lane.shared:  # a sink has empty lanes
-                    values = torch.cat([state[lane.name][:1, :1].expand(4, 1, *lane.shape), values[:, 1:]], dim=1)
-                probe[lane.name] = values
-            probe["one"] = torch.ones(4, 1, dtype=torch.float64)
-            if tf.program.tokens == "interleaved":  # a label's token has no x, an input's no y
-                label = state["t"][:1].unsqueeze(-1)
-                probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
-            for layer, module in zip(tf.program.layers, tf.module.stored_layers(), strict=True):
-                given = self._told_apart(layer, self._divisible(layer, self._clamped(layer, probe), generator))
-                h = stream.pack(given)
-                after, expected = stream.unpack(module(h)), plain.apply_layer(tf.program, layer, given, self.anywhere)
-                self._compare("probe", layer, stream.unpack(h), after, expected, self._probed)
-        for value, limit, where in tf.target.inspect(tf.program, tf.module, stream.pack(state), tf.options):
-            self.laws["probe"].see(value, limit, where)
-
-    def _clamped(self, layer: Layer, probe: State) -> State:
-        """Factors of a layer's products within a quarter of their bounds."""
-        limits = self.tf.target.bounds(self.tf.program, layer, self.tf.options)
-        kept = self.tf.target.structural
-        clamped = {
-            name: probe[name].clamp(-high / 4, high / 4) for name, (_, high) in limits.items() if name not in kept
-        }
-        return {**probe, **clamped}
-
-    def _told_apart(self, layer: Layer, probe: State) -> State:
-        """Where heads tell tokens apart by their positions, a stream on which their scores are within bounds: halved
-        until every argument is in the domain of its function.
-        """
-        kept, f = {"one", *self.tf.target.structural}, self.tf.approximants
-        while self.tf.program.length is not None:
-            seen = plain.arguments(self.tf.program, layer, probe, lambda score: score.f.name in f)
-            if all(f[score.f.name].outside(argument) is None for _, score, argument in seen):
-                break
-            probe = {name: value if name in kept else value / 2 for name, value in probe.items()}
-        return probe
-
-    def _probed(self, score: Score, z: Labelled) -> Tensor:
-        """Hinges are the same everywhere. A fit is not compared outside its domain: there exponentials, say, are large
-        and cancel.
-        """
-        f = self.tf.approximants.get(score.f.name)
-        if f is None or isinstance(f, PiecewiseLinear):
-            return self._rounded(score, z)
-        outside = (z.tensor < f.domain[0]) | (z.tensor > f.domain[1])
-        return torch.where(outside, math.inf, self._rounded(score, z))
-
-    def _divisible(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
-        """A random stream on which a layer can divide: divisors within their bounds, pads scaled by them."""
-        ranges = self.tf.target.bounds(self.tf.program, layer, self.tf.options)
-        divisors = {
-            view.lane
-            for i in layer.instructions
-            for score in i.scores
-            if score.f == RECIPROCAL
-            for view in score.pairs[0][0]
-        }
-        given = dict(probe)
-        for lane in divisors:
-            low, high = ranges.get(lane, (1.0, 8.0))
-            low = max(low, 0.1)  # LayerNorm's error grows as 1 / c^2; where c is smaller, what is divided is too
-            spread = torch.rand(probe[lane].shape, generator=generator, dtype=torch.float64)
-            given[lane] = low * (high / low) ** spread
-            for pad in (pad for pad in self.tf.program.stream.lanes if pad.fill and pad.role == "state"):
-                given[pad.name] = pad.fill * given[lane]
-        return given
-
-    def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State, off: Off) -> None:
+    def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
         """A layer may round, and lanes that it writes may be off by what its functions are off by."""
-        scale, program = self._scale(before, after), self.tf.program
-        radii = self._exactly_known(before)
+        units, radii = self._units(before, after), State()
         if self._inexact(law, layer):
-            radii = radii_after(program, layer, before, program.functions(), radii, off)
+            functions = self.program.functions()
+            radii = radii_after(self.program, layer, before, functions, radii, partial(self._off, law))
         for name, value in after.items():
-            size = self._size(name, scale)
-            allowed = (self.rounding * size + radii[name]).expand_as(value)
-            self._see(law, (value - expected[name]).abs(), allowed, size, f"layer {layer.name}, lane {name}")
+            allowed = torch.full_like(value, self.rounding * units[name]) + radii.get(name, 0.0)
+            self._see(law, (value - expected[name]).abs(), allowed, units[name], f"layer {layer.name}, lane {name}")
+
+    def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
+        """The entry that is nearest to what is allowed, or farthest beyond. Only a probe leaves out what nothing is
+        known of; where another law has no limit, it fails.
+        """
+        known = torch.isfinite(allowed)
+        if not bool(known.all()) and (law != "probe" or math.isinf(unit)):
+            self.laws[law].see(math.inf, f"{where}: what it may be off by is not finite")
+        elif error.numel():
+            ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
+            worst = torch.where(known, ratio, 0.0).flatten().argmax()
+            value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
+            self.laws[law].see(value, where, limit)
 
     def _inexact(self, law: str, layer: Layer) -> bool:
         """Whether some function of a layer may be off by more than rounding, as far as the law is concerned."""
         names = {score.f.name for i in layer.instructions for score in i.scores}
         used = [f for name, f in self.tf.approximants.items() if name in names]
         fits = law == "probe" and any(not isinstance(f, PiecewiseLinear) for f in used)
-        errors = law == "approximation" and any(f.error for f in used)
-        return fits or errors or any(f.ramps for f in used)
+        return fits or any(f.ramps or (law == "approximation" and f.error) for f in used)
+
+    def _off(self, law: str, score: Score, z: plain.Labelled) -> Tensor:
+        """What a function may be off by at its arguments: in every law what its ramps round by, for one of width delta
+        is a difference of two terms of size |z| / delta, times its height.
+
+        approximation: the error of the approximant; a step function has none, unless an argument fell into a ramp: then
+        it is off by no more than the jump. probe: a fit is not compared outside its domain, where exponentials, say,
+        are large and cancel. examples: where fits are averaged with, their errors may differ between two prompts.
+        """
+        f, at = self.tf.approximants.get(score.f.name), z.tensor
+        if f is None:
+            return torch.zeros_like(at)
+        jump = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
+        slope = max((max(1.0, jump) / (high - low) for low, high in f.ramps), default=0.0)
+        off = 64 * U * slope * (at.abs() + 1)
+        if law == "approximation":
+            for low, high in f.ramps:
+                off = off + jump * ((at > low) & (at < high))
+        if law == "probe" and not isinstance(f, PiecewiseLinear):
+            return torch.where((at < f.domain[0]) | (at > f.domain[1]), math.inf, off)
+        averaged = law == "examples" and not self.tf.proven and "S" in z.labels
+        return off + f.error if not f.ramps and (averaged or law == "approximation") else off
+
+    def _units(self, before: State, after: State) -> dict[str, float]:
+        """What lanes round relative to: the largest number in the stream; pads have a size of their own."""
+        lanes, sizes = self.program.stream.lanes, [1.0]
+        for value in (state[lane.name] for state in (before, after) for lane in lanes if not lane.fill):
+            sizes += [float(value.abs().max())] if value.numel() else []
+        return {lane.name: max(*sizes, abs(lane.fill)) for lane in lanes}
 
     def _check_inputs(self, layer: Layer, start: State, after: State, *, readout: bool) -> None:
-        for lane in self.tf.program.stream.lanes:
+        for lane in self.program.stream.lanes:
             if lane.role == "input":
                 difference = after[lane.name] - start[lane.name]
-                if readout and lane.name == self.tf.program.prediction:
+                if readout and lane.name == self.program.prediction:
                     difference = difference[:, : difference.shape[1] - self.prompt.X_query.shape[1]]
-                self.laws["inputs"].see(
-                    float(difference.abs().max()) if difference.numel() else 0.0,
-                    0.0,
-                    f"layer {layer.name}, lane {lane.name}",
-                )
+                largest = float(difference.abs().max()) if difference.numel() else 0.0
+                self.laws["inputs"].see(largest, f"layer {layer.name}, lane {lane.name}")
 
     def _check_step(self, after: State) -> None:
-        program, alone = self.tf.program, State()
+        program, alone = self.program, State()
         if program.placement:
             alone = placed(program, self.prompt.weights(program, after), after["x"].shape[1])
-        for lane in self.tf.program.stream.lanes:
-            value = after[lane.name]
+        for lane in program.stream.lanes:
+            value, where = after[lane.name], f"lane {lane.name}"
             largest = float(value.abs().max())
             if lane.role == "scratch":
-                self.laws["scratch"].see(largest, self.exactly, f"lane {lane.name}")
+                self.laws["scratch"].see(largest, where)
             if lane.shared:
-                spread = float((value - value[:, :1]).abs().max()) / max(1.0, largest)
-                self.laws["shared"].see(spread, self.spread, f"lane {lane.name}")
+                self.laws["shared"].see(float((value - value[:, :1]).abs().max()) / max(1.0, largest), where)
             if lane.name in alone:
-                self.laws["shared"].see(float((value - alone[lane.name]).abs().max()), 0.0, f"lane {lane.name}")
-            if lane.role == "weight" and math.isfinite(lane.bound):
-                slack = 0.0 if self.tf.target.proven else self.tf.options.epsilon  # a steep GeLU is a hinge nearly
-                self.laws["box"].see(max(0.0, largest - lane.bound), slack, f"lane {lane.name}")
+                self.laws["shared"].see(float((value - alone[lane.name]).abs().max()), where, 0.0)
+            if lane.role == "weight":
+                self.laws["box"].see(max(0.0, largest - lane.bound), where)
 
-    def _scale(self, before: State, after: State) -> float:
-        """The largest number in the stream, pads (which have a size of their own) aside."""
-        lanes = [lane.name for lane in self.tf.program.stream.lanes if not lane.fill]
-        return max(1.0, *(float(s[name].abs().max()) for s in (before, after) for name in lanes if s[name].numel()))
+    # -------------------------------------------------------------------------------------------------- random streams
 
-    def _size(self, name: str, scale: float) -> float:
-        return max(scale, abs(self.tf.program.stream[name].fill))
+    def _probe(self) -> None:
+        """Every stored layer on random streams of several magnitudes: this tests the weights, not the approximation, so
+        approximants are used also outside their domains.
+        """
+        tf, program, stream = self.tf, self.program, self.program.stream
+        generator, state = torch.Generator().manual_seed(self.seed), self.prompt.state(self.program)
+        domains = [extent for f in tf.approximants.values() if 0.0 < (extent := _extent(f)) < math.inf]
+        every_unit = [max(domains) / 2] if domains else []  # drives every unit of a fit
+        for size in (*tf.target.probes, *every_unit):
+            probe = self._drawn(size, state, generator)
+            for layer, module in zip(program.layers, tf.module.stored_layers(), strict=True):
+                h = stream.pack(self._suited(layer, probe, generator))
+                before, after = stream.unpack(h), stream.unpack(module(h))
+                expected = plain.apply_layer(program, layer, before, tf.functions, observer=lambda *_: None)
+                self._compare("probe", layer, before, after, expected)
+        for value, limit, where in tf.target.norm.inspect(
+            program, list(tf.module.stored_layers()), stream.pack(state), tf.options
+        ):
+            self.laws["probe"].see(value, where, limit)
+
+    def _drawn(self, size: float, state: State, generator: torch.Generator) -> State:
+        """A random stream, with shared lanes shared. Lanes that have a meaning of their own (constants, positions,
+        pads) keep what the prompt gives them.
+        """
+        program, probe, tokens = self.program, State(), state["x"].shape[1]
+        kept = {"one", *self.tf.target.structural, *(mark.lane for mark in program.marks)}
+        bound = max((lane.bound for lane in program.weights if math.isfinite(lane.bound)), default=1.0)
+        for lane in program.stream.lanes:
+            shape = (4, 1 if lane.shared else tokens, *lane.shape)
+            values = torch.randn(shape, generator=generator, dtype=torch.float64)
+            values = values * size * (bound if lane.role == "weight" else 1.0)
+            values = state[lane.name][:1].expand(shape) if lane.name in kept else values
+            if program.sink and not lane.shared:  # a sink has empty lanes
+                values = torch.cat([state[lane.name][:1, :1].expand(4, 1, *lane.shape), values[:, 1:]], dim=1)
+            probe[lane.name] = values
+        if program.tokens == "interleaved":  # a label's token has no x, an input's no y
+            label = state["t"][:1].unsqueeze(-1)
+            probe["x"], probe["y"] = probe["x"] * (1 - label), probe["y"] * label
+        return probe
+
+    def _suited(self, layer: Layer, probe: State, generator: torch.Generator) -> State:
+        """The stream as the layer can take it: factors of products within a quarter of their bounds; divisors within
+        theirs, and pads scaled by them. Where heads tell tokens apart by their positions, so that scores must be within
+        bounds, it is halved until every argument is in the domain of its function.
+        """
+        program, f, ranges = self.program, self.tf.approximants, self.tf.ranges(layer)
+        kept = {"one", *self.tf.target.structural}
+        clamped = {name: probe[name].clamp(-high / 4, high / 4) for name, (_, high) in ranges.items()}
+        given = {name: value if name in kept else clamped.get(name, value) for name, value in probe.items()}
+        scores = [score for i in layer.instructions for score in i.scores]
+        for lane in {view.lane for score in scores if score.f == RECIPROCAL for view in score.pairs[0][0]}:
+            low, high = ranges.get(lane, (1.0, 8.0))
+            low = max(low, 0.1)  # LayerNorm's error grows as 1 / c^2; where c is smaller, what is divided is too
+            spread = torch.rand(probe[lane].shape, generator=generator, dtype=torch.float64)
+            given[lane] = low * (high / low) ** spread
+            pads = (pad for pad in program.stream.lanes if pad.fill and pad.role == "state")
+            given |= {pad.name: pad.fill * given[lane] for pad in pads}
+        while program.length is not None:
+            seen = plain.arguments(program, layer, given, lambda score: score.f.name in f)
+            if all(f[score.f.name].outside(argument) is None for _, score, argument in seen):
+                break
+            given = {name: value if name in kept else value / 2 for name, value in given.items()}
+        return given
+
+    # ---------------------------------------------------------------------------------------------------- approximants
+
+    def _proofs(self) -> None:
+        """Sup errors, not taken from the approximants' own word; exact functions and ramps must be what they are."""
+        for name, f in self.program.functions().items():
+            given = self.tf.approximants.get(name)
+            if given is None:
+                continue
+            epsilon = self.tf.accuracies[name]
+            if not isinstance(given, PiecewiseLinear):
+                error = _sampled(f, given)
+            elif f.exact is not None or f.jumps:
+                error = 0.0 if given == approximate(f, epsilon) else math.inf
+            else:
+                try:
+                    error = max(given.error, prove(f, given, epsilon).error)
+                except InputError:
+                    error = math.inf
+            widths = [] if self.tf.proven else [high - low for low, high in given.ramps]
+            rounded = 64 * U * 9 / min(widths) if widths else 0.0  # |t| <= 8, times the slope of a ramp: as _off
+            self.laws[self.proof].see(error, name, epsilon + rounded)
+
+    # ---------------------------------------------------------------------------------------------------------- oracle
+
+    def _oracle(self) -> Tensor:
+        """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd; returns what it
+        learned step by step.
+        """
+        tf, prompt, program = self.tf, self.prompt, self.program
+        start = state = prompt.state(program)
+        steps = [self._learned(start)]
+        for _, state, step_ends in plain.run(program, start, program.functions()):
+            if step_ends:
+                steps.append(self._learned(state))
+        path = torch.stack(steps, dim=1)
+        oracle = tf.algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
+        if oracle is None:
+            self.laws["oracle"].unchecked("no oracle, the program stands for itself")
+            return path
+        weights, predictions = oracle
+        missing = path.shape[1] - weights.shape[1]  # a causal program has a step for examples that a prompt may lack
+        if program.causal and missing > 0:
+            weights = torch.cat([weights, weights[:, -1:].expand(-1, missing, -1)], dim=1)
+        online = tf.algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
+        compared = [
+            ("weights", path, weights if program.weights else None),
+            ("predictions", prompt.predictions(program, state), predictions),
+            ("online predictions", prompt.online(program, state), online),
+        ]
+        if program.variance is not None:
+            lane, std = state[program.variance], tf.algorithm.reference_std(prompt.X, prompt.X_query)
+            compared.append(("std", tf.algorithm.std(lane[:, lane.shape[1] - prompt.X_query.shape[1] :]), std))
+        for name, value, expected in compared:
+            if expected is None:
+                continue
+            if value.shape != expected.shape:
+                got, allowed = tuple(expected.shape), str(tuple(value.shape))
+                raise InputError(f"the oracle's {name} have the wrong shape", got=got, allowed=allowed)
+            if value.numel():
+                scale = max(1.0, float(expected.abs().max()))
+                self.laws["oracle"].see(float((value - expected).abs().max()) / scale, name)
+        return weights if program.weights else path
+
+    # --------------------------------------------------------------------------------------------- examples and queries
+
+    def _examples(self) -> None:
+        """Which examples and queries may have an effect on what: two prompts must lead to the same."""
+        weighted = self.tf.algorithm.weighted and not self.tf.algorithm.by_place
+        cases = self._other_weights() if weighted else self._others_left_out()
+        outcome, checked = self._after_a_step if weighted else self._after_all, False
+        for name, one, other, part in cases:
+            try:
+                (a, off), (b, more) = (outcome(prompt, part) for prompt in (one, other))
+            except DomainError:  # with other tokens, the same examples may leave the domain
+                continue
+            self._see("examples", (a - b).abs(), off + more, max(1.0, float(a.abs().max())), name)
+            checked = True
+        if cases and not checked:
+            self.laws["examples"].unchecked("with one more or less of anything, the prompts leave the domain")
+
+    def _others_left_out(self) -> list[Case]:
+        """The last query alone; in a causal program, the prompt without its last example."""
+        p, program, cases = self.prompt, self.program, list[Case]()
+        if p.X_query.shape[1]:
+            alone = replace(p, X_query=p.X_query[:, -1:])
+            cases.append(("the other queries", p, alone, lambda of, state: of.predictions(program, state)[:, -1:]))
+        if program.causal and p.X.shape[1] > 1:
+            shorter, n = replace(p, X=p.X[:, :-1], y=p.y[:, :-1], omega=p.omega[:, :-1]), p.X.shape[1]
+            cases.append(("a later example", p, shorter, lambda of, state: of.online(program, state)[:, : n - 1]))
+        return cases
+
+    def _other_weights(self) -> list[Case]:
+        """With and without queries, with an example doubled or dropped; as far as the prompt has room."""
+        p, n, room = self.prompt, self.prompt.X.shape[1], self.prompt.X.shape[1]
+        if self.program.length is not None:
+            room = self.program.length - self.program.carriers - n
+            p = replace(p, X_query=p.X_query[:, : max(0, room - 1)])  # one token is for the example that is doubled
+        equal, first = torch.ones_like(p.omega), torch.zeros_like(p.omega)
+        first[:, 0] = 1.0
+        X, y, ones = (torch.cat([part, part[:, :1]], 1) for part in (p.X, p.y, equal))
+        cases = [
+            ("queries", replace(p, X_query=p.X_query[:, :0]), replace(p, X_query=p.X[:, :room])),
+            (
+                "an example of weight 2",
+                replace(p, omega=(equal + first) / (n + 1)),
+                replace(p, X=X, y=y, omega=ones / (n + 1)),
+            ),
+        ]
+        if n > 1:
+            without = replace(p, X=p.X[:, 1:], y=p.y[:, 1:], omega=equal[:, 1:] / (n - 1))
+            cases.append(("an example of weight 0", replace(p, omega=(equal - first) / (n - 1)), without))
+        return [(*case, lambda of, state: of.weights(self.program, state)) for case in cases]
+
+    def _after_all(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
+        """A part of what the module gives, and what it may be off by: half of what a single layer may round by, for
+        what is carried through all steps of a run would allow anything.
+        """
+        _require_inside(self.tf, prompt)
+        stream = self.program.stream
+        found = part(prompt, stream.unpack(self.tf.module(stream.pack(prompt.state(self.program)))))
+        return found, torch.full_like(found, self.rounding / 2 * max(1.0, float(found.abs().max())))
+
+    def _after_a_step(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
+        """The same after one step: it may be off by what every layer may round by, carried through those after it."""
+        program, state = self.program, prompt.state(self.program)
+        h, radii = program.stream.pack(state), State()
+        steps = executor_of(self.tf, "plain").layers(prompt, self.tf.guard())
+        for (layer, after, step_ends), module in zip(steps, self.tf.module.layers(), strict=True):
+            h = module(h)
+            radii = radii_after(program, layer, state, self.tf.functions, radii, partial(self._off, "examples"))
+            units, state = self._units(state, after), after
+            for lane in {i.dst.lane for i in layer.instructions}:
+                radii[lane] = radii[lane] + self.rounding * units[lane]
+            if step_ends:
+                break
+        return part(prompt, program.stream.unpack(h)), part(prompt, radii)
 
 
 def _extent(f: Approximant) -> float:
@@ -534,11 +473,6 @@ def _extent(f: Approximant) -> float:
     if isinstance(f, PiecewiseLinear) and math.isfinite(f.domain[1]):
         return min(f.domain[1], max(map(abs, f.knots), default=0.0))
     return f.domain[1]
-
-
-def _everywhere(f: Approximant) -> Approximant:
-    """The approximant without its domain: a probe tests the weights, not the approximation."""
-    return replace(f, domain=(-math.inf, math.inf))
 
 
 def _sampled(f: Function, given: Approximant) -> float:

@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.files import Writer, make_folder
-from innergrad.targets.weights.sparse import SparseStack, Stack
+from innergrad.targets.weights.modules import SparseStack
 from innergrad.transformer import CompiledTransformer
 
 OPSET = 20
 
 
-class DenseStack(Stack):
+class DenseStack(SparseStack):
     """The matrices of a :class:`SparseStack`, dense, with the same methods: ONNX has no sparse products."""
 
     def __init__(self, stack: SparseStack) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.shape = stack.shape
         self.value = nn.Parameter(stack.dense().float(), requires_grad=False)
 
@@ -47,7 +47,7 @@ def dense_module(tf: CompiledTransformer) -> nn.Module:
     for layer in module.stored_layers():
         for name in layer.matrices:
             stack = getattr(layer, name)
-            if isinstance(stack, SparseStack):
+            if not isinstance(stack, DenseStack):
                 setattr(layer, name, made.setdefault(id(stack), DenseStack(stack)))
     return _Layers(module)
 

@@ -1,9 +1,7 @@
 """Scalar functions, their facts, and their piecewise-linear approximants with proven error."""
 
-from innergrad.functions.activations import ACTIVATIONS, Activation
 from innergrad.functions.approximants import approximate, approximate_jointly
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.functions.scalar import Asymptote, Function
+from innergrad.functions.scalar import ACTIVATIONS, Activation, Asymptote, Function, PiecewiseLinear
 
 __all__ = [
     "ACTIVATIONS",

@@ -32,9 +32,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, integer
-from innergrad.functions.activations import ACTIVATIONS, Activation
 from innergrad.functions.fits.sums import FEATURES
-from innergrad.functions.scalar import Asymptote, Function
+from innergrad.functions.scalar import ACTIVATIONS, Activation, Asymptote, Function
 
 Kind = Literal[
     "decays itself",

@@ -15,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.functions.activations import Activation
 from innergrad.functions.jets import NoRule
-from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Asymptote, Function, linear_function
+from innergrad.functions.scalar import Activation, Asymptote, Function, PiecewiseLinear, linear_function
 
 _GRID = np.linspace(-64.0, 64.0, 2**13 + 1)  # where activations bend; beyond it they follow their asymptotes
 _MARGIN = 1 + 2.0**-6
@@ -28,16 +26,16 @@ _FLAT = 1e-12  # a slope that is rounding
 
 def within(f: Function, radius: float) -> Function:
     """The same function, to be applied to |t| <= radius only: its approximant has that domain."""
-    exact = None if f.exact is None else replace(f.exact, domain=(-radius, radius))
-    return replace(f, name=f"{f.name} within {radius:g}", radius=radius, exact=exact)
+    return replace(f, name=f"{f.name} within {radius:g}", radius=min(radius, f.radius))
 
 
 @lru_cache(maxsize=64)
 def square_derivative(activation: Activation) -> tuple[Function, ...]:
     """Functions that add up to (r^2)' = 2 r r': one, or, if r is piecewise linear, a line with kinks and its steps."""
     r, dr = activation.r, activation.dr
+    radius = min(r.radius, dr.radius)
     if r.exact is not None and dr.jumps:
-        return _of_pieces(activation.name, r.exact, dr)
+        return tuple(replace(f, radius=radius) for f in _of_pieces(activation.name, r.exact, dr))
 
     def value(t: Tensor) -> Tensor:
         return 2.0 * (r.value(t) * dr.value(t))
@@ -51,6 +49,7 @@ def square_derivative(activation: Activation) -> tuple[Function, ...]:
         lipschitz=2.0 * (dr.bound * dr.bound + _product(r.bound, dr.lipschitz)),
         bound=2.0 * _product(r.bound, dr.bound),
         breaks=r.breaks,
+        radius=radius,
     )
     return (f if f.left is None or f.right is None else _read_off(f, f.left, f.right),)
 

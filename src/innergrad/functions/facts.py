@@ -26,9 +26,8 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.functions.intervals import Interval, quiet
 from innergrad.functions.jets import Jet, NoRule
-from innergrad.functions.piecewise import PiecewiseLinear
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Asymptote, Function
+from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear
 
 REACH = 2.0**128
 _TOLERANCE = 8e-7  # of the enclosures of ranges, relative to the largest value in the range
@@ -111,6 +110,11 @@ def prove_facts(f: Function, reach: float = REACH) -> Facts:
     return Facts(f.name, True, "", reach, value, first, second, *tails)
 
 
+def facts_on(f: Function, domain: Range) -> Facts:
+    """The facts of f as far out as an interval goes: on the domain of its approximant, those that was proven from."""
+    return prove_facts(f, min(max(map(abs, domain)), REACH))
+
+
 def proven(f: Function) -> Function:
     """The function with the facts that are proven in place of those it declares; refuses where nothing is."""
     if f.jumps or f.exact is not None:
@@ -121,8 +125,10 @@ def proven(f: Function) -> Function:
     return replace(f, curvature=facts.curvature, lipschitz=facts.lipschitz, bound=facts.bound)
 
 
-def local_curvature(f: Function, lo: Tensor, hi: Tensor) -> Tensor:
-    """A bound on |f''| on each interval [lo, hi]; inf where there is none, as across a break."""
+def local_curvature(f: Function, lo: Tensor, hi: Tensor, facts: Facts | None = None) -> Tensor:
+    """A bound on |f''| on each interval [lo, hi]; inf where there is none, as across a break. facts: what is known of f
+    already, by default for all of the line.
+    """
     low, high = lo.detach().cpu().numpy().astype(np.float64), hi.detach().cpu().numpy().astype(np.float64)
     across = np.zeros(low.shape, dtype=bool)
     for position in (*f.breaks, *(jump[0] for jump in f.jumps)):
@@ -130,7 +136,7 @@ def local_curvature(f: Function, lo: Tensor, hi: Tensor) -> Tensor:
     if f.jumps or f.exact is not None:
         bound = np.zeros(low.shape)
     else:
-        everywhere = _global_curvature(f, low, high)
+        everywhere = _global_curvature(f, low, high, facts)
         bound = np.minimum(_cell_curvature(f, low, high, np.isfinite(everywhere)), everywhere)
     return torch.from_numpy(np.where(across, math.inf, bound)).to(lo.device)
 
@@ -177,10 +183,10 @@ def _cell_curvature(f: Function, low: np.ndarray, high: np.ndarray, smooth: np.n
     return bound
 
 
-def _global_curvature(f: Function, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _global_curvature(f: Function, low: np.ndarray, high: np.ndarray, facts: Facts | None) -> np.ndarray:
     """What is proven for every t. A function that is only good on a domain may have false global declarations."""
     try:
-        facts = prove_facts(f)
+        facts = facts or prove_facts(f)
     except InputError:
         return np.full(low.shape, math.inf)
     inside = (low >= -facts.reach) & (high <= facts.reach)

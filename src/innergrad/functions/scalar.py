@@ -1,4 +1,5 @@
-"""Scalar functions f: R -> R that instructions apply, with what is known about them.
+"""Scalar functions f: R -> R that instructions apply, with what is known about them: piecewise-linear ones, functions
+with facts, and the activations and losses' functions that ship.
 
 A function is known by its name; besides its value it declares the facts that its approximants are proven from:
 
@@ -8,24 +9,177 @@ A function is known by its name; besides its value it declares the facts that it
   stand-in replaces each jump by a ramp on that side (+1: right of the position, -1: left of it),
 - ``lipschitz`` (of f) and ``bound`` (sup |f|),
 - ``exact``  f is piecewise linear and is its own approximant,
-- ``radius``  f is applied to |t| <= radius only, and its approximant has that domain.
+- ``radius``  f is applied to |t| <= radius only: on every target that is the domain of its approximant, and an argument
+  outside it is an error. What f declares besides must hold for every t.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
 arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. A formula that interval
 arithmetic cannot follow is trusted, and said to be: ``prove_facts(f).proven`` is False.
+
+Continuous piecewise-linear functions on the whole line are sums of ReLUs. One is given by its knots x_1 < ... < x_m,
+its m + 1 slopes and one point ``(anchor, value)`` on it. The *two-sided hinge basis* around the anchor,
+
+    f(t) = value + s+ relu(t - anchor) - s- relu(anchor - t)
+                 + sum_{x_i > anchor} D_i relu(t - x_i) + sum_{x_i < anchor} D_i relu(x_i - t)
+
+with s+, s- the slopes right and left of the anchor and D_i the slope jumps, has the property that every hinge
+vanishes at the anchor: f(anchor) is exact in floating point. Each term is stored as c relu(a t + b) with |a| + |b| <=
+1 (Definition 4 of the paper), a a power of two, so that the normalisation is exact.
+
+Constants of activations r and their derivatives r' (each checked in the tests against python-flint's ball arithmetic):
+
+    sup |tanh''| = 4 / (3 sqrt 3)        sup |tanh'''| = 2
+    sup |sigmoid''| = 1 / (6 sqrt 3)     sup |sigmoid'''| = 1/8          (softplus' = sigmoid)
+    sup |gelu''| = 2 phi(0)              sup |gelu'''| = 0.778769..., at t^2 = (7 - sqrt 33) / 2
+    sup |silu''| = 1/2                   sup |silu'''| = 0.308181...
+
+A new activation is an :class:`Activation` built from two :class:`Function` objects with the same kind of facts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.errors import InputError
-from innergrad.functions.piecewise import PiecewiseLinear, ramps
+from innergrad.errors import InputError, Registry
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear:
+    """A continuous piecewise-linear function; see the module docstring.
+
+    domain: the interval on which it stands for the function it approximates.
+    error: proven sup |f - f^| on the domain. ``ramps``: open intervals on which it differs from a step function, at
+        most by the jump.
+    """
+
+    knots: tuple[float, ...]
+    slopes: tuple[float, ...]
+    anchor: float = 0.0
+    value: float = 0.0
+    domain: tuple[float, float] = (-math.inf, math.inf)
+    error: float = 0.0
+    ramps: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = (*self.knots, *self.slopes, self.anchor, self.value)
+        ordered = all(a < b for a, b in pairwise(self.knots)) and self.domain[0] < self.domain[1]
+        if len(self.slopes) != len(self.knots) + 1 or not ordered or not all(map(math.isfinite, numbers)):
+            raise InputError("a piecewise-linear function has increasing knots, and one slope more", got=repr(self))
+
+    @property
+    def pieces(self) -> int:
+        return len(self.slopes)
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Per piece: a point (x, y) on it, namely its knot nearest to the anchor, and its slope."""
+        knots, slopes = np.array(self.knots), np.array(self.slopes)
+        centre = int(np.searchsorted(knots, self.anchor))
+        x, y = np.empty(len(slopes)), np.empty(len(slopes))
+        x[centre], y[centre] = self.anchor, self.value
+        for i in range(centre, len(knots)):  # rightwards: piece i + 1 starts at knot i
+            x[i + 1], y[i + 1] = knots[i], y[i] + slopes[i] * (knots[i] - x[i])
+        for i in range(centre - 1, -1, -1):  # leftwards: piece i ends at knot i
+            x[i], y[i] = knots[i], y[i + 1] + slopes[i + 1] * (knots[i] - x[i + 1])
+        return x, y, slopes
+
+    def __call__(self, t: Tensor) -> Tensor:
+        x, y, slope = (torch.as_tensor(column, dtype=t.dtype, device=t.device) for column in self._table)
+        if len(self.slopes) == 1:
+            return y[0] + slope[0] * (t - x[0])
+        piece = torch.bucketize(t.detach().contiguous(), torch.as_tensor(self.knots, dtype=t.dtype, device=t.device))
+        return y[piece] + slope[piece] * (t - x[piece])
+
+    @cached_property
+    def hinges(self) -> Float[np.ndarray, "terms 3"]:
+        """Rows (a, b, c) with f(t) = sum c relu(a t + b), |a| + |b| <= 1, a a power of two; zero terms left out."""
+        right = int(
+            np.searchsorted(np.array(self.knots), self.anchor, side="right")
+        )  # pieces right and left of the anchor
+        left = int(np.searchsorted(np.array(self.knots), self.anchor, side="left"))
+        terms = [
+            (0.0, 1.0, self.value),
+            (1.0, -self.anchor, self.slopes[right]),
+            (-1.0, self.anchor, -self.slopes[left]),
+        ]
+        for i, (knot, jump) in enumerate(zip(self.knots, np.diff(self.slopes), strict=True)):
+            if knot != self.anchor:
+                terms.append((1.0, -knot, float(jump)) if i >= right else (-1.0, knot, float(jump)))
+        return np.array([_normalised(*term) for term in terms if term[2] != 0.0]).reshape(-1, 3)
+
+    def as_weights(self, t: Tensor) -> Tensor:
+        """Evaluated the way the weights do."""
+        return hinge_sum(self, t)
+
+    def samples(self) -> Tensor:
+        """Points at which rounding is measured: the knots, and between them."""
+        knots = torch.tensor(sorted({*self.knots, self.anchor}), dtype=torch.float64)
+        return torch.cat([knots, 0.5 * (knots[1:] + knots[:-1])])
+
+    def hits(self, t: Tensor) -> Tensor:
+        """Number of arguments that fall strictly inside a ramp."""
+        return ramp_hits(self.ramps, t)
+
+    def outside(self, t: Tensor) -> float | None:
+        """The argument farthest outside the domain, or None."""
+        return farthest_outside(self.domain, t)
+
+
+def ramp_hits(ramps: tuple[tuple[float, float], ...], t: Tensor) -> Tensor:
+    """Number of arguments strictly inside one of the intervals, which increase and do not overlap."""
+    if not ramps:
+        return torch.tensor(0)
+    low, high = torch.tensor(ramps, dtype=torch.float64, device=t.device).T.contiguous()
+    at = (torch.bucketize(t.double(), low) - 1).clamp(min=0)
+    inside: Tensor = (t > low[at]) & (t < high[at])
+    return inside.sum()
+
+
+def farthest_outside(domain: tuple[float, float], t: Tensor) -> float | None:
+    lo, hi = domain
+    if t.numel() == 0 or (lo == -math.inf and hi == math.inf):
+        return None
+    low, high = float(t.detach().min()), float(t.detach().max())
+    if low < lo or high > hi:
+        return low if lo - low > high - hi else high
+    return None
+
+
+def _normalised(a: float, b: float, c: float) -> tuple[float, float, float]:
+    scale = 2.0 ** math.ceil(math.log2(abs(a) + abs(b)))
+    return a / scale, b / scale, c * scale
+
+
+def ramps(jumps: tuple[tuple[float, float, int], ...], start: float, width: float) -> PiecewiseLinear:
+    """A step function, ``start`` on the far left, with every (position, height, side) jump made a ramp of the given
+    width.
+    """
+    knots: list[float] = []
+    slopes = [0.0]
+    intervals = []
+    for position, height, side in sorted(jumps):
+        lo, hi = (position, position + width) if side > 0 else (position - width, position)
+        knots += [lo, hi]
+        slopes += [height / width, 0.0]
+        intervals.append((lo, hi))
+    return PiecewiseLinear(
+        tuple(knots), tuple(slopes), anchor=knots[0], value=start, error=math.inf, ramps=tuple(intervals)
+    )
+
+
+def hinge_sum(f: PiecewiseLinear, t: Tensor) -> Tensor:
+    """The same function evaluated the way the weights do: as a sum of ReLUs, in the dtype of t."""
+    a, b, c = (torch.as_tensor(column, dtype=t.dtype, device=t.device) for column in f.hinges.T)
+    return torch.relu(t.unsqueeze(-1) * a + b) @ c
 
 
 @dataclass(frozen=True)
@@ -60,6 +214,11 @@ class Function:
     def __post_init__(self) -> None:
         if any(map(math.isnan, (self.curvature, self.lipschitz, self.bound))):
             raise InputError(f"{self.name} declares a fact that is not a number", got="NaN", allowed="a number, or inf")
+        if not self.radius > 0.0:
+            what = f"{self.name}: the radius of a domain is positive"
+            raise InputError(what, got=self.radius, allowed="a positive number, or inf for none")
+        if self.exact is not None:
+            object.__setattr__(self, "exact", self.bounded(self.exact))
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.value(t)
@@ -68,6 +227,13 @@ class Function:
     def needs_domain(self) -> bool:
         """No asymptote on some side: an approximant is valid on a bounded interval only."""
         return self.exact is None and not self.jumps and (self.left is None or self.right is None)
+
+    def bounded(self, approximant: PiecewiseLinear) -> PiecewiseLinear:
+        """An approximant, on no more than the domain that f declares."""
+        if math.isinf(self.radius):
+            return approximant
+        lo, hi = approximant.domain
+        return replace(approximant, domain=(max(lo, -self.radius), min(hi, self.radius)))
 
     def magnitude(self, radius: float) -> float:
         """A bound on |f(t)| for |t| <= radius."""
@@ -109,3 +275,162 @@ def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
     """A step function with every jump replaced by a ramp of the given width, on the side the jump names."""
     start = float(f.value(torch.tensor(-1e300, dtype=torch.float64)))
     return ramps(f.jumps, start, width)
+
+
+_SQRT2 = math.sqrt(2.0)
+_PHI0 = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Activation:
+    """r and r'. ``closed_range`` is the closure of r(R): the targets an activated output can reach."""
+
+    name: str
+    r: Function
+    dr: Function
+    closed_range: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def smooth(self) -> bool:
+        return not self.dr.jumps
+
+    @property
+    def vanishes_at_zero(self) -> bool:
+        return float(self.r(torch.zeros((), dtype=torch.float64))) == 0.0
+
+
+def _phi(t: Tensor) -> Tensor:
+    return torch.exp(-0.5 * t * t) * _PHI0
+
+
+def _cdf(t: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-t / _SQRT2)
+
+
+def _dsigmoid(t: Tensor) -> Tensor:
+    return torch.sigmoid(t) * torch.sigmoid(-t)
+
+
+def _dtanh(t: Tensor) -> Tensor:
+    return torch.cosh(t.clamp(-350.0, 350.0)).square().reciprocal()
+
+
+def _dsilu(t: Tensor) -> Tensor:
+    return torch.sigmoid(t) * (1 + t * torch.sigmoid(-t))
+
+
+def _softplus(t: Tensor) -> Tensor:
+    return -torch.nn.functional.logsigmoid(-t)  # derivatives are right at 0, and accurate far out
+
+
+def _flat(value: float, beyond: float) -> Asymptote:
+    return Asymptote(0.0, value, beyond)
+
+
+TANH = Function(
+    "tanh", torch.tanh, curvature=4 / (3 * math.sqrt(3)), left=_flat(-1, 0), right=_flat(1, 0), lipschitz=1, bound=1
+)
+DTANH = Function(
+    "tanh'", _dtanh, curvature=2.0, left=_flat(0, 0), right=_flat(0, 0), lipschitz=4 / (3 * math.sqrt(3)), bound=1
+)
+SIGMOID = Function(
+    "sigmoid",
+    torch.sigmoid,
+    curvature=1 / (6 * math.sqrt(3)),
+    left=_flat(0, 0),
+    right=_flat(1, 0),
+    lipschitz=0.25,
+    bound=1,
+)
+DSIGMOID = Function(
+    "sigmoid'",
+    _dsigmoid,
+    curvature=0.125,
+    left=_flat(0, 0),
+    right=_flat(0, 0),
+    lipschitz=1 / (6 * math.sqrt(3)),
+    bound=0.25,
+)
+SOFTPLUS = Function("softplus", _softplus, curvature=0.25, left=_flat(0, 0), right=Asymptote(1, 0, 0), lipschitz=1)
+# gelu' peaks at sqrt 2, gelu'' changes sign there; gelu - t and gelu are monotone beyond 0.76, gelu' beyond sqrt 2
+GELU = Function(
+    "gelu", lambda t: t * _cdf(t), curvature=2 * _PHI0, left=_flat(0, -1), right=Asymptote(1, 0, 1), lipschitz=1.13
+)
+DGELU = Function(
+    "gelu'",
+    lambda t: _cdf(t) + t * _phi(t),
+    curvature=0.7787697,
+    left=_flat(0, -1.5),
+    right=_flat(1, 1.5),
+    lipschitz=2 * _PHI0,
+    bound=1.13,
+)
+# silu and silu - t are monotone beyond 1.2785, silu' beyond 2.3994
+SILU = Function(
+    "silu",
+    lambda t: t * torch.sigmoid(t),
+    curvature=0.5,
+    left=_flat(0, -1.3),
+    right=Asymptote(1, 0, 1.3),
+    lipschitz=1.1,
+)
+DSILU = Function(
+    "silu'", _dsilu, curvature=0.3081816, left=_flat(0, -2.4), right=_flat(1, 2.4), lipschitz=0.5, bound=1.1
+)
+SIN = Function("sin", torch.sin, curvature=1.0, lipschitz=1, bound=1)
+COS = Function("sin'", torch.cos, curvature=1.0, lipschitz=1, bound=1)
+
+RELU = linear_function("relu", PiecewiseLinear((0.0,), (0.0, 1.0)), 1.0)
+DRELU = Function("relu'", lambda t: (t > 0).to(t.dtype), curvature=0.0, bound=1, jumps=((0.0, 1.0, 1),))
+LEAK = 0.01
+LEAKY = linear_function("leaky_relu", PiecewiseLinear((0.0,), (LEAK, 1.0)), 1.0)
+DLEAKY = Function(
+    "leaky_relu'",
+    lambda t: torch.where(t > 0, torch.ones_like(t), LEAK),
+    curvature=0.0,
+    bound=1,
+    jumps=((0.0, 1.0 - LEAK, 1),),
+)
+RELU6 = linear_function("relu6", PiecewiseLinear((0.0, 6.0), (0.0, 1.0, 0.0)), 1.0, bound=6.0)
+DRELU6 = Function(
+    "relu6'", lambda t: ((t > 0) & (t < 6)).to(t.dtype), curvature=0.0, bound=1, jumps=((0.0, 1.0, 1), (6.0, -1.0, -1))
+)
+
+#: exp on the half-line t <= 0, continued by 1: what a softmax probability exp(t_k - LSE(t)) needs.
+EXP_CAPPED = Function(
+    "exp(min(t,0))",
+    lambda t: torch.exp(t.clamp(max=0.0)),
+    curvature=1.0,
+    left=_flat(0, 0),
+    right=_flat(1, 0),
+    lipschitz=1,
+    bound=1,
+    breaks=(0.0,),
+)
+#: t / sqrt(1 + t^2), the derivative of the pseudo-Huber loss with delta = 1; sup |f''| = 48 sqrt 5 / 125 at t = 1/2
+PSEUDO_HUBER_U = Function(
+    "pseudo-huber'",
+    lambda t: t / torch.hypot(t, torch.ones_like(t)),
+    curvature=48 * math.sqrt(5) / 125,
+    left=_flat(-1, 0),
+    right=_flat(1, 0),
+    lipschitz=1,
+    bound=1,
+)
+
+_BUILTIN = (
+    Activation("tanh", TANH, DTANH, (-1, 1)),
+    Activation("sigmoid", SIGMOID, DSIGMOID, (0, 1)),
+    Activation("softplus", SOFTPLUS, SIGMOID, (0, math.inf)),
+    Activation("gelu", GELU, DGELU, (-0.16997120747990369, math.inf)),
+    Activation("silu", SILU, DSILU, (-0.27846454276107380, math.inf)),
+    Activation("sin", SIN, COS, (-1, 1)),
+    Activation("relu", RELU, DRELU, (0, math.inf)),
+    Activation("leaky_relu", LEAKY, DLEAKY),
+    Activation("relu6", RELU6, DRELU6, (0, 6)),
+)
+ACTIVATIONS = Registry(
+    "activation",
+    {activation.name: activation for activation in _BUILTIN},
+    hint="or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])",
+)

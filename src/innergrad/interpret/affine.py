@@ -1,8 +1,8 @@
 """The affine interpreter: how far what a transformer computed can be from what the algorithm would have.
 
 It runs beside a forward pass. The values that the transformer produced are the *centres*; for every lane of every token
-it carries what the exact value may differ from its centre by, a linear combination of symbols (:class:`Error`). Lanes
-share symbols, so errors that cancel do cancel.
+it carries what the exact value may differ from its centre by, a linear combination of symbols (``Error``). Lanes share
+symbols, so errors that cancel do cancel.
 
     z = <q, k>        dz = <dq, k> + <q, dk> + [rad dq rad dk]
     f(z)              df = f'(z) dz + [eps_f + 1/2 sup|f''| rad(dz)^2]             eps_f: the approximant's proven error
@@ -23,83 +23,97 @@ which goes through linear maps by their operator norms.
 Rounding is not estimated but measured: what a layer wrote is compared with the instruction, evaluated on the same
 stream in float64. So one interpreter serves float32 and float64, and every executor. The rounding of that evaluation is
 bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms.
+
+A :class:`Form` is a value with its error, :class:`Forms` the algebra of one instruction, :class:`Affine` the lanes. An
+error is a sum of parts, and a part is one of
+
+    I, S, G    coefficients of symbols: of the token that is written, of those that are read, of all tokens (BEFORE)
+    R          numbers of which nothing is known but how large each is: what was in brackets
+    N          a vector of which nothing is known but its Euclidean norm, for every token: a ball
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from itertools import combinations, count
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.functions.facts import facts_on, local_curvature, local_swing
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.scalar import IDENTITY
-from innergrad.interpret.form_rules import apply, divided, product, scaled, softmax, summed
-from innergrad.interpret.forms import BEFORE, Form, Key, measure, plus
-from innergrad.interpret.lane_errors import Change, LaneErrors
-from innergrad.interpret.tensors import Labelled, contract, labelled_view, tokens_in
-from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place
+from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
+from innergrad.interpret.plain import Labelled, attention, contract, labelled_view, tokens_in, total
+from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import State
 
+U = 2.0**-53
+LINE = (-math.inf, math.inf)
+K = TypeVar("K")
+P = TypeVar("P", Tensor, Labelled, float)
 
-class Affine(LaneErrors):
-    """The errors of all lanes, layer by layer.
 
-    approximants: what stands for the functions, with proven errors; functions without one are taken at their exact
-    values, so that the error of what the transformer computed instead is measured where it was evaluated.
-    columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
+class Key(NamedTuple):
+    """A part of an error: where it comes from, a number that tells symbols apart, and of which kind it is."""
+
+    source: str
+    number: int
+    kind: str
+
+
+#: What a lane is off by: parts (batch, tokens or 1, *shape), then the symbols; a ball is one number per token. Of lanes
+#: of means: a radius for every source, or symbols of all tokens (kind S), which the means are made of.
+Error = dict[Key, Tensor]
+BEFORE = Key("before", 0, "G")
+BALL = Key("before", 0, "N")
+LOOSE = Key("", 0, "R")  # of a form; radii of lanes have sources
+ZERO = Labelled(torch.zeros((), dtype=torch.float64), "")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A value with labelled axes and the parts of its error, symbols labelled Z.
+
+    tokens: the axes that number tokens, not entries of a vector. Where the value was summed over tokens S, they number
+    symbols of those tokens.
     """
 
-    def __init__(self, program: Program, approximants: Mapping[str, Approximant], *, columns: bool = False) -> None:
-        super().__init__(program)
-        self.approximants, self.columns = approximants, columns
-        self.culprits: list[str] = []  # arguments about which nothing is known
-        self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
+    centre: Labelled
+    parts: Mapping[Key, Labelled] = field(default_factory=dict)
+    tokens: str = "BIS"
 
-    def layer(self, layer: Layer, before: State, after: State) -> None:
-        """All instructions read the stream before the layer, then all add; float64 tensors."""
-        alone = {i.dst.lane: i for i in layer.instructions if in_place(i) is not None}
-        for i in layer.instructions:
-            if i.dst.lane in alone and i is not alone[i.dst.lane]:
-                del alone[i.dst.lane]
-        changes: dict[str, list[Change]] = {}
-        for i in layer.instructions:
-            if i.dst.lane not in alone:
-                changes.setdefault(i.dst.lane, []).append(self._change(layer, i, before))
-        for lane, i in alone.items():
-            self.squeeze(i, before[lane], after[lane])
-        for lane, added_to in changes.items():
-            self.add(lane, added_to, before[lane], after[lane])
-        for lane in {*after} - {*alone, *changes}:
-            same = torch.equal(self._like(lane, before), self._like(lane, after))
-            if not same:  # matrices may also touch what they should leave alone
-                self.add(lane, [], before[lane], after[lane])
-        written = {*alone, *changes} & {*self.errors}
-        self.worst[layer.name] = max(
-            (float(self.errors[lane].total(self._like(lane, after)).max()) for lane in written), default=0.0
-        )
+    def size(self, key: Key) -> Labelled:
+        """rad of a part, entry by entry."""
+        part, symbols = self.parts[key], [] if key.kind in "RN" else ["Z" if "S" in self.centre.labels else "SZ"]
+        labels = without(part.labels, "".join(symbols))
+        return Labelled(measure(key, grouped(part, *labels, *symbols)), labels)
 
-    def _like(self, lane: str, state: State) -> Tensor:
-        return state[lane][:, :1] if self.program.stream[lane].shared else state[lane]
+    @cached_property
+    def entries(self) -> Labelled:
+        """The radius of all that is known entry by entry."""
+        sizes = (self.size(key) for key in self.parts if key.kind not in "GN")
+        return total([self.centre.map(torch.zeros_like), *sizes]).map(sound)
 
-    def _change(self, layer: Layer, i: Attend, before: State) -> Change:
-        forms = Forms(self, before, i)
-        form = added(self.program, i, forms)
-        self.culprits += [f"{layer.name}, {i.dst.lane}: {reason}" for reason in forms.unknown]
-        names = [score.f.name for score in i.scores if score.f != IDENTITY]
-        source = f"{names[0] if names else 'products'}: {layer.name}, {i.dst.lane}"
-        if self.columns and self.gathers(i.dst.lane):
-            return Change(i.dst, form, source, {}, {n: forms.everywhere(block) for (n, _), block in form.read.items()})
-        others: dict[str, Labelled] = {}
-        for (number, _), block in form.read.items():
-            radius, name = contract([block.map(torch.abs)], "BI" + i.family), self.sources[number]
-            others[name] = others[name] + radius if name in others else radius
-        return Change(i.dst, form, source, others, {})
+    @cached_property
+    def vector(self) -> list[Labelled]:
+        """What comes from BEFORE, if anything does: the radius of every entry, and the norm, for every token."""
+        block, ball = self.parts.get(BEFORE), self.parts.get(BALL)
+        if block is None:
+            return [] if ball is None else [ball, ball]
+        tokens = among(block.labels, self.tokens)
+        norm = spectral_norm(grouped(block, *tokens, without(block.labels, tokens + "Z"), "Z"))
+        sizes = [self.size(BEFORE), Labelled(norm, tokens)]
+        return sizes if ball is None else [size + ball for size in sizes]
+
+    @cached_property
+    def radius(self) -> Labelled:
+        return total([self.entries, *self.vector[:1]]).map(sound)
 
 
 @dataclass(frozen=True)
@@ -113,26 +127,27 @@ class Used:
 
 
 class Forms(Algebra[Form]):
-    """Values with errors, of one instruction on a stream."""
+    """Values with errors, of one instruction of a layer that reads a stream; what the lanes are off by is known."""
 
-    def __init__(self, lanes: Affine, state: State, i: Attend) -> None:
-        self.lanes, self.program, self.state, self.i = lanes, lanes.program, state, i
-        self.unknown: list[str] = []
-        self.tokens, self.masked = tokens_in(state), False
+    def __init__(self, lanes: Affine, layer: Layer, i: Attend, state: State) -> None:
+        self.lanes, self.program, self.layer, self.i, self.state = lanes, lanes.program, layer, i, state
+        self.tokens = tokens_in(state)
 
     @cached_property
     def used(self) -> Used | None:
         """Where weights are in tokens of their own: the tokens that a mean over all reads anything but zeros from."""
-        if not self.program.placement or self.masked:
+        tokens = seen(self.program, self.i)
+        if not self.program.placement or tokens is None or tokens.labels:
             return None
         linear = (score.pairs[0][1] for score in self.i.scores if score.f == IDENTITY and len(score.pairs) == 1)
         factors, codes = [self.i.value, *linear], {mark.lane for mark in self.program.marks}
         used = torch.ones(self.tokens, dtype=torch.bool)
         for expression in factors:
-            form = self._combined(expression, "S", None)
-            parts = [part for part in (form.centre, *form.blocks.values(), form.loose, form.ball) if part is not None]
+            form = self.sum([self._view(view, "S", None) for view in expression])
+            parts = [form.centre, *form.parts.values()]
             if all("S" in part.labels for part in parts):
-                used &= torch.stack([_nonzero(part) for part in parts]).any(0)
+                zeros = [grouped(part, "S", without(part.labels, "S")) == 0 for part in parts]
+                used &= ~torch.cat(zeros, dim=1).all(1)
         used[:2] |= used.sum() < 2  # a single one would pass for a lane that all tokens share
         coded = any(view.lane in codes for expression in factors for view in expression)
         return Used(used.nonzero().flatten(), "BI" if coded else "BIS")
@@ -145,75 +160,441 @@ class Forms(Algebra[Form]):
         full = block.tensor.new_zeros(*block.tensor.shape[:axis], self.tokens, *block.tensor.shape[axis + 1 :])
         return Labelled(full.index_copy(axis, self.used.tokens, block.tensor), block.labels)
 
-    # ------------------------------------------------------------------------------------------------------ operations
-
     def read(self, expression: Expr, token: Token) -> Form:
-        return self._combined(expression, token, self.used if token == "S" else None)
-
-    def _combined(self, expression: Expr, token: Token, used: Used | None) -> Form:
         """A linear combination of lane views, with the errors of the lanes; of the tokens that are used."""
-        axes = "BIS" if used is None else used.axes
-        return summed([self._view(view, token, used, axes) for view in expression])
+        return self.sum([self._view(view, token, self.used if token == "S" else None) for view in expression])
 
-    def _view(self, view: View, token: Token, used: Used | None, axes: str) -> Form:
-        def labelled(tensor: Tensor, extra: str = "") -> Labelled:
+    def _view(self, view: View, token: Token, used: Used | None) -> Form:
+        axes = "BIS" if used is None else used.axes
+
+        def labelled(tensor: Tensor, view: View = view, extra: str = "") -> Labelled:
             some = tensor if used is None or tensor.shape[1] == 1 else tensor[:, used.tokens]
             return labelled_view(self.program, view, some, token, extra)
 
-        form, error = Form(labelled(self.state[view.lane]), tokens=axes), self.lanes.errors.get(view.lane)
-        if error is None:
-            return form
-        blocks: dict[Key, Labelled] = {
-            (number, "G" if number == BEFORE else token): labelled(coefficients, "Z")
-            for number, coefficients in error.blocks.items()
-        }
-        radius, ball = error.radius, error.ball
-        for number, coefficients in error.columns.items():
-            radius = plus(radius, measure(coefficients, -1, number))
-        loose = None if radius is None else labelled(radius).map(torch.abs)
-        if ball is None:
-            return replace(form, blocks=blocks, loose=loose)
-        if ball.shape[1] == 1:
-            ball, labels = ball[:, 0], "B"
-        else:
-            ball, labels = ball if used is None else ball[:, used.tokens], "B" + token
-        if labels[-1] not in axes:
-            ball, labels = ball.norm(dim=-1), "B"
-        return replace(form, blocks=blocks, loose=loose, ball=Labelled(ball * abs(view.coefficient), labels))
-
-    def product(self, factors: list[Form], keep: str) -> Form:
-        return product(factors, keep)
+        parts: dict[Key, Labelled] = {}
+        for key, part in self.lanes.errors.get(view.lane, {}).items():
+            if key == BALL:
+                ball = labelled(part.flatten(1), replace(view, index=())).map(torch.abs)
+                parts[BALL] = ball if ball.labels[-1] in axes else Labelled(ball.tensor.norm(dim=-1), "B")
+            elif key.kind in "RS":
+                parts = merged(parts, {LOOSE: labelled(measure(key, part)).map(torch.abs)})
+            else:
+                parts[key if key == BEFORE else key._replace(kind=token)] = labelled(part, extra="Z")
+        return Form(labelled(self.state[view.lane]), parts, axes)
 
     def sum(self, terms: list[Form]) -> Form:
-        return summed(terms)
+        """The sum of the forms, and its rounding."""
+        centre, parts = total([term.centre for term in terms]), [term.parts for term in terms]
+        if len(terms) > 1:
+            sizes = total([term.centre.map(torch.abs) for term in terms])
+            parts.append({LOOSE: sizes.map(lambda size: gamma(len(terms) - 1) * size)})
+        return Form(centre, merged(*parts), terms[0].tokens)
 
-    def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
-        del value
-        form, unknown = apply(score.f, self.lanes.approximants.get(score.f.name), argument)
-        self.unknown += unknown
-        return form
+    def product(self, factors: list[Form], keep: str) -> Form:
+        """The product of the factors, summed over every label that is not kept."""
+        axes = min((factor.tokens for factor in factors), key=len)
+        factors = [replace(factor, tokens=axes) for factor in factors]
+        centres = [factor.centre for factor in factors]
+        sizes = [centre.map(torch.abs) for centre in centres]
+        lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
+        rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
+        found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}]
+        for m, factor in enumerate(factors):
+            others = [*centres[:m], *centres[m + 1 :]]
+            found.append({key: _through(others, factor, key, keep) for key in factor.parts})
+        for a, b in combinations([factor for factor in factors if factor.parts], 2):
+            rest = [c.centre.map(torch.abs) + c.radius for c in factors if c is not a and c is not b]
+            found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
+            if a.vector:
+                found.append({LOOSE: contract([a.vector[0], b.entries, *rest], keep)})
+            if a.vector and b.vector:
+                largest_of = [largest(part, axes) for part in rest]
+                found.append({BALL: contract([a.vector[1], b.vector[1], *largest_of], among(keep, axes))})
+        return Form(contract(centres, keep), merged(*found), axes)
 
-    def softmax(self, scores: Form, mask: Form | None) -> Form:
-        if self.used is not None:
-            raise InputError("no errors are known of a softmax over tokens that carry weights", got=self.i.dst.lane)
-        return softmax(scores, None if mask is None else mask.centre, self.tokens)
-
-    def mask(self, seen: Seen) -> Form:
-        self.masked = True
-        return Form(Labelled(seen.mask(self.state, self.tokens), seen.labels))
+    def scale(self, value: Form, factor: float) -> Form:
+        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
 
     def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
         if power > 0:
-            return scaled(value, self.tokens)
-        return divided(value, None if mask is None else mask.centre, self.tokens)
-
-    def scale(self, value: Form, factor: float) -> Form:
-        return scaled(value, factor)
+            return self.scale(value, self.tokens)
+        all_tokens = Labelled(torch.tensor(float(self.tokens), dtype=torch.float64), "")
+        shown = all_tokens if mask is None else contract([mask.centre], "BI")
+        return _weighted(value, shown.map(lambda n: 1.0 / n.clamp(min=1.0)), roundings=2)
 
     def varies(self, value: Form) -> bool:
         return "S" in value.centre.labels
 
+    def mask(self, seen: Seen) -> Form:
+        return Form(Labelled(seen.mask(self.state, self.tokens), seen.labels))
 
-def _nonzero(part: Labelled) -> Tensor:
-    """The tokens S at which something is not zero, in any prompt."""
-    return (part.tensor != 0).movedim(part.labels.index("S"), 0).flatten(1).any(1)
+    def softmax(self, scores: Form, mask: Form | None) -> Form:
+        """Attention weights; symbols of the tokens that are read, and loose radii, are taken at their worst."""
+        if self.used is not None:
+            raise InputError("no errors are known of a softmax over tokens that carry weights", got=self.i.dst.lane)
+        z, weights = scores, attention(scores.centre, None if mask is None else mask.centre, self.tokens)
+        a, labels = weights.tensor, weights.labels
+        axis = labels.index("S")
+        rho = torch.where(a > 0, z.radius.aligned(labels), 0.0).amax(axis, keepdim=True)
+        own = {key: part for key, part in z.parts.items() if key.kind in "IG"}
+        rest = replace(z, parts={key: part for key, part in z.parts.items() if key not in own})
+        rough = rest.radius.aligned(labels).expand_as(a)
+        remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
+        remainder = remainder + (4 * U + gamma(self.tokens + 2)) * a * (1 + z.centre.aligned(labels).abs())
+        moved = {key: times(weights, part) for key, part in own.items()}
+        means = {key: contract([part], without(part.labels, "S")) for key, part in moved.items()}
+        off = {key: contract([weights.map(torch.neg), mean], moved[key].labels) for key, mean in means.items()}
+        return Form(weights, {**merged(moved, off), LOOSE: Labelled(sound(remainder), labels)})
+
+    def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
+        """f(z), with the errors of the argument and of what stands for f."""
+        f, z, stand_in = score.f, argument, None if self.lanes.pointwise else self.lanes.approximants.get(score.f.name)
+        t, labels = z.centre.tensor.detach(), z.centre.labels
+        computed = f.value(t) if stand_in is None else stand_in(t)
+        sizes = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
+        radius, rough, loose = (size.aligned(labels).expand_as(t) for size in sizes)
+        slope, lipschitz, curvature = self._slopes(f, t, radius, locally=BEFORE in z.parts)
+        remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
+        kept = slope
+        if f.breaks:
+            near = touched(t, radius, zip(f.breaks, f.breaks, strict=True))
+            middle, half = (0.0, lipschitz) if f.exact is None else slope_range(f.exact.slopes)
+            kept = torch.where(near, middle, slope)
+            remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
+        if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
+            swing = local_swing(f, t, radius)
+            flat = ~(kept.abs() * radius + remainder <= swing)
+            slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
+            remainder = torch.where(flat, swing, remainder)
+        remainder = torch.where(self._unknown(f, stand_in, t, radius), math.inf, remainder)
+        epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
+        remainder = remainder + epsilon + 4 * U * (computed.abs() + slope.abs() * t.abs())
+        parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
+        parts[LOOSE] = Labelled(sound(remainder), labels)
+        return Form(Labelled(computed, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
+
+    def _unknown(self, f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Tensor:
+        """Where nothing is known, which is noted: a step function that may be on either side of a jump, or its stand-in
+        on a ramp; and outside the domain of a stand-in.
+        """
+        jumps, (low, high) = ", ".join(f"{at:g}" for at, _, _ in f.jumps), stand_in.domain if stand_in else LINE
+        steep = stand_in.ramps if stand_in else [(at, at) for at, _, _ in f.jumps]
+        found = {
+            f"may be at a jump ({jumps})": touched(t, radius, steep),
+            f"left the domain [{low:g}, {high:g}] of its approximant": (t < low) | (t > high),
+        }
+        for why, where in found.items():
+            if bool(where.any()):
+                worst = torch.where(where, radius, -1.0).argmax()
+                at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
+                what = f"{self.layer.name}, {self.i.dst.lane}: {int(where.sum())} arguments of {f.name} {why}"
+                self.lanes.culprits.append(f"{what}, e.g. z = {at:.3g} known to within {off:.1e}")
+        return torch.stack([*found.values()]).any(0)
+
+    def _slopes(self, f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The derivative of f, and proven bounds on |f'|, and on |f''| off the kinks: wherever facts are known, or
+        between t - radius and t + radius.
+        """
+        unknown, zero = torch.full_like(t, math.inf), torch.zeros_like(t)
+        if f.jumps:
+            return zero, unknown, zero
+        with torch.enable_grad():
+            variable = t.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(f.value(variable).sum(), variable)
+        if f.exact is not None:
+            return slope, unknown, zero
+        approximants = self.lanes.approximants
+        facts = facts_on(f, approximants[f.name].domain if f.name in approximants else LINE)
+        inside = t.abs() + radius <= facts.reach
+        lipschitz = torch.where(inside, facts.lipschitz, math.inf)
+        if math.isfinite(facts.curvature) and not locally and bool(inside.all()):
+            return slope, lipschitz, torch.full_like(t, facts.curvature)
+        reach = torch.nan_to_num(radius, posinf=0.0)  # nothing is known anyway where the radius is infinite
+        bound = local_curvature(f, t - reach, t + reach, facts)
+        if not facts.proven and bool(torch.isinf(bound).all()):
+            raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
+        return slope, lipschitz, bound
+
+
+# ---------------------------------------------------------------------------------------------------------- the lanes
+
+
+#: What an instruction adds to a lane; where its own errors come from; where it comes from that not this was computed.
+Change = tuple[View, Form, str, str]
+EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
+
+
+class Affine:
+    """The errors of all lanes, layer by layer.
+
+    approximants: what stands for the functions. pointwise: functions are taken at their exact values, so that the error
+    of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
+    columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        approximants: Mapping[str, Approximant],
+        *,
+        pointwise: bool = False,
+        columns: bool = False,
+    ) -> None:
+        self.program, self.approximants, self.pointwise, self.columns = program, approximants, pointwise, columns
+        self.errors: dict[str, Error] = {}
+        self.culprits: list[str] = []  # arguments about which nothing is known
+        self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
+        self._numbers = count(1)
+
+    def start(self, lane: str, block: Tensor) -> None:
+        """The lane is off by ``block`` times the symbols BEFORE."""
+        self.errors[lane] = {BEFORE: block}
+
+    def given(self, lane: str, radius: Tensor) -> None:
+        """An input lane is itself rounded."""
+        self._keep(lane, self._symbols("rounding", radius))
+
+    def radius(self, lane: str, like: Tensor) -> Tensor:
+        return radius_of(self.errors.get(lane, {}), like)
+
+    def parts(self, lanes: list[str]) -> dict[str, float]:
+        """What the radii of the lanes, summed, are made of; for the mean prompt of the batch."""
+        errors = (item for lane in lanes for item in self.errors.get(lane, {}).items())
+        return merged(*({key.source: float(sound(measure(key, part)).sum()) / len(part)} for key, part in errors))
+
+    def collapse(self) -> None:
+        """Forget the symbols BEFORE: what they were for is a radius from now on."""
+        for lane, error in self.errors.items():
+            if BEFORE in error:
+                self.errors[lane] = merged({EARLIER: measure(BEFORE, error.pop(BEFORE))}, error)
+
+    def gathers(self, lane: str) -> bool:
+        """Whether the lane takes means over the examples: its errors are no token's own, but radii or columns."""
+        known = self.program.stream[lane]
+        return bool(known.shared) or bool(self.program.placement and known.role in ("weight", "state"))
+
+    # --------------------------------------------------------------------------------------------------- the next layer
+
+    def layer(self, layer: Layer, before: State, after: State) -> None:
+        """All instructions read the stream before the layer, then all add; float64 tensors."""
+        before, after = (
+            {name: value[:, :1] if self.program.stream[name].shared else value for name, value in state.items()}
+            for state in (before, after)
+        )
+        writers: dict[str, list[Attend]] = {}
+        for i in layer.instructions:
+            writers.setdefault(i.dst.lane, []).append(i)
+        alone = {lane: f for lane, (i, *more) in writers.items() if not more and (f := in_place(i)) is not None}
+        others = {lane: instructions for lane, instructions in writers.items() if lane not in alone}
+        changes = {lane: [self._change(layer, i, before) for i in some] for lane, some in others.items()}
+        for lane, old in before.items():
+            if lane in alone:
+                self.squeeze(lane, alone[lane], old, after[lane])
+            elif lane in changes or not torch.equal(old, after[lane]):  # matrices may touch what they should leave
+                self.add(lane, changes.get(lane, []), old, after[lane])
+        self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
+
+    def _change(self, layer: Layer, i: Attend, before: State) -> Change:
+        algebra = Forms(self, layer, i, before)
+        form = added(self.program, i, algebra)
+        functions = [score.f for score in i.scores if score.f != IDENTITY]
+        source = f"{functions[0].name if functions else 'products'}: {layer.name}, {i.dst.lane}"
+        measured = self.pointwise and any(f.exact is None and f.name in self.approximants for f in functions)
+        if self.columns and self.gathers(i.dst.lane):
+            read = {key: algebra.everywhere(part) for key, part in form.parts.items() if key.kind == "S"}
+            form = replace(form, parts={**form.parts, **read})
+        return i.dst, form, source, source if measured else "rounding"
+
+    def add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
+        """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
+        full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
+        error, computed = self.errors.get(lane, {}), torch.zeros(full, dtype=torch.float64)
+        radii, apart = dict[str, Tensor](), "R" if self.columns and self.gathers(lane) else "RS"
+        for dst, form, source, _ in changes:
+            computed = computed + _placed(form.centre, dst, full)
+            for key, part in form.parts.items():
+                if key.kind in apart:
+                    radii = merged(radii, {key.source or source: _placed(form.size(key), dst, full)})
+                elif key == BALL:
+                    error = merged(error, {BALL: _placed_ball(form, dst, full)})
+                else:
+                    error = merged(error, {key: _placed(part, dst, full, "SZ")})
+        residual = (after - before - computed).abs()
+        if changes:  # what no instruction writes is compared without any arithmetic
+            residual = residual + gamma(len(changes) + 2) * (before.abs() + after.abs() + computed.abs())
+        radii = merged(radii, {next((off for *_, off in changes if off != "rounding"), "rounding"): residual})
+        if self.gathers(lane):
+            found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
+        else:
+            found = self._symbols(changes[0][2] if changes else "rounding", sum(radii.values(), torch.zeros(())))
+        self._keep(lane, merged(error, found))
+
+    def squeeze(self, lane: str, f: PiecewiseLinear, before: Tensor, after: Tensor) -> None:
+        """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
+        it where the box is not touched.
+        """
+        error, slopes = self.errors.get(lane, {}), [1.0 + slope for slope in f.slopes]
+        piece = torch.bucketize(before.contiguous(), torch.tensor(f.knots, dtype=torch.float64))
+        slope = torch.tensor(slopes, dtype=torch.float64)[piece]
+        near = touched(before, radius_of(error, before), zip(f.knots, f.knots, strict=True))
+        middle, half = slope_range(slopes)
+        kept, steepest = torch.where(near, middle, slope), torch.where(near, max(map(abs, slopes)), slope.abs())
+        found: list[Error] = [{Key("rounding", 0, "R"): (after - before - f(before)).abs()}]
+        for key, part in error.items():
+            if key.kind == "R":  # |g(a) - g(b)| <= max slope |a - b|
+                found.append({key: part * steepest})
+            elif key.kind == "N":
+                found.append({key: part * steepest.reshape(*part.shape[:2], -1).amax(-1).view(part.shape)})
+            else:
+                rest = torch.where(near, half * measure(key, part), 0.0)
+                found.append({key: part * kept.unsqueeze(-1), Key(key.source, 0, "R"): rest})
+        self._keep(lane, merged(*found))
+
+    def _symbols(self, source: str, radius: Tensor) -> Error:
+        """One new symbol for every entry of every token: a last axis of as many as a token has entries."""
+        entries = torch.diag_embed(sound(radius).reshape(*radius.shape[:2], -1))
+        return {Key(source, next(self._numbers), "I"): entries.reshape(*radius.shape, -1)}
+
+    def _keep(self, lane: str, error: Error) -> None:
+        """All that is not zero."""
+        self.errors[lane] = {key: part for key, part in error.items() if bool((part != 0).any())}
+
+
+def radius_of(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
+    """The radius of the parts of these kinds, of the shape of the lane."""
+    sizes = (measure(key, part) for key, part in error.items() if key.kind in kinds)
+    return sound(sum(sizes, torch.zeros_like(like)))
+
+
+def _placed(part: Labelled, dst: View, full: torch.Size, *symbols: str) -> Tensor:
+    """What is written into a view of a lane, as a tensor of the whole lane: zero elsewhere. symbols: of a last axis."""
+    values = grouped(part, "B", "I", *dst.labels, *symbols)
+    whole = torch.zeros(*full, *values.shape[2 + len(dst.labels) :], dtype=torch.float64)
+    whole[(slice(None), slice(None), *dst.place)] = values
+    return whole
+
+
+def _placed_ball(form: Form, dst: View, full: torch.Size) -> Tensor:
+    """The ball of what is written, which counts as often as its vector is repeated."""
+    written = math.prod(size for size, index in zip(full[2:], dst.index, strict=True) if isinstance(index, str))
+    entries = math.prod(grouped(form.centre, "B", "I", *dst.labels).shape[2:])
+    norm = form.parts[BALL].aligned("BI").expand(full[:2]) * math.sqrt(written / max(1, entries))
+    return norm.view(*norm.shape, *[1] * len(full[2:]))
+
+
+# ---------------------------------------------------------------------------------------------------- sums and products
+
+
+def _through(others: list[Labelled], factor: Form, key: Key, keep: str) -> Labelled:
+    """A part of the error of a factor, times the other factors. Of the tokens S that are summed over symbols remain; a
+    ball is multiplied by the norm of the linear map that the others are, and those of tokens not kept are added up.
+    """
+    part, axes = factor.parts[key], factor.tokens
+    if key.kind == "R":
+        return contract([*(other.map(torch.abs) for other in others), part], keep)
+    if key.kind != "N":
+        return contract([*others, part], keep + ("SZ" if key.kind == "S" and "S" not in keep else "Z"))
+    inner, outer = without(factor.centre.labels, axes), without(keep, axes)
+    matrix = contract(others, axes + outer + without(inner, outer))
+    tokens = among(matrix.labels, axes)
+    matrices = grouped(matrix, *tokens, among(inner, outer), without(outer, inner), without(inner, outer))
+    return contract([Labelled(spectral_norm(matrices).amax(-1), tokens), part], among(keep, axes))
+
+
+def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
+    """The form times a number that depends on no index, and is off by so many roundings."""
+    centre, size = times(weight, form.centre), weight.map(torch.abs)
+    parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
+    rounded = {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())}
+    return Form(centre, merged(parts, rounded), form.tokens)
+
+
+# ------------------------------------------------------------------------------------------------ functions and softmax
+
+
+def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
+    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
+    if not z.vector:
+        return {}
+    (entries, norm), labels = z.vector, z.centre.labels
+    bend = largest(times(Labelled(0.5 * curvature, labels), entries), z.tokens)
+    steepest = largest(Labelled(slope.abs(), labels), z.tokens)
+    ball = {BALL: contract([steepest, z.parts[BALL]], "BIS")} if BALL in z.parts else {}
+    return merged(ball, {BALL: contract([bend, norm], "BIS")})
+
+
+def touched(t: Tensor, radius: Tensor, intervals: Iterable[tuple[float, float]]) -> Tensor:
+    """Where t, known to within the radius, may be in one of the intervals."""
+    found = torch.zeros_like(t, dtype=torch.bool)
+    for start, end in intervals:
+        found |= (t + radius >= start) & (t - radius <= end)
+    return found
+
+
+def slope_range(slopes: Sequence[float]) -> tuple[float, float]:
+    """The middle of the slopes, and how far they are from it."""
+    return 0.5 * (max(slopes) + min(slopes)), 0.5 * (max(slopes) - min(slopes))
+
+
+# ----------------------------------------------------------------------------------------------------- parts and labels
+
+
+def merged(*parts: Mapping[K, P]) -> dict[K, P]:
+    """The sum, part by part."""
+    found: dict[K, P] = {}
+    for key, part in (item for one in parts for item in one.items()):
+        found[key] = found[key] + part if key in found else part
+    return found
+
+
+def measure(key: Key, part: Tensor) -> Tensor:
+    """rad, symbols on the last axis: Euclidean for the symbols BEFORE, else the sum of absolute coefficients."""
+    if key.kind in "RN":
+        return part
+    size: Tensor = part.norm(dim=-1) if key == BEFORE else part.abs().sum(-1)
+    return size
+
+
+def sound(radius: Tensor) -> Tensor:
+    """Zero times infinity is not known: infinity."""
+    return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
+
+
+def gamma(terms: int) -> float:
+    return terms * U / (1 - terms * U)
+
+
+def among(labels: str, some: str) -> str:
+    return "".join(label for label in labels if label in some)
+
+
+def without(labels: str, some: str) -> str:
+    return "".join(label for label in labels if label not in some)
+
+
+def grouped(value: Labelled, *groups: str) -> Tensor:
+    """The tensor with one axis for every group of labels."""
+    sizes = dict(zip(value.labels, value.tensor.shape, strict=True))
+    return value.aligned("".join(groups)).reshape([math.prod(sizes.get(x, 1) for x in group) for group in groups])
+
+
+def largest(value: Labelled, axes: str) -> Labelled:
+    """The largest entry of every token."""
+    tokens = among(value.labels, axes)
+    return Labelled(grouped(value, *tokens, without(value.labels, axes)).amax(-1), tokens)
+
+
+def times(factor: Labelled, part: Labelled) -> Labelled:
+    """Entry by entry; symbols stay last."""
+    return contract([factor, part], without(factor.with_labels(part.labels), "Z") + "Z")
+
+
+def spectral_norm(matrix: Tensor) -> Tensor:
+    """The spectral norm of every matrix (..., rows, columns), infinite where an entry is, or is on the way there."""
+    if 1 in matrix.shape[-2:]:
+        return sound(matrix.flatten(-2).norm(dim=-1))
+    bad = ~(matrix.abs() < 1e100).flatten(-2).all(-1)
+    finite = torch.where(bad[..., None, None], 0.0, matrix)
+    gram = finite @ finite.mT if matrix.shape[-2] <= matrix.shape[-1] else finite.mT @ finite
+    norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * (1 + 1e-9)
+    return torch.where(bad, math.inf, norm)

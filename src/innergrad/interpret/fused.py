@@ -5,26 +5,26 @@ tables (:mod:`innergrad.interpret.symbolic` says how it comes about). Nothing is
 that are carried, so thousands of steps take the memory of one. Where all prompts of a batch are one, the axis of
 prompts is left out, which makes every product a plain matrix product.
 
-A *kernel* is the graph made ready for tensors of one kind: a list of closures on a list of registers.
+A *kernel* is the graph made ready for tensors of one kind: a list of operations on registers, one for each node.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import tables
-from innergrad.interpret.graph import Coefficient, Graph, Node
+from innergrad.interpret.graph import Coefficient, Graph, Node, last_uses
 from innergrad.ir.stream import State
 
-Registers = list[Tensor | None]
-Operation = Callable[[Registers], None]
 Make = Callable[[list[Tensor]], Tensor]
+View = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,18 @@ class Extent:
     def number(self, coefficient: Coefficient) -> float:
         return coefficient[0] * float(self.tokens) ** coefficient[1]
 
-    def labels(self, labels: str) -> str:
-        return labels if self.batched else labels.replace("B", "")
+    def labels(self, node: Node) -> list[str]:
+        """Of a node and of its arguments; without that of prompts if there is only one."""
+        labels = [node.labels, *(used for _, used in node.args)]
+        return labels if self.batched else [used.replace("B", "") for used in labels]
+
+
+class Operation(NamedTuple):
+    """The nodes that are written, and how they are made of those that are read: one tensor, or one for each."""
+
+    writes: list[Node]
+    make: Callable[[list[Tensor]], Tensor | tuple[Tensor, ...]]
+    reads: list[Node]
 
 
 class Kernel:
@@ -48,92 +58,44 @@ class Kernel:
 
     def __init__(self, graph: Graph, extent: Extent, state: State) -> None:
         self.graph, self.extent = graph, extent
-        self.place = {node: i for i, node in enumerate(graph.nodes)}
-        self.lanes = [(node, self.place[node]) for node in graph.nodes if node.op == "lane"]
-        self.uses = _uses(graph)
-        inlined = {e for node in graph.nodes if (e := _inlined(node, self.uses, extent)) is not None}
-        self.constants: dict[int, Tensor] = {}
-        self.operations: list[Operation] = []
-        self.reads: list[tuple[int, ...]] = []
-        done: set[Node] = set()
-        for node in graph.nodes:
-            if node.op == "mask":
-                self.constants[self.place[node]] = _mask(node, state, extent)
-            elif node.op != "lane" and node not in inlined and node not in done:
-                self._add(node, inlined, done)
-        self.last_uses = self._last_uses()
+        self.lanes = [node for node in graph.nodes if node.op == "lane"]
+        self.masks = {node: _mask(node, state, extent) for node in graph.nodes if node.op == "mask"}
+        self.operations = list(self._operations())
+        self.last_uses = last_uses([operation.reads for operation in self.operations], graph.kept)
 
-    def _add(self, node: Node, inlined: set[Node], done: set[Node]) -> None:
-        place = self.place
-        if node.op == "apply" and isinstance(node.f, PiecewiseLinear):
-            group = [n for n in self.graph.nodes if n.op == "apply" and n.args == node.args]
-            group = [n for n in group if isinstance(n.f, PiecewiseLinear)]
-            done.update(group)
-            source, into = place[node.args[0][0]], [place[n] for n in group]
-            reuse = not any(n is kept for n in group for kept in self.graph.results.values())
-            functions = tuple(n.f for n in group)
-            evaluate = tables.evaluator(functions, self.extent.dtype, self.extent.device, reuse=reuse)
+    def _operations(self) -> Iterator[Operation]:
+        nodes, uses, extent = self.graph.nodes, self.graph.uses, self.extent
+        sums = {node: made for node in nodes if (made := _plus_product(node, uses, extent)) is not None}
+        inside = {argument for node, (_, reads) in sums.items() for argument, _ in node.args if argument not in reads}
+        for node in nodes:
+            if isinstance(node.f, PiecewiseLinear):  # with all others of the same argument
+                group = [n for n in nodes if n.args == node.args and isinstance(n.f, PiecewiseLinear)]
+                if node is group[0]:
+                    yield self._look_up(group)
+            elif node.op not in ("lane", "mask") and node not in inside:
+                own = _operation(node, uses, extent), [argument for argument, _ in node.args]
+                yield Operation([node], *sums.get(node, own))
 
-            def look_up(registers: Registers) -> None:
-                argument = registers[source]
-                assert argument is not None
-                for target, value in zip(into, evaluate(argument), strict=True):
-                    registers[target] = value
-
-            self.reads.append((source,))
-            self.operations.append(look_up)
-            return
-        product = next((e for e, _ in node.args if e in inlined), None) if node.op == "sum" else None
-        if product is not None:
-            make, sources = _add_product(node, product, self.extent)
-        else:
-            make, sources = _operation(node, self.extent), [argument for argument, _ in node.args]
-            make = _in_place(node, self.uses, self.extent) or make
-        places, target = tuple(place[source] for source in sources), place[node]
-
-        def operate(registers: Registers) -> None:
-            registers[target] = make([registers[i] for i in places])  # type: ignore[misc]
-
-        self.reads.append(places)
-        self.operations.append(operate)
-
-    def _last_uses(self) -> list[tuple[int, ...]]:
-        """After each operation, the registers that nobody reads any more."""
-        kept = {self.place[node] for node in self.graph.results.values()} | set(self.constants)
-        kept |= {self.place[check.node] for check in self.graph.checks}
-        last: dict[int, int] = {}
-        for number, places in enumerate(self.reads):
-            last |= dict.fromkeys(places, number)
-        free: list[list[int]] = [[] for _ in self.reads]
-        for register, number in last.items():
-            if register not in kept:
-                free[number].append(register)
-        return [tuple(registers) for registers in free]
+    def _look_up(self, group: list[Node]) -> Operation:
+        functions, reuse = tuple(node.f for node in group), not any(n in self.graph.results.values() for n in group)
+        evaluate = tables.evaluator(functions, self.extent.dtype, self.extent.device, reuse=reuse)
+        return Operation(group, lambda args: evaluate(args[0]), [argument for argument, _ in group[0].args])
 
     def step(self, state: State) -> tuple[State, list[Tensor]]:
         """The lanes after the layers, and for each check the smallest and the largest value."""
-        registers: Registers = [None] * len(self.place)
-        for index, tensor in self.constants.items():
-            registers[index] = tensor
-        for node, index in self.lanes:
-            registers[index] = state[node.name]
-        for operation, free in zip(self.operations, self.last_uses, strict=True):
-            operation(registers)
-            for index in free:
-                registers[index] = None
-        after = dict(state)
-        for name, node in self.graph.results.items():
-            value = registers[self.place[node]]
-            assert value is not None
-            after[name] = value if value.shape == state[name].shape else value.expand(_lane_shape(value, state[name]))
-        for name in self.graph.zero:
-            after[name] = torch.zeros_like(state[name])
-        found = []
-        for check in self.graph.checks:
-            value = registers[self.place[check.node]]
-            assert value is not None
-            found.append(torch.stack(torch.aminmax(value)))
-        return after, found
+        registers = self.masks | {node: state[node.name] for node in self.lanes}
+        for (writes, make, reads), over in zip(self.operations, self.last_uses, strict=True):
+            made = make([registers[node] for node in reads])
+            if isinstance(made, tuple):
+                registers.update(zip(writes, made, strict=True))
+            else:
+                registers[writes[0]] = made
+            for node in over:
+                del registers[node]
+        changed = {name: _spread(registers[node], state[name].shape) for name, node in self.graph.results.items()}
+        cleared = {name: torch.zeros_like(state[name]) for name in self.graph.zero}
+        found = [torch.stack(torch.aminmax(registers[check.node])) for check in self.graph.checks]
+        return state | changed | cleared, found
 
 
 class Recorded:
@@ -141,15 +103,13 @@ class Recorded:
 
     def __init__(self, kernel: Kernel, lanes: State) -> None:
         self.lanes = {name: lane.clone() for name, lane in lanes.items()}
-        self.ranges: list[Tensor] = []
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # whatever is set up on first use happens outside the graph
             for _ in range(3):
                 _, found = kernel.step(self.lanes)
         torch.cuda.current_stream().wait_stream(side)
-        for low_high in found:
-            self.ranges.append(torch.tensor([math.inf, -math.inf], dtype=low_high.dtype, device=low_high.device))
+        self.ranges = [low_high.new_tensor([math.inf, -math.inf]) for low_high in found]
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             after, found = kernel.step(self.lanes)
@@ -175,61 +135,36 @@ def recorded_kernel(kernel: Kernel | Recorded, lanes: State) -> Kernel | Recorde
         return kernel
 
 
-def _lane_shape(value: Tensor, lane: Tensor) -> tuple[int, ...]:
-    return tuple(max(a, b) for a, b in zip(value.shape, lane.shape, strict=True))
-
-
-def _uses(graph: Graph) -> dict[Node, int]:
-    uses = dict.fromkeys(graph.nodes, 0)
-    for node in graph.nodes:
-        for argument, _ in node.args:
-            uses[argument] += 1
-    for node in (*graph.results.values(), *(check.node for check in graph.checks)):
-        uses[node] += 1
-    return uses
-
-
 # ------------------------------------------------------------------------------------------------------- operations
 
 
-def _operation(node: Node, extent: Extent) -> Make:
-    own = extent.labels(node.labels)
-    used = [extent.labels(labels) for _, labels in node.args]
-    if node.op == "sum":
-        return _sum(node, own, used, extent)
-    if node.op == "product":
-        return _contraction(used, own)
-    if node.op == "apply":
-        return lambda args: node.f(args[0])
-    if node.op == "softmax":
-        return lambda args: _softmax(args, used, own, extent.tokens)
-    if node.op == "count":
-        axis = used[0].index("S" if "S" in used[0] else "I")
-        return lambda args: args[0].sum(axis).clamp(min=1.0)
-    index = tuple(slice(None) if i is None else i for i in node.index)
-    first = len(own) - len(node.index) if node.op == "scatter" else len(used[0]) - len(node.index)
-    place = (*(slice(None),) * first, *index)
-    if node.op == "select":
-        return lambda args: args[0][place]
-
-    def scatter(args: list[Tensor]) -> Tensor:
-        base, added = args
-        rest = tuple(max(a, b) for a, b in zip(base.shape[:first], added.shape[:first], strict=True))
-        result = base.expand(*rest, *base.shape[first:]).clone()
-        result[place] += added
-        return result
-
-    return scatter
+def _operation(node: Node, uses: Mapping[Node, int], extent: Extent) -> Make:
+    own, *used = extent.labels(node)
+    views = [_aligned(labels, own) for labels in used]
+    place = (..., *(slice(None) if i is None else i for i in node.index))
+    match node.op:
+        case "sum":
+            return _sum(node, views, extent)
+        case "product":
+            return _product(node, views, uses, extent)
+        case "apply":
+            return lambda args: node.f(args[0])
+        case "softmax":
+            return _softmax(views, _read(own), extent.tokens)
+        case "count":
+            return lambda args: args[0].sum(_read(used[0])).clamp(min=1.0)
+        case "select":
+            return lambda args: args[0][place]
+        case _:
+            return _scatter(len(own) - len(node.index), place)
 
 
-def _aligned(labels: str, own: str) -> Callable[[Tensor], Tensor]:
+def _aligned(labels: str, own: str) -> View:
     """A view of a tensor with axes ``labels`` as one with axes ``own``, of length 1 where it has none."""
     order = [labels.index(label) for label in own if label in labels]
     missing = [axis for axis, label in enumerate(own) if label not in labels]
     if order == list(range(len(order))) and not missing:
         return lambda tensor: tensor
-    if not missing and order == [*range(len(order) - 2), len(order) - 1, len(order) - 2]:
-        return lambda tensor: tensor.mT
 
     def align(tensor: Tensor) -> Tensor:
         tensor = tensor.permute(order)
@@ -240,157 +175,106 @@ def _aligned(labels: str, own: str) -> Callable[[Tensor], Tensor]:
     return align
 
 
-def _sum(node: Node, own: str, used: list[str], extent: Extent) -> Make:
-    views = [_aligned(labels, own) for labels in used]
+def _sum(node: Node, views: list[View], extent: Extent) -> Make:
     numbers = [extent.number(c) for c in node.coefficients]
     constant = extent.number(node.constant)
+    if not numbers:
+        alone = [1] * (len(extent.labels(node)[0]) - len(node.sizes)) + list(node.sizes)
+        return lambda args: torch.full(alone, constant, dtype=extent.dtype, device=extent.device)
     order = sorted(range(len(numbers)), key=lambda i: numbers[i] != 1.0)  # a plain copy first
-    alone = [1] * (len(own) - len(node.sizes)) + list(node.sizes)
-
-    def add(args: list[Tensor]) -> Tensor:
-        total: Tensor | None = None
-        for i in order:
-            term = views[i](args[i])
-            if total is None:
-                total = term if numbers[i] == 1.0 else term * numbers[i]
-            else:
-                total = torch.add(total, term, alpha=numbers[i])
-        if total is None:
-            return torch.full(alone, constant, dtype=extent.dtype, device=extent.device)
-        return total + constant if constant else total
-
-    return add
+    return lambda args: tables.combined([(numbers[i], views[i](args[i])) for i in order], constant)
 
 
-def _contraction(used: list[str], own: str) -> Make:
-    """einsum of one or two operands, as a sum, an element-wise product or a (batched) matrix product."""
-    if len(used) == 1:
-        (labels,) = used
-        once = "".join(dict.fromkeys(labels))
-        if len(once) < len(labels):
-            return lambda args: torch.einsum(f"{labels}->{own}", args[0])
-        gone = [labels.index(label) for label in labels if label not in own]
-        left = "".join(label for label in labels if label in own)
-        align = _aligned(left, own)
+def _product(node: Node, views: list[View], uses: Mapping[Node, int], extent: Extent) -> Make:
+    """Of matrices, or entry by entry, or as einsum has it."""
+    own, *used = extent.labels(node)
+    matrices = _matrices(node, extent)
+    if matrices is not None:
+        return lambda args: torch.matmul(*matrices(args))
+    if len(used) == 1 and len(set(used[0])) == len(used[0]):
+        gone = [axis for axis, label in enumerate(used[0]) if label not in own]
+        align = _aligned("".join(label for label in used[0] if label in own), own)
         return lambda args: align(args[0].sum(gone))
-    form = _matrix_form(used, own)
-    if form is None:
-        a, b = used
-        if any(label not in own for label in a + b):
-            equation = f"{a},{b}->{own}"
-            return lambda args: torch.einsum(equation, *args)
-        first, second = _aligned(a, own), _aligned(b, own)
-        return lambda args: first(args[0]) * second(args[1])
-
-    def multiply(args: list[Tensor]) -> Tensor:
-        left, right, finish = form(args[0], args[1])
-        return finish(torch.matmul(left, right))
-
-    return multiply
-
-
-def _in_place(node: Node, uses: Mapping[Node, int], extent: Extent) -> Make | None:
-    """An element-wise product with a matrix product that nobody else reads: into the memory of that."""
-    if node.op != "product" or len(node.args) != 2 or any(used != node.labels for _, used in node.args):
-        return None
+    if len(used) == 1 or not set(used[0] + used[1]) <= set(own):
+        last = next((label for label in reversed(own) if sum(label in labels for labels in used) == 1), "")
+        order = sorted(range(len(used)), key=lambda i: last in used[i])  # the result is in order, which is fast
+        equation = f"{','.join(used[i] for i in order)}->{own}"
+        return lambda args: torch.einsum(equation, *(args[i] for i in order))
     for i, (argument, _) in enumerate(node.args):
-        if argument.op == "product" and uses[argument] == 1 and len(argument.args) == 2:
-            form = _matrix_form([extent.labels(used) for _, used in argument.args], extent.labels(argument.labels))
-            if form is not None:
-                return lambda args, i=i: args[i].mul_(args[1 - i])  # type: ignore[misc]
-    return None
+        if used == [own, own] and uses[argument] == 1 and _matrices(argument, extent) is not None:
+            return lambda args: args[i].mul_(args[1 - i])  # nobody else reads it, and new memory is slow
+    return lambda args: views[0](args[0]) * views[1](args[1])
 
 
-Finish = Callable[[Tensor], Tensor]
-
-
-def _matrix_form(used: list[str], own: str) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Finish]] | None:
-    """Two operands as matrices to be multiplied, and how the result becomes the node; None if it is not a product of
-    matrices.
+def _matrices(node: Node, extent: Extent) -> Callable[[list[Tensor]], tuple[Tensor, Tensor]] | None:
+    """The arguments of a product as matrices, for each prompt if there are several, that are multiplied in this order;
+    None if it is no such product.
     """
-    a, b = used
-    last = next((label for label in reversed(own) if (label in a) != (label in b)), None)
-    if last is not None and last in a:  # the other way round the result is in order
-        form = _matrix_form([b, a], own)
-        return None if form is None else lambda first, second: form(second, first)
-    both = "".join(label for label in own if label in a and label in b)
-    summed = "".join(label for label in a if label in b and label not in own)
-    rows = "".join(label for label in own if label in a and label not in b)
-    columns = "".join(label for label in own if label in b and label not in a)
-    if not summed or any(label not in own and label not in summed for label in a + b):
+    own, *used = extent.labels(node)
+    if node.op != "product" or len(used) != 2 or len(own) < 2 or own[:-2] not in ("", "B"):
         return None
-    if both not in ("", "B"):
+    first, second = (0, 1) if own[-2] in used[0] else (1, 0)
+    summed = "".join(set(used[0]) & set(used[1]) - set(own))
+    rows, columns = own[:-1] + summed, own[:-2] + summed + own[-1]
+    if len(summed) != 1 or sorted(used[first]) != sorted(rows) or sorted(used[second]) != sorted(columns):
         return None
-    left, right = _aligned(a, both + rows + summed), _aligned(b, both + summed + columns)
-    align = _aligned(both + rows + columns, own)
-    if len(rows) == len(columns) == len(summed) == 1:
-        return lambda first, second: (left(first), right(second), align)
-
-    def flattened(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Finish]:
-        first, second = left(first), right(second)
-        k = len(both)
-        shape = (*first.shape[: k + len(rows)], *second.shape[k + len(summed) :])
-        inner = math.prod(first.shape[k + len(rows) :])
-        first = first.reshape(*first.shape[:k], math.prod(first.shape[k : k + len(rows)]), inner)
-        second = second.reshape(*second.shape[:k], inner, math.prod(second.shape[k + len(summed) :]))
-        return first, second, lambda product: align(product.view(shape))
-
-    return flattened
+    left, right = _aligned(used[first], rows), _aligned(used[second], columns)
+    return lambda args: (left(args[first]), right(args[second]))
 
 
-def _inlined(node: Node, uses: Mapping[Node, int], extent: Extent) -> Node | None:
-    """The matrix product that a sum takes as it is made: base + coefficient * left @ right."""
+def _plus_product(node: Node, uses: Mapping[Node, int], extent: Extent) -> tuple[Make, list[Node]] | None:
+    """beta base + alpha left @ right in one operation, and what it reads; if nobody else reads the product."""
     if node.op != "sum" or len(node.args) != 2 or node.constant[0]:
         return None
-    own = extent.labels(node.labels)
-    for (e, labels), (base, others) in (node.args, node.args[::-1]):
-        if e.op != "product" or len(e.args) != 2 or uses[e] != 1 or base is e:
-            continue
-        simple = all(len(extent.labels(used).replace("B", "")) == 2 for _, used in e.args)
-        same = extent.labels(labels) == own and len(own.replace("B", "")) == 2
-        if simple and same and set(extent.labels(others)) <= set(own) and _plain_product(e, extent):
-            return e
-    return None
+    own, *used = extent.labels(node)
+    alone = [uses[argument] == 1 and labels == own for (argument, _), labels in zip(node.args, used, strict=True)]
+    forms = [_matrices(argument, extent) if alone[i] else None for i, (argument, _) in enumerate(node.args)]
+    i = 0 if forms[0] is not None else 1
+    matrices = forms[i]
+    if matrices is None:
+        return None
+    alpha, beta = (extent.number(node.coefficients[j]) for j in (i, 1 - i))
+    onto, add = _aligned(used[1 - i], own), torch.addmm if len(own) == 2 else torch.baddbmm
+    reads = [node.args[1 - i][0], *(argument for argument, _ in node.args[i][0].args)]
+    return lambda args: add(onto(args[0]), *matrices(args[1:]), beta=beta, alpha=alpha), reads
 
 
-def _plain_product(e: Node, extent: Extent) -> bool:
-    return _matrix_form([extent.labels(labels) for _, labels in e.args], extent.labels(e.labels)) is not None
-
-
-def _add_product(node: Node, product: Node, extent: Extent) -> tuple[Make, list[Node]]:
-    """node = beta base + alpha left @ right, in one operation."""
-    index = next(i for i, (e, _) in enumerate(node.args) if e is product)
-    base, labels = node.args[1 - index]
-    own = extent.labels(node.labels)
-    alpha, beta = (extent.number(node.coefficients[i]) for i in (index, 1 - index))
-    form = _matrix_form([extent.labels(used) for _, used in product.args], extent.labels(product.labels))
-    assert form is not None
-    align = _aligned(extent.labels(labels), own)
-
-    def add(args: list[Tensor]) -> Tensor:
-        left, right, _ = form(args[1], args[2])
-        onto = align(args[0])
-        if left.ndim == 2:
-            return torch.addmm(onto, left, right, beta=beta, alpha=alpha)
-        return torch.baddbmm(onto, left, right, beta=beta, alpha=alpha)
-
-    return add, [base, *(argument for argument, _ in product.args)]
-
-
-def _softmax(args: list[Tensor], used: list[str], own: str, tokens: int) -> Tensor:
-    axis = own.index("S" if "S" in own else "I")
-    scores = _aligned(used[0], own)(args[0])
-    if scores.shape[axis] == 1:
+def _softmax(views: list[View], axis: int, tokens: int) -> Make:
+    def softmax(args: list[Tensor]) -> Tensor:
+        scores, *mask = (view(tensor) for view, tensor in zip(views, args, strict=True))
         scores = scores.expand(*scores.shape[:axis], tokens, *scores.shape[axis + 1 :])
-    if len(args) > 1:
-        mask = _aligned(used[1], own)(args[1])
-        scores = torch.where(mask == 0, -torch.inf, scores)
-    return torch.nan_to_num(torch.softmax(scores, dim=axis))
+        for shown in mask:
+            scores = torch.where(shown == 0, -torch.inf, scores)
+        return torch.nan_to_num(torch.softmax(scores, dim=axis))
+
+    return softmax
+
+
+def _read(labels: str) -> int:
+    """The axis of the tokens that are read."""
+    return labels.index("S" if "S" in labels else "I")
+
+
+def _scatter(outer: int, place: tuple[Any, ...]) -> Make:
+    """outer: axes of prompts and tokens, which may be of length 1 in one of the two."""
+
+    def scatter(args: list[Tensor]) -> Tensor:
+        base, added = args
+        shape = map(max, base.shape[:outer], added.shape[:outer])
+        result = base.expand(*shape, *base.shape[outer:]).clone()
+        result[place] += added
+        return result
+
+    return scatter
+
+
+def _spread(value: Tensor, shape: torch.Size) -> Tensor:
+    """Over the prompts and tokens that have the same."""
+    return value if value.shape == shape else value.expand(*map(max, value.shape, shape))
 
 
 def _mask(node: Node, state: State, extent: Extent) -> Tensor:
     """Of the scope that the node stands for, in the prompt."""
-    lanes = {name: state[name] for name in ("one", node.f.reads) if name is not None}
-    given = lanes if extent.batched else {name: lane.unsqueeze(0) for name, lane in lanes.items()}
-    mask: Tensor = node.f.mask(given, extent.tokens)
+    lanes = {name: lane if extent.batched else lane.unsqueeze(0) for name, lane in state.items()}
+    mask: Tensor = node.f.mask(lanes, extent.tokens)
     return mask if extent.batched or "B" not in node.labels else mask[0]

@@ -9,7 +9,8 @@ for each index; a node's own axes are named a, b, c, ... in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor
 from innergrad.ir.program import Program
 
 ScalarFunction = Callable[[Tensor], Tensor]
+Coefficient = tuple[float, int]  # a number, and a power of the number of tokens
 NAMES = "abcdefghijklmnopqrstuvwxyz"
 DEMOS_ONLY = ("t", "omega", "y", "batch")  # lanes that are zero on every token that is not an example
 
@@ -53,9 +55,17 @@ class Node:
     def per_token(self) -> bool:
         return "I" in self.labels
 
+    @cached_property
+    def tokens(self) -> set[str]:
+        """The labels of tokens, I or S, that its arguments have."""
+        return {label for _, used in self.args for label in used if label in "IS"}
 
-# a number, and a power of the number of tokens
-Coefficient = tuple[float, int]
+    @cached_property
+    def summed(self) -> set[str]:
+        """Those over which it sums."""
+        return self.tokens - set(self.labels)
+
+
 Term = tuple[Node, str]
 
 
@@ -71,9 +81,17 @@ class Linear:
         return not self.terms and self.constant[0] == 0.0
 
     @property
+    def single(self) -> tuple[Node, str, Coefficient] | None:
+        """Node, labels and coefficient, if it is a number times one node."""
+        if len(self.terms) != 1 or self.constant[0]:
+            return None
+        (((node, used), coefficient),) = self.terms.items()
+        return node, used, coefficient
+
+    @property
     def labels(self) -> str:
         """The labels of all its terms, in the order of those of its longest term."""
-        longest = max((used for _, used in self.terms), key=len)
+        longest = max((used for _, used in self.terms), key=len, default="")
         return ordered({label for _, used in self.terms for label in used}, longest)
 
     def scaled(self, factor: Coefficient) -> Linear:
@@ -83,35 +101,45 @@ class Linear:
 
     def plus(self, other: Linear) -> Linear | None:
         """The sum; None if some coefficients cannot be added, for they have different powers of the token count."""
-        terms = dict(self.terms)
-        for term, coefficient in other.terms.items():
-            total = _plus(terms.get(term), coefficient)
-            if total is None:
-                return None
-            terms[term] = total
+        terms = {term: _plus(self.terms.get(term), other.terms.get(term)) for term in {**self.terms, **other.terms}}
         constant = _plus(self.constant, other.constant)
-        if constant is None:
+        if constant is None or None in terms.values():
             return None
-        return Linear({term: c for term, c in terms.items() if c[0] != 0.0}, constant)
+        return Linear({term: c for term, c in terms.items() if c is not None and c[0] != 0.0}, constant)
 
     def relabelled(self, names: Mapping[str, str]) -> Linear:
         return Linear({(node, rename(labels, names)): c for (node, labels), c in self.terms.items()}, self.constant)
+
+
+def of_node(node: Node, labels: str = "") -> Linear:
+    """One node, once; with the node's own labels, unless they are given."""
+    return Linear({(node, labels or node.labels): (1.0, 0)})
 
 
 def times(a: Coefficient, b: Coefficient) -> Coefficient:
     return a[0] * b[0], a[1] + b[1]
 
 
-def _plus(a: Coefficient | None, b: Coefficient) -> Coefficient | None:
+def _plus(a: Coefficient | None, b: Coefficient | None) -> Coefficient | None:
     if a is None or a[0] == 0.0:
         return b
-    if b[0] == 0.0:
+    if b is None or b[0] == 0.0:
         return a
     return (a[0] + b[0], a[1]) if a[1] == b[1] else None
 
 
+def lengths(*terms: Term) -> dict[str, int]:
+    """How far the indices of some nodes range, by the labels that they are used with."""
+    return {label: size for node, used in terms for label, size in zip(indices(used), node.sizes, strict=True)}
+
+
 def rename(labels: str, names: Mapping[str, str]) -> str:
     return "".join(names.get(label, label) for label in labels)
+
+
+def indices(labels: str) -> str:
+    """Those of the labels that are neither of prompts nor of tokens."""
+    return "".join(label for label in labels if label.islower())
 
 
 @dataclass(frozen=True)
@@ -138,27 +166,42 @@ class Graph:
     checks: tuple[Check, ...]
 
     @cached_property
+    def kept(self) -> tuple[Node, ...]:
+        """What is needed at the end."""
+        return (*self.results.values(), *(check.node for check in self.checks))
+
+    @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Every node that is needed, arguments first."""
         found: dict[Node, None] = {}
-        stack = [(node, False) for node in (*self.results.values(), *(check.node for check in self.checks))][::-1]
+        stack = list(reversed(self.kept))
         while stack:
-            node, ready = stack.pop()
-            if node in found:
-                continue
-            if ready:
-                found[node] = None
+            missing = [argument for argument, _ in stack[-1].args if argument not in found]
+            if missing:
+                stack.append(missing[0])
             else:
-                stack.append((node, True))
-                stack.extend((argument, False) for argument, _ in reversed(node.args))
+                found[stack.pop()] = None
         return tuple(found)
+
+    @cached_property
+    def uses(self) -> Counter[Node]:
+        """How often a node is read, or needed at the end."""
+        return Counter([*(argument for node in self.nodes for argument, _ in node.args), *self.kept])
+
+
+def last_uses(reads: Sequence[Sequence[Node]], kept: Container[Node]) -> list[list[Node]]:
+    """For every operation, from what each of them reads: the nodes that nobody reads after it, unless they are kept."""
+    last = {node: i for i, nodes in enumerate(reads) for node in nodes}
+    ends: list[list[Node]] = [[] for _ in reads]
+    for node, i in last.items():
+        if node not in kept:
+            ends[i].append(node)
+    return ends
 
 
 def ordered(labels: set[str], like: str = "") -> str:
     """Prompts, tokens, then indices as in ``like``, and others."""
-    inner = [label for label in dict.fromkeys(like) if label in labels and label.islower()]
-    inner += sorted(label for label in labels if label.islower() and label not in inner)
-    return "".join(label for label in "BIS" if label in labels) + "".join(inner)
+    return "".join(label for label in dict.fromkeys("BIS" + indices(like) + NAMES) if label in labels)
 
 
 # --------------------------------------------------------------------------------------------------- tokens left out
@@ -166,7 +209,7 @@ def ordered(labels: set[str], like: str = "") -> str:
 
 def own_tokens(graph: Graph) -> bool:
     """Whether no token reads another."""
-    return all(not ({n for _, used in node.args for n in used if n in "IS"} - set(node.labels)) for node in graph.nodes)
+    return not any(node.summed for node in graph.nodes)
 
 
 def demos_suffice(program: Program, graphs: tuple[Graph, ...]) -> bool:
@@ -177,36 +220,30 @@ def demos_suffice(program: Program, graphs: tuple[Graph, ...]) -> bool:
     """
     if program.tokens != "stacked" or program.sink or program.causal or program.carriers:
         return False
-    return all(_demos_suffice(program, graph) for graph in graphs)
+    return all(_demos_suffice(graph) for graph in graphs)
 
 
-def _demos_suffice(program: Program, graph: Graph) -> bool:
-    known: dict[Node, bool] = {}
-    if any(node.per_token for node in graph.results.values()):
-        return False
+def _demos_suffice(graph: Graph) -> bool:
+    zero: dict[Node, bool] = {}  # on every token that is not an example
     for node in graph.nodes:
-        known[node] = _zero_elsewhere(node, known)
-        tokens = {label for _, used in node.args for label in used if label in "IS"}
-        if node.op in ("softmax", "mask", "count") or (len(tokens) > 1):
+        zero[node] = _zero_elsewhere(node, zero)
+        others = node.summed and not any(zero[argument] and node.summed & set(used) for argument, used in node.args)
+        if others or len(node.tokens) > 1 or node.op in ("softmax", "mask", "count"):
             return False
-        summed = tokens - set(node.labels)
-        if summed and not any(known[argument] and summed & set(used) for argument, used in node.args):
-            return False
-    return True
+    return not any(node.per_token for node in graph.results.values())
 
 
-def _zero_elsewhere(node: Node, known: Mapping[Node, bool]) -> bool:
-    """Zero on every token that is not an example."""
-    inside = [known[argument] and ("I" in used or "S" in used) for argument, used in node.args]
-    if node.op == "lane":
-        return node.name in DEMOS_ONLY
-    if node.op == "product":
-        return any(inside)
-    if node.op == "sum":
-        return all(inside) and node.constant[0] == 0.0
-    if node.op in ("select", "scatter"):
-        return all(inside)
-    if node.op == "apply":
-        at_zero = node.f(torch.zeros(1, dtype=torch.float64)) if inside[0] else None
-        return at_zero is not None and float(at_zero) == 0.0
+def _zero_elsewhere(node: Node, zero: Mapping[Node, bool]) -> bool:
+    inside = [zero[argument] and not set("IS").isdisjoint(used) for argument, used in node.args]
+    match node.op:
+        case "lane":
+            return node.name in DEMOS_ONLY
+        case "product":
+            return any(inside)
+        case "sum":
+            return all(inside) and node.constant[0] == 0.0
+        case "select" | "scatter":
+            return all(inside)
+        case "apply":
+            return all(inside) and float(node.f(torch.zeros(1, dtype=torch.float64))) == 0.0
     return False

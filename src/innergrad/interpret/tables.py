@@ -16,7 +16,7 @@ binary search.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 
 FEW = 4  # pieces of nonzero slope that are summed one by one
 MOST_CELLS = 1 << 13
@@ -50,6 +50,11 @@ class Piece:
     low: float
     high: float
     start: float
+
+    def __call__(self, t: Tensor) -> Tensor:
+        """Without the slope."""
+        inside = t.clamp(self.low, self.high)
+        return inside - self.start if self.start else inside
 
 
 def clamped_pieces(f: PiecewiseLinear) -> tuple[Piece, ...] | None:
@@ -130,21 +135,17 @@ def evaluator(
 
 
 def _sum_of_pieces(f: PiecewiseLinear, pieces: tuple[Piece, ...], t: Tensor) -> Tensor:
-    total: Tensor | None = None
-    for piece in pieces:
-        term = t
-        if piece.low > -math.inf or piece.high < math.inf:
-            low = None if piece.low == -math.inf else piece.low
-            term = t.clamp(low, None if piece.high == math.inf else piece.high)
-        if piece.start:
-            term = term - piece.start
-        if total is None:
-            total = term if piece.slope == 1.0 else term * piece.slope
-        else:
-            total = torch.add(total, term, alpha=piece.slope)
-    if total is None:
-        return torch.full_like(t, f.value)
-    return total + f.value if f.value else total
+    return combined(((piece.slope, piece(t)) for piece in pieces), f.value) if pieces else torch.full_like(t, f.value)
+
+
+def combined(terms: Iterable[tuple[float, Tensor]], constant: float) -> Tensor:
+    """The sum of numbers times tensors, of at least one, and of the constant."""
+    rest = iter(terms)
+    number, total = next(rest)
+    total = total if number == 1.0 else total * number
+    for number, term in rest:
+        total = torch.add(total, term, alpha=number)
+    return total + constant if constant else total
 
 
 def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device, reuse: bool) -> Evaluate:

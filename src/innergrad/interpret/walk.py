@@ -13,6 +13,7 @@ token with scope ``self``), and the index labels of the instruction. A value lac
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Generic, Literal, TypeVar, assert_never
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.ir.program import SCOPES, Attend, Expr, Program, Score, View
 
 V = TypeVar("V")
@@ -41,8 +42,8 @@ class Seen:
     token: int | None = None
     source: int = 0
     reader: int = 0
-    nearest: int | None = None
-    farthest: int | None = None
+    nearest: float = -math.inf
+    farthest: float = math.inf
 
     @property
     def reads(self) -> str | None:
@@ -52,12 +53,12 @@ class Seen:
     @property
     def single(self) -> bool:
         """Whether no token sees more than one."""
-        return self.token is not None or (self.nearest is not None and self.nearest == self.farthest)
+        return self.token is not None or self.nearest == self.farthest
 
     @property
     def labels(self) -> str:
         """The axes of the mask; empty if all tokens are seen."""
-        by_place = bool(self.source or self.reader) or self.nearest is not None
+        by_place = bool(self.source or self.reader) or self.nearest > -math.inf
         return ("B" if self.reads else "") + ("I" if by_place else "") + ("S" if by_place or self.reads else "")
 
     def mask(self, state: Mapping[str, Tensor], tokens: int) -> Tensor:
@@ -69,14 +70,11 @@ class Seen:
             mask = state[self.lane]
         if self.token is not None:
             mask = (source == self.token).to(one.dtype) * (1.0 - state["query"])
-        if "I" in self.labels:
-            places = (source >= self.source) & (reader >= self.reader)
-            if self.nearest is not None:
-                places = places & (reader - source >= self.nearest)
-            if self.farthest is not None:
-                places = places & (reader - source <= self.farthest)
-            mask = places.to(one.dtype) * (mask.unsqueeze(1) if self.reads else mask)
-        return mask
+        if "I" not in self.labels:
+            return mask
+        near = (reader - source >= self.nearest) & (reader - source <= self.farthest)
+        places = near & (source >= self.source) & (reader >= self.reader)
+        return places.to(one.dtype) * (mask.unsqueeze(1) if self.reads else mask)
 
 
 def seen(program: Program, i: Attend) -> Seen | None:
@@ -85,7 +83,7 @@ def seen(program: Program, i: Attend) -> Seen | None:
     In a causal program no token sees a later one. A sink reads no other token, and is read by none, except that
     ``all`` is all.
     """
-    first, latest = int(program.sink), 0 if program.causal else None
+    first, latest = int(program.sink), 0 if program.causal else -math.inf
     if i.scope not in SCOPES:
         if i.at is None:
             return Seen(lane=i.scope, reader=first, nearest=latest)

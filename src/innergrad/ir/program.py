@@ -29,9 +29,37 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
-from innergrad.errors import InputError
-from innergrad.functions.scalar import Function
+from innergrad.errors import InputError, LoweringError
+from innergrad.functions.scalar import EXP, IDENTITY, NEGATION, RECIPROCAL, RELU, Function
 from innergrad.ir.stream import Lane, Stream
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an algorithm is compiled, and so what prompts the transformer takes: target and variant, accuracy and domain;
+    see :func:`innergrad.compile`. Saved with the model.
+
+    epsilons: (function, sup error) of the functions whose accuracy is not ``epsilon``.
+    weight_error: the error of the final weights that the accuracies were solved for, if they were.
+    until: the norm of the gradient mapping at which runs stop, if they do.
+    """
+
+    target: str = "relu"
+    variant: str = "literal"
+    epsilon: float = 1e-3
+    n_examples: int = 16
+    x_bound: float | None = None
+    y_bound: float | None = None
+    z_bound: float | None = None
+    sigma: str | None = None
+    epsilons: tuple[tuple[str, float], ...] = ()
+    weight_error: float | None = None
+    until: float | None = None
+
+    def accuracy(self, name: str) -> float:
+        """The sup error that the approximant of a function may have."""
+        return dict(self.epsilons).get(name, self.epsilon)
+
 
 Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]
@@ -40,6 +68,7 @@ Scope = Literal["self", "all", "demos", "before", "upto", "previous"]
 STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 Tokens = Literal["stacked", "interleaved"]
+OWN = {f.name: f for f in (IDENTITY, NEGATION, EXP, RECIPROCAL, RELU)}  # known by name, wherever they are used
 
 
 @dataclass(frozen=True)
@@ -242,7 +271,8 @@ class Program:
     variance: the scalar lane that holds the predictive variance there, if the program computes one.
     tokens: ``stacked``, one token (x; y) an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
     causal: no token sees a later one, so that predictions at every prefix come out of one pass.
-    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms.
+    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms. It reads no token but
+        itself, and all of them with scope ``all``: shared lanes are written from there.
     length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
         if prompts have any length.
     placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
@@ -329,6 +359,9 @@ class Program:
                 for score in instruction.scores:
                     if found.setdefault(score.f.name, score.f) != score.f:
                         raise InputError("two different functions of one program have the same name", got=score.f.name)
+                    if OWN.get(score.f.name, score.f) != score.f:
+                        what = f"{score.f.name} is a function of the library, which some targets compute as it is"
+                        raise InputError(what, got="another function, or radius", hint="give yours another name")
         return found
 
     def label_sizes(self, instruction: Attend) -> dict[str, int]:
@@ -448,8 +481,15 @@ def _check_instruction(program: Program, instruction: Attend, name: str) -> None
             instruction.scope != "self" and (program.causal or (instruction.at or (0, 0))[1] > 0)
         )
         same = not private and instruction.where == "all" and not unequal
-        got = f"{', '.join(private) or instruction.scope} differs between tokens"
-        _require(same, f"{name}: a shared lane must receive the same in every token", got)
+        what = f"{name}: a shared lane must receive the same in every token"
+        _require(same, what, f"{', '.join(private) or instruction.scope} differs between tokens")
+        if program.sink and instruction.scope not in ("self", "all"):
+            raise LoweringError(
+                what,
+                got=f"scope {instruction.scope}, of which the sink that this target puts first reads nothing",
+                allowed="scope self or all",
+                hint='average over scope="all" with omega as a factor, or make the lane per token: shared=False',
+            )
 
 
 def labels_of(expression: Expr) -> set[str]:

@@ -18,16 +18,15 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.interpret.cost import Cost
-from innergrad.interpret.tensors import ScalarFunction
-from innergrad.ir.options import Options
-from innergrad.ir.program import Layer, Program
+from innergrad.functions.scalar import PiecewiseLinear
+from innergrad.interpret.plain import Limits, ScalarFunction
+from innergrad.ir.program import Layer, Options, Program
+from innergrad.model.cost import Cost, cost_of
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target
-from innergrad.targets.weights.looped import Count
-from innergrad.targets.weights.sparse import BYTES_PER_ENTRY, require_memory
+from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count, require_memory
+from innergrad.targets.weights.rows import require_room
 
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
@@ -58,6 +57,11 @@ class Compiled:
     def functions(self) -> dict[str, ScalarFunction]:
         """What the weights compute for each scalar function: its approximant, or, if it has none, the function."""
         return {**self.program.functions(), **self.approximants}
+
+    @cached_property
+    def accuracies(self) -> dict[str, float]:
+        """The sup error that each approximant may have."""
+        return {name: self.options.accuracy(name) for name in self.approximants}
 
     @cached_property
     def kept(self) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class Compiled:
         if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
-        return self.target.cost(self.program, self.options, counts, paper)
+        return cost_of(self.program, self.options, counts, paper)
 
     @cached_property
     def foreseen(self) -> list[Count] | None:
@@ -115,6 +119,8 @@ class Compiled:
             return self.stored_module
         if self.foreseen:
             require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
+        else:
+            require_room(self.program, self.approximants)
         return self.target.lower(self.program, self.approximants, self.options)
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
@@ -141,8 +147,17 @@ class Compiled:
 
     # ------------------------------------------------------------------------------------------------------- prompts
 
-    def ranges(self, layer: Layer) -> Mapping[str, tuple[float, float]]:
+    def ranges(self, layer: Layer) -> Mapping[str, Limits]:
         """Of the lanes that a layer reads, outside which it does not compute what it should."""
+        known, limits = self._ranges.get(id(layer), (None, None))
+        return limits if known is layer and limits is not None else self._bounds(layer)
+
+    @cached_property
+    def _ranges(self) -> dict[int, tuple[Layer, Mapping[str, Limits]]]:
+        """Of the layers of the program, by their identities, for their hashes are as long as they are."""
+        return {id(layer): (layer, self._bounds(layer)) for layer in self.program.layers}
+
+    def _bounds(self, layer: Layer) -> Mapping[str, Limits]:
         return self.target.bounds(self.program, layer, self.options)
 
     def guard(self, outside: Outside = "error") -> Guard:

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
-from innergrad.interpret.domains import SCALE_INPUTS, Limits, argument_error, enlarge, lane_left, range_error, slack
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.interpret.plain import SCALE_INPUTS, Limits, argument_left, enlarge, lane_left, range_error, slack
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import State
 
 Outside = Literal["error", "flag"]
@@ -56,7 +55,6 @@ class Guard:
     outside: Outside = "error"
     violations: list[str] = field(default_factory=list)
     step: int = field(default=0, init=False)  # 0: the prompt itself is being checked
-    _known: dict[int, Mapping[str, Limits]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_outside(self.outside)
@@ -105,21 +103,12 @@ class Guard:
 
     # ------------------------------------------------------------------------------------------------------- the run
 
-    def limits(self, layer: Layer) -> Mapping[str, Limits]:
-        """Of the lanes that a layer reads; they may be off by :func:`slack`."""
-        if id(layer) not in self._known:
-            self._known[id(layer)] = self.ranges(layer)
-        return self._known[id(layer)]
-
     def lanes(self, layer: Layer, before: State) -> None:
         """What a layer read."""
-        for lane, (low, high) in self.limits(layer).items():
-            values, room = before[lane].detach(), slack((low, high))
-            found = float(values.min()), float(values.max())
-            if found[0] < low - room or found[1] > high + room:
-                place = in_prompts((values < low - room) | (values > high + room))
-                hint = _joined(place, enlarge(self.program.stream[lane]))
-                self.report(range_error(lane_left(layer, lane), found, (low, high), hint))
+        for lane, limits in self.ranges(layer).items():
+            self._inside(
+                lane_left(layer, lane), before[lane], limits, slack(limits), enlarge(self.program.stream[lane])
+            )
 
     def bounded(self, score: Score) -> bool:
         """The function of this score has an approximant with a bounded domain."""
@@ -129,13 +118,16 @@ class Guard:
     def argument(self, layer: Layer, instruction: Attend, score: Score, argument: Tensor) -> None:
         """An argument of a function: an observer of the plain interpreter."""
         del instruction
-        if not self.bounded(score):
-            return
-        f, argument = self.approximants[score.f.name], argument.detach()
-        if f.outside(argument) is not None:
-            place = in_prompts((argument < f.domain[0]) | (argument > f.domain[1]))
-            hint = place if self.flags else _joined(place, SCALE_INPUTS)
-            self.report(argument_error(layer, score.f.name, f, argument, hint))
+        if self.bounded(score):
+            domain, hint = self.approximants[score.f.name].domain, "" if self.flags else SCALE_INPUTS
+            self._inside(argument_left(layer, score.f.name), argument, domain, 0.0, hint)
+
+    def _inside(self, what: str, values: Tensor, limits: Limits, room: float, hint: str) -> None:
+        """Refuse, or take note of, values that are farther than ``room`` outside the limits."""
+        values, low, high = values.detach(), limits[0] - room, limits[1] + room
+        if values.numel() and (float(values.min()) < low or float(values.max()) > high):
+            place = in_prompts((values < low) | (values > high))
+            self.report(range_error(what, values, limits, _joined(place, hint)))
 
 
 def _joined(*hints: str) -> str:

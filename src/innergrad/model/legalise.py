@@ -24,8 +24,7 @@ from itertools import count, permutations
 from innergrad.errors import LoweringError
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.interpret.walk import by_itself, written_on
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Expr, Kind, Layer, Program, Score, View, labels_of
+from innergrad.ir.program import Attend, Expr, Kind, Layer, Options, Program, Score, View, labels_of
 from innergrad.ir.stream import Lane, Stream
 from innergrad.targets import Target
 from innergrad.targets.parts.base import constant, described, linear, need

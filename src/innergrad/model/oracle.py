@@ -8,8 +8,7 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.interpret import plain
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.ir.program import Options, Program
 from innergrad.ir.stream import State
 from innergrad.model.preparation import default_variant
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt

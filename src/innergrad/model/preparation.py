@@ -6,8 +6,7 @@ from innergrad.algorithms import GradientDescent
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.approximants import check_epsilon
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.ir.program import Options, Program
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
 

@@ -12,10 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.algorithms.base import LOG_UNIT, Algorithm
-from innergrad.algorithms.optimisers import batch_weights
+from innergrad.algorithms.descent.step import batch_weights
 from innergrad.errors import InputError, seed_number
-from innergrad.ir.options import Options
-from innergrad.ir.program import STANDARD_LANES, Program
+from innergrad.ir.program import STANDARD_LANES, Options, Program
 from innergrad.ir.stream import POSITION, State
 from innergrad.model.guard import Guard
 
@@ -234,7 +233,8 @@ def make_prompt(
     if sample_weight is not None and not algorithm.weighted:
         raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
     algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
-    algorithm.check_queries(prompt.X_query)
+    if prompt.X_query.shape[1]:
+        algorithm.check_queries(prompt.X_query)
     return prompt
 
 

@@ -42,13 +42,12 @@ from innergrad.errors import InputError
 from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import Approximant, FeatureSum
-from innergrad.functions.piecewise import PiecewiseLinear
-from innergrad.ir.options import Options
-from innergrad.ir.program import Program
+from innergrad.functions.scalar import PiecewiseLinear
+from innergrad.ir.program import Options, Program
 from innergrad.model.compiled import Compiled
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.weights.sparse import SparseStack, require_memory
+from innergrad.targets.weights.modules import SparseStack, require_memory
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -210,7 +209,7 @@ def _check_structure(compiled: Compiled, config: dict[str, Any]) -> None:
     readout = [(layer["name"], layer["kind"]) for layer in config["readout"]]
     if saved != expected or readout != [(layer.name, layer.kind) for layer in program.readout]:
         raise ValueError("the layers are not those of the algorithm")
-    if set(compiled.approximants) != compiled.target.approximated(program):
+    if set(compiled.approximants) != compiled.target.functions.approximated(program):
         raise ValueError(f"the approximants are those of {sorted(compiled.approximants)}")
     for name, f in compiled.approximants.items():
         if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= compiled.options.accuracy(name):

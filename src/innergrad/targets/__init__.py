@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from innergrad.errors import Registry
 from innergrad.functions.fits.sigmas import SIGMAS
-from innergrad.registry import Registry
-from innergrad.targets.base import Target
-from innergrad.targets.parts.base import Functions
+from innergrad.targets.parts.attention import KernelAttention, Places, Sink, SoftmaxAttention
+from innergrad.targets.parts.base import Functions, Target
 from innergrad.targets.parts.functions import Blocks, Piecewise, Sigmas
-from innergrad.targets.parts.kernels import KernelAttention
 from innergrad.targets.parts.mlps import FeedForward, SigmaMlp
 from innergrad.targets.parts.norms import LayerNorm
-from innergrad.targets.parts.positions import Places, SignBits, Sink
-from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
-from innergrad.targets.parts.softmax import SoftmaxAttention
-from innergrad.targets.weights.looped import LoopedTransformer, Sublayer
+from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention, SignBits
+from innergrad.targets.weights.modules import LoopedTransformer, Sublayer
 
 _BUILTIN: dict[str, Target] = {
     "relu": Target(

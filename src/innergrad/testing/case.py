@@ -15,6 +15,7 @@ from innergrad.compiler import compile
 from innergrad.transformer import CompiledTransformer
 
 Draw = Callable[[int, int, torch.Generator], tuple[Tensor, Tensor, Tensor]]
+Start = Callable[[torch.Generator], Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class Case:
     draw: (n, n_query, generator) -> one prompt X (n, d), y (n, d_y), X_query (n_query, d); by default the algorithm's
         ``random_prompt``
     extensions: what :func:`innergrad.load` needs to know besides the algorithm: activations, losses
+    start: generator -> the weights w0 (D_w,) that a prompt starts from, for algorithms that do not take every one (some
+        weights must be positive); by default, or where it gives None, Gaussian ones inside the weights' bounds
     """
 
     algorithm: Algorithm
@@ -34,6 +37,7 @@ class Case:
     float32: bool = True
     draw: Draw | None = None
     extensions: tuple[object, ...] = ()
+    start: Start | None = None
 
     @cached_property
     def tf(self) -> CompiledTransformer:
@@ -48,18 +52,25 @@ class Case:
         return replace(self, options={**self.options, "n_examples": n_examples})
 
     def prompts(self, batch: int, n: int | None = None, n_query: int = 2) -> dict[str, Any]:
-        """X (batch, n, d), y (batch, n, d_y), X_query (batch, n_query, d), w0 (batch, D_w) inside the weights' bounds;
-        by default two examples fewer than it is compiled for.
+        """X (batch, n, d), y (batch, n, d_y), X_query (batch, n_query, d), w0 (batch, D_w); by default two examples
+        fewer than it is compiled for.
         """
         n = max(1, self.tf.options.n_examples - 2) if n is None else n
         generator = torch.Generator().manual_seed(5)
         draw = self.draw or self.algorithm.random_prompt
         drawn = [draw(n, n_query, generator) for _ in range(batch)]
         X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))
+        starts = [self.start(generator) for _ in range(batch)] if self.start else []
+        given = [w0 for w0 in starts if w0 is not None]
+        w0 = torch.stack(given) if given else self._gaussian(batch, generator)
+        return {"X": X, "y": y, "X_query": X_query, "w0": w0}
+
+    def _gaussian(self, batch: int, generator: torch.Generator) -> Tensor:
+        """Weights of either sign, inside their bounds."""
         bounds = torch.tensor(self.tf.program.weight_bounds, dtype=torch.float64)
         bounds = bounds.clamp(max=getattr(self.algorithm, "box", None) or 1.0)
-        w0 = torch.randn(batch, len(bounds), generator=generator, dtype=torch.float64).mul(0.7).clamp(-bounds, bounds)
-        return {"X": X, "y": y, "X_query": X_query, "w0": w0}
+        w0 = torch.randn(batch, len(bounds), generator=generator, dtype=torch.float64)
+        return w0.mul(0.7).clamp(-bounds, bounds)
 
     def full(self, batch: int, equal: bool = False) -> dict[str, Any]:
         """Prompts of as many examples as it is compiled for; ``equal``: all the same one."""

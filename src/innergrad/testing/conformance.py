@@ -31,8 +31,9 @@ class Conformance:
                 return {"epsilon": 1e-3}
 
     The laws compare with the algorithm's own ``reference``: write it by other means than the program (autograd, a
-    closed form). Prompts are those of the algorithm's ``random_prompt``, unless ``prompt`` is overridden. An algorithm
-    that goes through the examples in order says ``ordered = True``. For a table of algorithms override ``cases``; each
+    closed form). Prompts are those of the algorithm's ``random_prompt``, unless ``prompt`` is overridden; they start
+    from Gaussian weights, unless ``start`` is, which an algorithm needs whose weights must be positive, say. One that
+    goes through the examples in order says ``ordered = True``. For a table of algorithms override ``cases``; each
     is compiled once, and ``long_cases`` are those that get prompts of 40 examples.
     """
 
@@ -49,9 +50,21 @@ class Conformance:
         """One random prompt: X (n, d), y (n, d_y), X_query (n_query, d)."""
         return self.algorithm().random_prompt(n, n_query, generator)
 
+    def start(self, generator: torch.Generator) -> Tensor | None:
+        """Random weights w0 (D_w,) for a prompt to start from; None: Gaussian ones, inside the weights' bounds."""
+        del generator
+        return None
+
     def cases(self) -> Mapping[str, Case]:
-        algorithm, draw = self.algorithm(), self.prompt
-        case = Case(algorithm, self.options(), ordered=self.ordered, draw=draw, extensions=self.extensions)
+        algorithm = self.algorithm()
+        case = Case(
+            algorithm,
+            self.options(),
+            ordered=self.ordered,
+            draw=self.prompt,
+            extensions=self.extensions,
+            start=self.start,
+        )
         return {algorithm.kind: case}
 
     def long_cases(self) -> Mapping[str, Case]:

@@ -36,8 +36,7 @@ from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, 
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 

@@ -25,8 +25,7 @@ from innergrad.algorithms.losses import Loss, ResidualLoss
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with

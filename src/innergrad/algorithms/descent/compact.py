@@ -17,8 +17,7 @@ from __future__ import annotations
 from innergrad.algorithms.descent.selecting import Selecting, mean, selecting
 from innergrad.algorithms.descent.step import DescentSettings
 from innergrad.functions.scalar import IDENTITY
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 

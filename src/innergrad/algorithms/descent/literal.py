@@ -29,8 +29,7 @@ from innergrad.algorithms.losses import LogisticLoss, Loss, ResidualLoss, Softma
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, NEGATION
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 

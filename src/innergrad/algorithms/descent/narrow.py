@@ -31,8 +31,7 @@ from innergrad.algorithms.descent.literal import copy_layer, loss_layers
 from innergrad.algorithms.descent.step import DescentSettings, below, descent, weight_bound
 from innergrad.algorithms.networks import Network
 from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Mark, Part, Program, Score
+from innergrad.ir.program import Attend, Layer, Mark, Options, Part, Program, Score
 from innergrad.ir.stream import Lane
 
 

@@ -30,8 +30,7 @@ from innergrad.errors import InputError
 from innergrad.functions.approximants import LARGEST_EPSILON
 from innergrad.functions.derived import square_derivative, within
 from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 RANGE = 64.0  # of what self-selecting heads multiply by, unless z_bound says otherwise

@@ -27,8 +27,7 @@ from innergrad.algorithms.descent.selecting import Selecting, selecting
 from innergrad.algorithms.descent.step import DescentSettings
 from innergrad.algorithms.networks import Network
 from innergrad.functions.scalar import NEGATION
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 

@@ -35,8 +35,7 @@ from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.step import DescentSettings, below, descent
 from innergrad.algorithms.networks import Network
 from innergrad.functions.scalar import IDENTITY, NEGATION
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 

@@ -1,11 +1,22 @@
-"""What an explanation says: bound and measured error side by side, attribution, and the health table."""
+"""What an explanation says: bound and measured error side by side, attribution, and the health table; in words, and as
+a picture.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from innergrad import figures
+from innergrad.figures import BLUE, ORANGE, SMALL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HUGE = 1e4  # an axis ends before bounds so much above every measured error, lest all else be squeezed
 
 
 @dataclass(frozen=True)
@@ -77,17 +88,18 @@ class Explanation:
         """Every row of the health table is green."""
         return all(row.green for row in self.health)
 
+    @property
+    def shares(self) -> dict[str, Mapping[str, float]]:
+        """By what -> which -> its share of the bound."""
+        return {"function": self.functions, "layer": self.by_layer, "instruction": self.instructions}
+
     def to_json(self) -> dict[str, Any]:
         """What is infinite is null."""
         return {
             "steps": [_finite(vars(step)) for step in self.steps],
             "worst_step": self.worst,
             "layers": [_finite(vars(layer)) for layer in self.layers],
-            "shares": {
-                "function": dict(self.functions),
-                "layer": dict(self.by_layer),
-                "instruction": dict(self.instructions),
-            },
+            "shares": {name: dict(shares) for name, shares in self.shares.items()},
             "health": [_finite(vars(row)) for row in self.health],
             "learned": self.learned,
             "proven": self.proven,
@@ -104,28 +116,87 @@ class Explanation:
 
     def tables(self) -> list[str]:
         """Errors and attribution as lines of text."""
-        head = f"{'':<26}{'bound':>11}{'measured':>11}"
-        lines = [
-            f"{f'error of the {self.learned} in':<26}{'bound':>11}{'measured':>11}{'path bound':>15}{'measured':>11}"
-        ]
+        head = f"{'bound':>11}{'measured':>11}"
+        lines = [f"{f'error of the {self.learned} in':<26}{head}{'path bound':>15}{'measured':>11}"]
         for number, step in enumerate(self.steps, 1):
             along = "not computed" if step.path_bound is None else f"{step.path_bound:.3e}"
-            text = f"step {number}"
-            lines.append(f"{text:<26}{step.bound:>11.3e}{step.measured:>11.3e}{along:>15}{step.path:>11.3e}")
-        lines += ["", f"largest error of what a layer wrote, in step {self.worst}", head]
+            lines.append(f"step {number:<21}{step.bound:>11.3e}{step.measured:>11.3e}{along:>15}{step.path:>11.3e}")
+        lines += ["", f"largest error of what a layer wrote, in step {self.worst}", f"{'':<26}{head}"]
         lines += [f"{layer.name:<26}{layer.bound:>11.3e}{layer.measured:>11.3e}" for layer in self.layers]
-        for name, shares in (
-            ("function", self.functions),
-            ("layer", self.by_layer),
-            ("instruction", self.instructions),
-        ):
-            shown = [(source, share) for source, share in shares.items() if share >= 0.001]
-            rest = 1.0 - sum(share for _, share in shown)
+        for name, shares in self.shares.items():
+            shown = {source: share for source, share in shares.items() if share >= 0.001}
+            rest = 1.0 - sum(shown.values())
+            others = {"all others": rest} if rest > 0.0005 else {}
             lines += ["", f"share of the bound by {name}"]
-            lines += [f"{share:>8.1%}  {source}" for source, share in shown]
-            lines += [f"{rest:>8.1%}  all others"] if rest > 0.0005 else []
+            lines += [f"{share:>8.1%}  {source}" for source, share in (shown | others).items()]
         return [*lines, *(f"VIOLATION: {text}" for text in self.violations)]
 
 
 def _finite(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+
+
+# -------------------------------------------------------------------------------------------------------------- figure
+
+
+def draw(explanation: Explanation, path: Path | str, mark: str | None = None) -> None:
+    """Write a PNG, bound and measured error on one axis: on the left by step, on the right, of the worst step, by
+    layer. mark: as in ``figures.save``.
+    """
+    with figures.new(1, 2, size=(13, 5)) as (figure, (left, right)):
+        _draw_steps(left, explanation)
+        _draw_layers(right, explanation)
+        figures.save(figure, path, mark=mark)
+
+
+def _draw_steps(ax: Axes, explanation: Explanation) -> None:
+    steps, within, path = explanation.steps, f"{explanation.learned} of a step", "distance to the exact path"
+    along = [math.nan if step.path_bound is None else step.path_bound for step in steps]
+    inner = {"ls": "-", "marker": "o", "ms": 4.0, "lw": 2.0}
+    outer = inner | {"ls": ":", "marker": "s"}
+    lines = [
+        ([step.bound for step in steps], {"color": BLUE, "label": f"{within}: bound"} | inner),
+        ([step.measured for step in steps], {"color": ORANGE, "label": f"{within}: measured"} | inner),
+        (along, {"color": BLUE, "label": f"{path}: bound"} | outer),
+        ([step.path for step in steps], {"color": ORANGE, "label": f"{path}: measured"} | outer),
+    ]
+    shown = [line for line in lines if not all(map(math.isnan, line[0]))]  # no path bound, no line
+    _draw_lines(ax, range(1, len(steps) + 1), shown, max(max(step.path, step.measured) for step in steps))
+    kind = "sup errors" if explanation.proven else "errors at the arguments"
+    ax.set(title=f"Error by step (bounds from {kind})", xlabel="step", ylabel="Euclidean norm")
+    ax.set(xlim=(0.5, len(steps) + 0.5))
+    figures.whole_numbers(ax)
+
+
+def _draw_layers(ax: Axes, explanation: Explanation) -> None:
+    layers = explanation.layers[-40:]
+    bars = {"color": BLUE, "marker": "_", "ms": 14, "label": "bound", "ls": "", "mew": 3}
+    dots = {"color": ORANGE, "marker": "o", "ms": 6, "label": "measured", "ls": "", "mew": 3}
+    lines = [([layer.bound for layer in layers], bars), ([layer.measured for layer in layers], dots)]
+    _draw_lines(ax, range(len(layers)), lines, 0.0)
+    names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
+    ax.set_xticks(range(len(layers)), names, rotation=40, ha="right", fontsize=size)
+    ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
+
+
+def _draw_lines(
+    ax: Axes, numbers: Sequence[int], lines: Sequence[tuple[list[float], dict[str, Any]]], measured: float
+) -> None:
+    """Values and how to draw them, on a log axis for what is positive and, beside something measured, not enormous.
+    What is infinite has a marker at its top, and the word.
+    """
+    reach = HUGE * measured if measured > 0.0 else math.inf
+    known = [value for values, _ in lines for value in values if 0.0 < value < reach] or [1.0]
+    top = max(known) * (max(known) / min(known)) ** 0.12 * 2
+    ax.set_yscale("log")
+    ax.set_ylim(min(known) / 2, top * 1.4)
+    for values, style in lines:
+        ax.plot(numbers, [value if 0.0 < value < math.inf else math.nan for value in values], **style)
+        places = [number for number, value in zip(numbers, values, strict=True) if math.isinf(value)]
+        if places:
+            colour = style["color"]
+            ax.plot(places, [top] * len(places), "^", color=colour, ms=6)
+            ax.annotate(
+                "infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=SMALL
+            )
+    ax.legend()

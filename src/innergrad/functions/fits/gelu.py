@@ -19,7 +19,7 @@ import torch
 
 from innergrad.errors import InputError
 from innergrad.functions.approximants import approximate
-from innergrad.functions.fits.sums import FeatureSum, feature, hinge_sum, with_error
+from innergrad.functions.fits.sums import FeatureSum, domain_of, feature, hinge_sum, less, with_error
 from innergrad.functions.scalar import Function
 
 UNITS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256)
@@ -29,10 +29,10 @@ _gelu = feature("gelu")
 
 
 def gelu_sum(f: Function, epsilon: float, domain: tuple[float, float]) -> FeatureSum:
-    """The function as a sum of GeLUs, with the fewest units that reach epsilon on the domain."""
+    """The function as a sum of GeLUs, with the fewest units that reach epsilon on the domain, or on its own."""
     if f.exact is not None or f.jumps:
         return hinge_sum(approximate(f, max(epsilon, 1e-8)), epsilon)
-    best = math.inf
+    best, domain = math.inf, domain_of(f, domain)
     for units in UNITS:
         fitted = _fit(f, units, domain)
         if fitted.error <= epsilon:
@@ -42,7 +42,7 @@ def gelu_sum(f: Function, epsilon: float, domain: tuple[float, float]) -> Featur
         f"{f.name} is not a sum of {UNITS[-1]} GeLUs to within epsilon on [{domain[0]:g}, {domain[1]:g}]",
         got=f"epsilon = {epsilon:g}",
         allowed=f"at least {best:.1e}",
-        hint="give a larger epsilon or a smaller z_bound",
+        hint=less(f),
     )
 
 

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.functions.piecewise import PiecewiseLinear, farthest_outside, ramp_hits
-from innergrad.functions.scalar import Function
+from innergrad.functions.scalar import Function, PiecewiseLinear, farthest_outside, ramp_hits
 
 FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": torch.nn.functional.gelu,
@@ -73,6 +72,17 @@ class FeatureSum:
 
 
 Approximant = PiecewiseLinear | FeatureSum
+Domain = tuple[float, float]
+
+
+def domain_of(f: Function, otherwise: Domain) -> Domain:
+    """The domain that f declares, or the one that it gets otherwise."""
+    return otherwise if math.isinf(f.radius) else (-f.radius, f.radius)
+
+
+def less(f: Function) -> str:
+    """What to do where f is not fitted to within epsilon."""
+    return f"give a larger epsilon or a smaller {'z_bound' if math.isinf(f.radius) else 'radius'}"
 
 
 def with_error(fitted: FeatureSum, f: Function) -> FeatureSum:

@@ -1,7 +1,6 @@
 """The compiled path of the fused executor: a graph as C++, built on demand."""
 
-from innergrad.interpret.native.build import NoCompiler
-from innergrad.interpret.native.kernel import NativeLoop
+from innergrad.interpret.native.kernel import NativeLoop, NoCompiler
 from innergrad.interpret.native.source import Unsupported
 
 __all__ = ["NativeLoop", "NoCompiler", "Unsupported"]

@@ -93,13 +93,18 @@ INLINE R search(const R* pieces, R last, R t) {
   const R* piece = pieces + 4 * low;
   return piece[2] + piece[3] * (t - piece[1]);
 }
+INLINE vec search(const R* pieces, R last, vec t) {
+  for (long i = 0; i < VL; ++i) t[i] = search(pieces, last, t[i]);
+  return t;
+}
 
+// out[f][at] = f(t), of a number and of a vector
 template <int F>
-INLINE void look_up_one(const R* records, R inverse, R offset, R last, R t, R* out, long stride) {
+INLINE void look_up(const R* records, R inverse, R offset, R last, R t, R* const* out, long at) {
   const R* record = records + cell(t, inverse, offset, last) * 4 * F;
   for (int f = 0; f < F; ++f, record += 4) {
     const R u = t - record[0];
-    out[f * stride] = record[1] + record[2] * u + record[3] * (u > 0 ? u : R(0));
+    out[f][at] = record[1] + record[2] * u + record[3] * (u > 0 ? u : R(0));
   }
 }
 
@@ -158,11 +163,9 @@ INLINE void look_up(const R* records, R inverse, R offset, R last, vec t, vec* c
     return;
   }
 #else
-  for (long i = 0; i < VL; ++i) {
-    R values[F];
-    look_up_one<F>(records, inverse, offset, last, t[i], values, 1);
-    for (int f = 0; f < F; ++f) out[f][at][i] = values[f];
-  }
+  R* entries[F];
+  for (int f = 0; f < F; ++f) entries[f] = (R*)(out[f] + at);
+  for (long i = 0; i < VL; ++i) look_up<F>(records, inverse, offset, last, t[i], entries, i);
 #endif
 }
 

@@ -13,305 +13,284 @@ once for each shape of network.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import accumulate
 
 import numpy as np
 
-from innergrad.functions.piecewise import PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import tables
-from innergrad.interpret.graph import Coefficient, Graph, Node
+from innergrad.interpret.graph import Coefficient, Graph, Node, Term, indices, last_uses, lengths
 
-HEADER = """#include "runtime.hpp"
-#define BARRIER do { if (threads > 1) { _Pragma("omp barrier") } } while (0)
-"""
+KNOWN = ("lane", "product", "sum", "apply", "select", "scatter")
 
 
 class Unsupported(Exception):
     """The graph is not of the kind that kernels are made for; the torch executor takes it."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Affine:
+    """alpha W p + beta b, with a product W p that nobody else reads: one call."""
+
+    product: Node
+    alpha: Coefficient = (1.0, 0)
+    bias: Node | None = None
+    beta: Coefficient = (0.0, 0)
+
+
 class Source:
-    """The text, and what the caller has to hand over, in order."""
+    """The text, and what the caller has to hand over, in order: lanes (batch, size) that are read and written, lanes
+    (batch, n, size) of tokens, numbers and tables.
 
-    text: str
-    shared_lanes: tuple[str, ...]  # (batch, size), read and written
-    token_lanes: tuple[str, ...]  # (batch, n, size)
-    numbers: tuple[Coefficient, ...]
-    tables: tuple[np.ndarray, ...]
+    weights: shared lanes that are recorded, in order.
+    """
 
+    def __init__(self, graph: Graph, lane_sizes: Mapping[str, int], weights: tuple[str, ...]) -> None:
+        self.graph, self.lane_sizes, self.weights = graph, lane_sizes, weights
+        self.nodes = sorted(graph.nodes, key=lambda node: node.op != "lane")
+        self.kind = {node: _kind(node) for node in self.nodes}
+        self._require()
+        self.stage = self._stages()
+        self.affine = {node: found for node in self.nodes if (found := self._affine(node)) is not None}
+        self.hidden = {found.product for node, found in self.affine.items() if found.product is not node}
+        self.groups = self._groups()
+        self.in_place = self._results_in_place()
+        self.room: dict[str, int] = defaultdict(int)
+        self.place = self._places()
+        lanes = [node for node in self.nodes if node.op == "lane"]
+        self.token_lanes = tuple(node.name for node in lanes if self.kind[node] == "token")
+        shared = [node.name for node in lanes if self.kind[node] == "shared"]
+        self.shared_lanes = tuple(dict.fromkeys([*shared, *graph.results, *weights]))
+        self.numbers: list[Coefficient] = []
+        self.tables: list[np.ndarray] = []
+        self.text = f"{self._head()}\n{self._steps()}\n{self._entry()}"
 
-def generate(graph: Graph, lane_sizes: Mapping[str, int], weights: tuple[str, ...]) -> Source:
-    """weights: shared lanes that are recorded, in order."""
-    return _Generator(graph, lane_sizes, weights).source()
+    # -------------------------------------------------------------------------------------------------------- structure
 
+    def _require(self) -> None:
+        for node in self.nodes:
+            used, summed = [labels for _, labels in node.args], self.kind[node] == "reduction"
+            applied = isinstance(node.f, PiecewiseLinear)
+            reasons = {
+                f"{node.op} nodes": node.op not in KNOWN or "S" in node.labels,
+                "functions that are not piecewise linear": node.op == "apply" and not applied,
+                "tokens that read other tokens": any("S" in labels for labels in used),
+                "diagonals": any(len(set(labels)) < len(labels) for labels in used),
+                "lanes that tokens keep from step to step": node.per_token and node in self.graph.results.values(),
+                "a sum over tokens of another kind": summed and node.op != "product",
+                "a sum over tokens times what they share": summed and any("I" not in labels for labels in used),
+            }
+            for reason, holds in reasons.items():
+                if holds:
+                    raise Unsupported(reason)
 
-@dataclass
-class _Generator:
-    graph: Graph
-    lane_sizes: Mapping[str, int]
-    weights: tuple[str, ...]
-    numbers: list[Coefficient] = field(default_factory=list)
-    tables: list[np.ndarray] = field(default_factory=list)
-    longest_side: int = 0  # of the sums over tokens of s p^T
-
-    # -------------------------------------------------------------------------------------------------------- source
-
-    def source(self) -> Source:
-        nodes = self.graph.nodes
-        self._require(nodes)
-        self.name = {node: f"v{i}" for i, node in enumerate(nodes)}
-        self.kind = {node: self._kind(node) for node in nodes}
-        self.stage = self._stages(nodes)
-        self.inlined = self._inlined(nodes)
-        shared = tuple(n.name for n in nodes if n.op == "lane" and self.kind[n] == "shared")
-        shared += tuple(name for name in (*self.graph.results, *self.weights) if name not in shared)
-        shared = tuple(dict.fromkeys(shared))
-        tokens = tuple(n.name for n in nodes if n.op == "lane" and self.kind[n] == "token")
-        body = self._body(nodes, shared)
-        layout = self._workspace(nodes, tokens)
-        text = f"{HEADER}\n{layout}\n{body}\n{self._entry(tokens)}"
-        return Source(text, shared, tokens, tuple(self.numbers), tuple(self.tables))
-
-    def _require(self, nodes: tuple[Node, ...]) -> None:
-        for node in nodes:
-            if node.op not in ("lane", "product", "sum", "apply", "select", "scatter") or "S" in node.labels:
-                raise Unsupported(f"{node.op} nodes")
-            if node.op == "apply" and not isinstance(node.f, PiecewiseLinear):
-                raise Unsupported("functions that are not piecewise linear")
-            if any("S" in used for _, used in node.args):
-                raise Unsupported("tokens that read other tokens")
-            if any(len(set(used)) < len(used) for _, used in node.args):
-                raise Unsupported("diagonals")
-        for node in self.graph.results.values():
-            if node.per_token:
-                raise Unsupported("lanes that tokens keep from step to step")
-
-    def _kind(self, node: Node) -> str:
-        if node.per_token:
-            return "token"
-        return "reduction" if any("I" in used for _, used in node.args) else "shared"
-
-    def _stages(self, nodes: tuple[Node, ...]) -> dict[Node, int]:
+    def _stages(self) -> dict[Node, int]:
         stage: dict[Node, int] = {}
-        for node in nodes:
-            stage[node] = max(
-                (stage[a] + (self.kind[a] == "reduction") for a, _ in node.args if a.op != "lane"), default=0
-            )
-            for argument, _ in node.args:
-                late = self.kind[argument] == "token" and argument.op != "lane" and stage[argument] != stage[node]
-                if late:
-                    raise Unsupported("values of tokens that are needed after a sum over tokens")
+        for node in self.nodes:
+            stage[node] = max((stage[a] + (self.kind[a] == "reduction") for a, _ in node.args), default=0)
+            made = [argument for argument, _ in node.args if self.kind[argument] == "token" and argument.op != "lane"]
+            if any(stage[argument] != stage[node] for argument in made):
+                raise Unsupported("values of tokens that are needed after a sum over tokens")
         return stage
 
-    def _inlined(self, nodes: tuple[Node, ...]) -> dict[Node, tuple[Node, Node | None]]:
-        """sum -> (matrix product that it is made of, bias), for alpha W p + beta b."""
-        uses: dict[Node, int] = {}
-        for node in (*nodes,):
-            for argument, _ in node.args:
-                uses[argument] = uses.get(argument, 0) + 1
-        for check in self.graph.checks:
-            uses[check.node] = uses.get(check.node, 0) + 1
-        found: dict[Node, tuple[Node, Node | None]] = {}
-        for node in nodes:
-            if node.op != "sum" or self.kind[node] != "token" or node.constant[0] or len(node.args) > 2:
-                continue
-            products = [a for a, used in node.args if uses[a] == 1 and used == node.labels and self._matrix(a)]
-            if not products:
-                continue
-            others = [(a, used) for a, used in node.args if a is not products[0]]
-            if others and (self.kind[others[0][0]] == "token" or "B" + node.labels[2:] != others[0][1]):
-                continue
-            found[node] = products[0], others[0][0] if others else None
-        return found
-
-    def _matrix(self, node: Node) -> tuple[Node, Node, int, int, int, int] | None:
-        """(matrix, token lane, rows, columns, row stride, column stride) of a product W p."""
+    def _matrix(self, node: Node) -> tuple[Term, Term] | None:
+        """W and p of a product of a matrix that tokens share and a vector of each."""
         if node.op != "product" or self.kind[node] != "token" or len(node.args) != 2:
             return None
-        by_kind = {self.kind[a] == "token": (a, used) for a, used in node.args}
-        if len(by_kind) != 2:
+        (W, of_W), (p, of_p) = sorted(node.args, key=lambda term: self.kind[term[0]] == "token")
+        out, inner = indices(node.labels), indices(of_p)
+        vectors = len(out) == len(inner) == 1 and out != inner and set(indices(of_W)) == {out, inner}
+        return ((W, of_W), (p, of_p)) if vectors and self.kind[W] != "token" else None
+
+    def _affine(self, node: Node) -> _Affine | None:
+        if self._matrix(node) is not None:
+            return _Affine(node)
+        if node.op != "sum" or self.kind[node] != "token" or node.constant[0] or len(node.args) not in (1, 2):
             return None
-        (p, of_p), (W, of_W) = by_kind[True], by_kind[False]
-        out, inner = node.labels[2:], of_p[2:]
-        if len(out) != 1 or len(inner) != 1 or set(of_W[1:]) != set(out + inner) or out == inner:
-            return None
-        strides = _strides(W)
-        rs, cs = (strides[of_W[1:].index(label)] for label in (out, inner))
-        return W, p, node.sizes[0], p.sizes[0], rs, cs
+        terms = list(zip(node.args, node.coefficients, strict=True))
+        for ((product, used), alpha), *rest in (terms, terms[::-1]):
+            if self.graph.uses[product] == 1 and used == node.labels and self._matrix(product) is not None:
+                if not rest:
+                    return _Affine(product, alpha)
+                (((bias, others), beta),) = rest
+                if self.kind[bias] != "token" and others == "B" + indices(node.labels):
+                    return _Affine(product, alpha, bias, beta)
+        return None
 
-    # ---------------------------------------------------------------------------------------------------- workspace
-
-    def _workspace(self, nodes: tuple[Node, ...], tokens: tuple[str, ...]) -> str:
-        """Where everything lives: offsets in what a team of threads holds, in what a thread holds, and rows of a block.
-
-        Rows are used again when nobody reads them any more.
+    def _groups(self) -> dict[Node, list[Node]]:
+        """Functions that have a table, each with those that it is looked up with: two that tokens apply to the same
+        argument, if they have a common table.
         """
-        lines, team, thread, top = [], 0, 0, 0
-        free: dict[int, list[int]] = {}
-        ends, rows = self._last_uses(nodes), dict[Node, int]()
-        for i, node in enumerate(nodes):
-            size = math.prod(node.sizes)
-            if node.op == "lane" or node in self.hidden:
-                continue
-            if self.kind[node] == "token":
-                for made in self.group.get(node, [node]):
-                    if made not in rows:
-                        spare = free.get(size)
-                        rows[made] = spare.pop() if spare else top
-                        top += size * (rows[made] == top)
-                        lines.append(f"static const long row_{self.name[made]} = {rows[made]};")
-            elif self.kind[node] == "reduction":
-                lines.append(f"static const long at_{self.name[node]} = {thread};")
-                thread += _padded(size)
-            else:
-                lines.append(f"static const long at_{self.name[node]} = {team};")
-                team += _padded(size)
-            for other in ends.get(i, ()):
-                if other in rows:
-                    free.setdefault(math.prod(other.sizes), []).append(rows[other])
-        return "\n".join(
-            [
-                *lines,
-                f"static const long TEAM = {team};",
-                f"static const long THREAD = {thread};",
-                f"static const long TOKEN_ROWS = {max(top, 1)};",
-                f"static const long SCRATCH_ROWS = {_padded(self.longest_side)};",
-                f"static const long BLOCK_ROWS = {max(sum(self.lane_sizes[name] for name in tokens), 1)};",
-            ]
-        )
+        groups: dict[Node, list[Node]] = {}
+        cut = [node for node in self.nodes if node.op == "apply" and _has_cells(node.f)]
+        for node in cut:
+            if node not in groups:
+                pair = [n for n in cut if n.args == node.args and n not in groups][:2]
+                common = self.kind[node] == "token" and tables.cells(tuple(n.f for n in pair)) is not None
+                groups |= dict.fromkeys(pair, pair) if common else {node: [node]}
+        return groups
 
-    def _last_uses(self, nodes: tuple[Node, ...]) -> dict[int, list[Node]]:
-        """Operation -> token nodes that nobody reads after it; checked ones are kept."""
-        last: dict[Node, int] = {}
-        for i, node in enumerate(nodes):
-            if node in self.hidden:
-                continue
-            sources = list(node.args)
-            if node in self.inlined:
-                sources += self.inlined[node][0].args
-            last |= {argument: i for argument, _ in sources}
-        ends: dict[int, list[Node]] = {}
-        for node, i in last.items():
-            if all(node is not check.node for check in self.graph.checks):
-                ends.setdefault(i, []).append(node)
-        return ends
-
-    # --------------------------------------------------------------------------------------------------------- body
-
-    def _body(self, nodes: tuple[Node, ...], shared: tuple[str, ...]) -> str:
-        self.hidden = {product for product, _ in self.inlined.values()}
-        self.group: dict[Node, list[Node]] = {}
-        for node in nodes:
-            if node.op == "apply" and tables.clamped_pieces(node.f) is None:
-                same = [n for n in nodes if n.op == "apply" and n.args == node.args and self._has_cells(n)]
-                self.group[node] = self._together(node, same)
-        self.in_place = self._results_in_place(nodes)
-        stages = max(self.stage.values(), default=0) + 1
-        parts = []
-        for stage in range(stages):
-            here = [n for n in nodes if self.stage[n] == stage and n.op != "lane" and n not in self.hidden]
-            given = [n for n in nodes if n.op == "lane" and stage == 0]
-            once = [line for n in given if self.kind[n] == "shared" for line in self._check_shared(n)]
-            once += [line for n in here if self.kind[n] == "shared" for line in self._shared(n) + self._check_shared(n)]
-            token = [line for n in given if self.kind[n] == "token" for line in self._check_rows(n)]
-            token += [line for n in here if self.kind[n] != "shared" for line in self._for_tokens(n)]
-            reductions = [n for n in here if self.kind[n] == "reduction"]
-            if once:
-                parts += ["if (thread == 0) {", *once, "}", "BARRIER;"]
-            if token:
-                parts += [line for n in reductions for line in self._cleared(n)]
-                parts += [
-                    "for (long block = thread; block < n_blocks; block += threads) {",
-                    "const long nv = block + 1 < n_blocks ? ld : last_nv;",
-                    "const long here = block + 1 < n_blocks ? ld * VL : n - block * ld * VL; (void)here;",
-                    "vec* in = blocks + block * BLOCK_ROWS * ld; (void)in;",
-                    *token,
-                    "}",
-                    "BARRIER;",
-                ]
-            if reductions:
-                checked = [line for n in reductions for line in self._check_shared(n)]
-                parts += ["if (thread == 0) {", "add_up(own_of, threads);", *checked, "}", "BARRIER;"]
-        copies = [
-            f"std::memcpy(lane_{name}, {self._pointer(node)}, {self.lane_sizes[name]} * sizeof(R));"
-            for name, node in self.graph.results.items()
-            if node not in self.in_place
-        ]
-        parts += ["if (thread == 0) {", *copies, "}", "BARRIER;"]
-        lanes = [
-            f"R* lane_{name} = lane[{i}] + prompt * {self.lane_sizes[name]}; (void)lane_{name};"
-            for i, name in enumerate(shared)
-        ]
-        record, start = [], 0
-        for name in self.weights:
-            size = self.lane_sizes[name]
-            record.append(f"std::memcpy(to + {start}, lane_{name}, {size} * sizeof(R));")
-            start += size
-        return "\n".join(
-            [
-                f"static const long N_WEIGHTS = {start};",
-                "static void add_up(R* const* own_of, long threads) {",
-                "  for (long i = 1; i < threads; ++i)",
-                "    for (long j = 0; j < THREAD; ++j) own_of[0][j] += own_of[i][j];",
-                "}",
-                "static void steps(long prompt, long n, long n_steps, long thread, long threads, long ld,",
-                "                  long n_blocks, long last_nv, const R* numbers, long numbers_stride,",
-                "                  const R* const* table,",
-                "                  R* const* lane, vec* blocks, R* team, R* const* own_of, vec* rows,",
-                "                  const long* wanted, long n_wanted, R* record, R* ranges) {",
-                "R* own = own_of[thread]; R* sums = own_of[0]; (void)own; (void)sums; (void)ranges; (void)rows;",
-                "(void)table; (void)team; (void)n;",
-                "long next = 0;",
-                *lanes,
-                "for (long step = 1; step <= n_steps; ++step, numbers += numbers_stride) {",
-                *parts,
-                "if (next < n_wanted && wanted[next] == step) {",
-                "if (thread == 0) { R* to = record + (prompt * n_wanted + next) * N_WEIGHTS; (void)to;",
-                *record,
-                "}",
-                "++next; BARRIER; }",
-                "}",
-                "}",
-            ]
-        )
-
-    def _results_in_place(self, nodes: tuple[Node, ...]) -> dict[Node, str]:
+    def _results_in_place(self) -> dict[Node, str]:
         """Results that may overwrite their lane: computed entry by entry, after everybody else has read it."""
-        order = {node: (self.stage[node], self.kind[node] != "shared", i) for i, node in enumerate(nodes)}
+        order = {node: (self.stage[node], self.kind[node] != "shared", i) for i, node in enumerate(self.nodes)}
         found: dict[Node, str] = {}
         for name, node in self.graph.results.items():
-            lane = next((n for n in nodes if n.op == "lane" and n.name == name), None)
-            readers = [n for n in nodes if any(a is lane for a, _ in n.args)]
-            straight = all(used == node.labels for a, used in node.args if a is lane)
-            entrywise = node.op == "apply" or (node.op == "sum" and straight)
-            once = sum(other is node for other in self.graph.results.values()) == 1
-            read = any(a is node for n in nodes for a, _ in n.args)
-            last = all(order[reader] <= order[node] for reader in readers)
-            if self.kind[node] == "shared" and entrywise and once and not read and last:
+            reads = [(n, used) for n in self.nodes for a, used in n.args if a.op == "lane" and a.name == name]
+            last = all(order[reader] <= order[node] for reader, _ in reads)
+            entrywise = node.op in ("apply", "sum") and all(used == node.labels for n, used in reads if n is node)
+            if self.kind[node] == "shared" and self.graph.uses[node] == 1 and entrywise and last:
                 found[node] = name
         return found
 
-    def _has_cells(self, node: Node) -> bool:
-        return tables.clamped_pieces(node.f) is None and tables.cells((node.f,)) is not None
+    # ------------------------------------------------------------------------------------------------------- workspace
 
-    def _together(self, node: Node, same: list[Node]) -> list[Node]:
-        """The functions that are looked up with this one: two of the same argument, if they have a common table."""
-        if node not in same or self.kind[node] != "token":
-            return [node]
-        start = same.index(node) // 2 * 2
-        pair = same[start : start + 2]
-        return pair if tables.cells(tuple(n.f for n in pair)) is not None else [node]
+    def _pool(self, node: Node) -> tuple[str, int]:
+        """What the room of a node is part of, and how much it takes: lanes and rows of a block of tokens, what a thread
+        adds up, what a team of threads holds.
+        """
+        size = math.prod(node.sizes)
+        if self.kind[node] == "token":
+            return "in" if node.op == "lane" else "rows", size
+        return "sums" if self.kind[node] == "reduction" else "team", _padded(size)
 
-    def _entry(self, tokens: tuple[str, ...]) -> str:
-        rows = 0
-        arrange = []
-        for i, name in enumerate(tokens):
-            size = self.lane_sizes[name]
-            lane = f"token[{i}] + prompt * n * {size}, n, {size}"
-            arrange.append(f"arrange_rows({lane}, blocks, {rows}, n_blocks, ld, first, every);")
-            rows += size
+    def _places(self) -> dict[Node, int]:
+        """Where everything is in its pool. Rows are used again when nobody reads them any more."""
+        places: dict[Node, int] = {}
+        free: dict[tuple[str, int], list[int]] = defaultdict(list)
+        placed = [node for node in self.nodes if node not in self.hidden and not self._lane(node)]
+        for node, over in zip(placed, last_uses([self._reads(n) for n in placed], self.graph.kept), strict=True):
+            for new in self.groups.get(node, [node]):
+                if new not in places:
+                    (pool, size), spare = self._pool(new), free[self._pool(new)]
+                    places[new] = spare.pop() if spare else self.room[pool]
+                    self.room[pool] = max(self.room[pool], places[new] + size)
+            for old in over:
+                if self._pool(old)[0] == "rows":
+                    free[self._pool(old)].append(places[old])
+        return places
+
+    def _reads(self, node: Node) -> list[Node]:
+        """What it is made of; of a product inside it, the factors."""
+        inside = self.affine[node].product.args if node in self.affine else ()
+        return [argument for argument, _ in (*node.args, *inside) if argument not in self.hidden]
+
+    def _lane(self, node: Node) -> str | None:
+        """The lane of the prompt that a node is, or that it overwrites."""
+        return self.in_place.get(node) or (node.name if self.kind[node] == "shared" else None)
+
+    def _base(self, node: Node) -> str:
+        """Where a node is: in an array of the prompt, or in rows of a block of tokens."""
+        if self._lane(node):
+            return f"lane_{self._lane(node)}"
+        return f"({self._pool(node)[0]} + {self.place[node]}{' * ld' if self.kind[node] == 'token' else ''})"
+
+    def _at(self, node: Node, used: str, index: Sequence[int | None] = ()) -> str:
+        """One entry of a node, in the loops over its labels: on all tokens of a vector, or one number.
+
+        index: entries that are fixed.
+        """
+        row = _row(node, used, index)
+        return f"{self._base(node)}[{f'({row}) * ld + v' if self.kind[node] == 'token' else row}]"
+
+    def _head(self) -> str:
+        sides = [a.sizes[0] for node in self.nodes if self._outer(node) for a, _ in node.args]
+        return f"""#include "runtime.hpp"
+#define BARRIER do {{ if (threads > 1) {{ _Pragma("omp barrier") }} }} while (0)
+static const long TEAM = {self.room["team"]};
+static const long THREAD = {self.room["sums"]};
+static const long TOKEN_ROWS = {max(self.room["rows"], 1)};
+static const long SCRATCH_ROWS = {_padded(max(sides, default=0))};
+static const long BLOCK_ROWS = {max(self.room["in"], 1)};
+static const long N_WEIGHTS = {sum(self.lane_sizes[name] for name in self.weights)};
+static const long N_CHECKS = {max(len(self.graph.checks), 1)};
+"""
+
+    # ----------------------------------------------------------------------------------------------------------- steps
+
+    def _steps(self) -> str:
+        parts = [part for stage in range(max(self.stage.values(), default=0) + 1) for part in self._of_stage(stage)]
+        copies = [
+            f"std::memcpy(lane_{name}, {self._base(node)}, {self.lane_sizes[name]} * sizeof(R));"
+            for name, node in self.graph.results.items()
+            if node not in self.in_place
+        ]
+        lanes = [
+            f"R* lane_{name} = lane[{i}] + prompt * {self.lane_sizes[name]}; (void)lane_{name};"
+            for i, name in enumerate(self.shared_lanes)
+        ]
+        starts = accumulate((self.lane_sizes[name] for name in self.weights), initial=0)
+        record = [
+            f"std::memcpy(to + {start}, lane_{name}, {self.lane_sizes[name]} * sizeof(R));"
+            for start, name in zip(starts, self.weights, strict=False)
+        ]
+        join = "\n".join
+        return f"""
+static void add_up(R* const* own_of, long threads) {{
+  for (long i = 1; i < threads; ++i)
+    for (long j = 0; j < THREAD; ++j) own_of[0][j] += own_of[i][j];
+}}
+static void steps(long prompt, long n, long n_steps, long thread, long threads, long ld,
+                  long n_blocks, long last_nv, const R* numbers, long numbers_stride,
+                  const R* const* table,
+                  R* const* lane, vec* blocks, R* team, R* const* own_of, vec* rows,
+                  const long* wanted, long n_wanted, R* record, R* ranges) {{
+R* own = own_of[thread]; R* sums = own_of[0]; (void)own; (void)sums; (void)ranges; (void)rows;
+(void)table; (void)team; (void)n;
+long next = 0;
+{join(lanes)}
+for (long step = 1; step <= n_steps; ++step, numbers += numbers_stride) {{
+{join(parts + _by_one(copies))}
+if (next < n_wanted && wanted[next] == step) {{
+if (thread == 0) {{ R* to = record + (prompt * n_wanted + next) * N_WEIGHTS; (void)to;
+{join(record)}
+}}
+++next; BARRIER; }}
+}}
+}}
+"""
+
+    def _of_stage(self, stage: int) -> list[str]:
+        """What one thread does for the prompt, and then each for its blocks of tokens; what they summed is added up."""
+        here = [node for node in self.nodes if self.stage[node] == stage and node not in self.hidden]
+        reductions = [node for node in here if self.kind[node] == "reduction"]
+        shared = [line for node in here if self.kind[node] == "shared" for line in self._computed(node)]
+        tokens = [line for node in here if self.kind[node] != "shared" for line in self._computed(node)]
+        parts = _by_one(shared) + [self._cleared(node) for node in reductions]
+        if tokens:
+            parts += [
+                "for (long block = thread; block < n_blocks; block += threads) {",
+                "const long nv = block + 1 < n_blocks ? ld : last_nv;",
+                "const long here = block + 1 < n_blocks ? ld * VL : n - block * ld * VL; (void)here;",
+                "vec* in = blocks + block * BLOCK_ROWS * ld; (void)in;",
+                *tokens,
+                "}",
+                "BARRIER;",
+            ]
+        if reductions:
+            checks = [line for node in reductions for line in self._checks(node)]
+            parts += _by_one(["add_up(own_of, threads);", *checks])
+        return parts
+
+    def _computed(self, node: Node) -> list[str]:
+        """A value and its checks, or a part of a sum over all tokens."""
+        if self.kind[node] == "reduction":
+            return [self._reduction(node)]
+        return self._checks(node) if node.op == "lane" else [self._value(node), *self._checks(node)]
+
+    def _checks(self, node: Node) -> list[str]:
+        what = f"{self._base(node)}, {math.prod(node.sizes)}{', ld, here' if self.kind[node] == 'token' else ''}"
+        numbers = [i for i, check in enumerate(self.graph.checks) if check.node is node]
+        return [f"extremes({what}, ranges + {2 * i});" for i in numbers]
+
+    def _entry(self) -> str:
+        sizes = [self.lane_sizes[name] for name in self.token_lanes]
+        arrange = [
+            f"arrange_rows(token[{i}] + prompt * n * {size}, n, {size}, blocks, {row}, n_blocks, ld, first, every);"
+            for i, (size, row) in enumerate(zip(sizes, accumulate(sizes, initial=0), strict=False))
+        ]
         return f"""
 static void arrange_rows(const R* lane, long n, long size, vec* blocks, long row, long n_blocks, long ld, long first,
                          long every) {{
@@ -368,7 +347,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
       }}
       steps(prompt, n, n_steps, in_team, size, ld, n_blocks, last_nv, numbers, numbers_stride, table, lane, blocks,
             (R*)(team_at + my_team * team_bytes), own_of + my_team * size, (vec*)(rows_at + me * row_bytes), wanted,
-            n_wanted, record, ranges + me * 2 * {max(len(self.graph.checks), 1)});
+            n_wanted, record, ranges + me * 2 * N_CHECKS);
     }}
   }}
   std::free(own_of);
@@ -377,149 +356,73 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
 }}
 """
 
-    # ------------------------------------------------------------------------------------------------------- emission
-
-    def _number(self, coefficient: Coefficient) -> str:
-        self.numbers.append(coefficient)
-        return f"numbers[{len(self.numbers) - 1}]"
-
-    def _pointer(self, node: Node) -> str:
-        """Of what a prompt holds."""
-        if node.op == "lane":
-            return f"lane_{node.name}"
-        if node in self.in_place:
-            return f"lane_{self.in_place[node]}"
-        return f"({'sums' if self.kind[node] == 'reduction' else 'team'} + at_{self.name[node]})"
-
-    def _rows(self, node: Node) -> str:
-        """Of what the tokens of a block hold."""
-        if node.op == "lane":
-            row = 0
-            for other in self.graph.nodes:
-                if other.op == "lane" and self.kind[other] == "token":
-                    if other is node:
-                        break
-                    row += self.lane_sizes[other.name]
-            return f"(in + {row} * ld)"
-        return f"(rows + row_{self.name[node]} * ld)"
-
-    def _for_tokens(self, node: Node) -> list[str]:
-        """What is done for a block of tokens: a value, and its check, or a part of a sum over all."""
-        if self.kind[node] == "reduction":
-            return self._reduction(node)
-        return self._token(node) + self._check_rows(node)
-
-    def _cleared(self, node: Node) -> list[str]:
-        """The first block of a thread sets a sum of outer products; others begin with zero, as do idle threads."""
-        zero = f"std::memset(own + at_{self.name[node]}, 0, {math.prod(node.sizes)} * sizeof(R));"
-        return [f"if (thread >= n_blocks) {zero}" if self._outer(node) else zero]
+    # ------------------------------------------------------------------------------------------------------- sums
 
     def _outer(self, node: Node) -> bool:
         """Whether a reduction is the sum over tokens of a[k] b[c]."""
-        parts = [used.replace("B", "").replace("I", "") for _, used in node.args]
-        vectors = len(parts) == 2 and all(len(part) == 1 for part in parts) and parts[0] != parts[1]
-        return vectors and set(parts) == set(node.labels[1:])
+        parts = [indices(used) for _, used in node.args]
+        return self.kind[node] == "reduction" and len(parts) == 2 and sorted(parts) == sorted(indices(node.labels))
 
-    def _check_rows(self, node: Node) -> list[str]:
-        rows, count = self._rows(node), math.prod(node.sizes)
-        numbers = [i for i, check in enumerate(self.graph.checks) if check.node is node]
-        return [f"extremes({rows}, {count}, ld, here, ranges + {2 * i});" for i in numbers]
+    def _cleared(self, node: Node) -> str:
+        """The first block of a thread sets a sum of outer products; others begin with zero, as do idle threads."""
+        zero = f"std::memset(own + {self.place[node]}, 0, {math.prod(node.sizes)} * sizeof(R));"
+        return f"if (thread >= n_blocks) {zero}" if self._outer(node) else zero
 
-    def _check_shared(self, node: Node) -> list[str]:
-        numbers = [i for i, check in enumerate(self.graph.checks) if check.node is node]
-        return [f"extremes({self._pointer(node)}, {math.prod(node.sizes)}, ranges + {2 * i});" for i in numbers]
+    def _reduction(self, node: Node) -> str:
+        own = f"(own + {self.place[node]})"
+        if self._outer(node):
+            strides = _strides(node, node.labels)
+            sides = [f"{self._base(a)}, {a.sizes[0]}" for a, _ in node.args]
+            steps = [str(strides[indices(used)]) for _, used in node.args]
+            return (
+                f"outer({', '.join(sides)}, here, ld, {own}, {', '.join(steps)}, rows + TOKEN_ROWS * ld, "
+                "block == thread);"
+            )
+        rows = [f"{self._base(a)} + ({_row(a, used)}) * ld" for a, used in node.args]
+        value = f"{'total' if len(rows) == 1 else 'dot'}({', '.join(rows)}, nv)"
+        every = lengths((node, node.labels), *node.args)
+        return self._nest(node, every, f"{own}[{_row(node, node.labels)}] += {value};")
 
-    def _token(self, node: Node) -> list[str]:
-        out, count = self._rows(node), math.prod(node.sizes)
-        if node in self.inlined or (self._matrix(node) is not None):
-            product, bias = self.inlined.get(node, (node, None))
-            found = self._matrix(product)
-            assert found is not None
-            W, p, n_out, n_in, rs, cs = found
-            alpha, beta = "R(1)", "R(0)"
-            if node in self.inlined:
-                index = next(i for i, (a, _) in enumerate(node.args) if a is product)
-                alpha = self._number(node.coefficients[index])
-                beta = self._number(node.coefficients[1 - index]) if bias is not None else beta
-            b = "nullptr" if bias is None else self._pointer(bias)
-            matrix = f"{self._pointer(W)}, {rs}, {cs}, {n_out}, {n_in}"
-            return [f"times({matrix}, {self._rows(p)}, {out}, nv, ld, {alpha}, {b}, {beta});"]
-        if node.op == "apply":
-            return self._apply(node, count)
-        return self._loops(node, out)
+    # ---------------------------------------------------------------------------------------------------------- values
 
-    def _apply(self, node: Node, count: int) -> list[str]:
-        ((argument, _),) = node.args
-        source = self._rows(argument)
-        pieces = tables.clamped_pieces(node.f)
-        if pieces is not None:
-            body = self._pieces(node.f, "t")
-            return [
-                f"for (long r = 0; r < {count}; ++r) for (long v = 0; v < nv; ++v) {{",
-                f"const vec t = {source}[r * ld + v]; {self._rows(node)}[r * ld + v] = {body}; }}",
-            ]
-        if tables.cells((node.f,)) is None:
-            body = f"((R*)&to)[i] = {self._search(node.f, '((const R*)&t)[i]')};"
-            return [
-                f"for (long r = 0; r < {count}; ++r) for (long v = 0; v < nv; ++v) {{",
-                f"const vec t = {source}[r * ld + v]; vec to; for (long i = 0; i < VL; ++i) {body}",
-                f"{self._rows(node)}[r * ld + v] = to; }}",
-            ]
-        group = self.group[node]
-        if group[0] is not node and node in self.group[group[0]]:
-            return []
-        table, inverse, offset, last = self._table(group)
-        outs = ", ".join(self._rows(n) for n in group)
-        return [
-            f"{{ vec* const to[{len(group)}] = {{{outs}}};",
-            f"for (long r = 0; r < {count}; ++r) for (long v = 0; v < nv; ++v)",
-            f"look_up<{len(group)}>({table}, {inverse}, {offset}, {last}, {source}[r * ld + v], to, r * ld + v); }}",
-        ]
+    def _value(self, node: Node) -> str:
+        """The loops that compute a node, entry by entry."""
+        if node in self.affine:
+            return self._times(node, self.affine[node])
+        own, to = lengths((node, node.labels)), self._at(node, node.labels)
+        values = [self._at(argument, used) for argument, used in node.args]
+        zero = "vec{}" if self.kind[node] == "token" else "R(0)"
+        match node.op:
+            case "apply":
+                return self._apply(node)
+            case "sum":
+                numbers, total = self._total(node, values)
+                spread = "vec{} + " if self.kind[node] == "token" else ""
+                return f"{{ {numbers}\n{self._nest(node, own, f'{to} = {spread}{total};')} }}"
+            case "select":
+                ((source, used),) = node.args
+                return self._nest(node, own, f"{to} = {self._at(source, used, node.index)};")
+            case "scatter":
+                kept = {label: own[label] for label, i in zip(own, node.index, strict=True) if i is None}
+                place = self._at(node, node.labels, node.index)
+                copied = self._nest(node, own, f"{to} = {values[0]};")
+                return f"{copied}\n{self._nest(node, kept, f'{place} += {values[1]};')}"
+        product, every = " * ".join(values), lengths((node, node.labels), *node.args)
+        if len(every) == len(own):
+            return self._nest(node, own, f"{to} = {product};")
+        cleared = self._nest(node, own, f"{to} = {zero};")
+        return f"{cleared}\n{self._nest(node, every, f'{to} += {product};')}"
 
-    def _table(self, group: list[Node]) -> tuple[str, str, str, str]:
-        found = tables.cells(tuple(n.f for n in group))
+    def _times(self, node: Node, affine: _Affine) -> str:
+        found = self._matrix(affine.product)
         assert found is not None
-        numbers = ((found.inverse, 0), (found.offset, 0), (found.count - 1.0, 0))
-        inverse, offset, last = (self._number(number) for number in numbers)
-        return self._records(found.records), inverse, offset, last
-
-    def _records(self, records: np.ndarray) -> str:
-        """A table that the caller hands over."""
-        if all(records is not table for table in self.tables):
-            self.tables.append(records)
-        return f"table[{next(i for i, table in enumerate(self.tables) if table is records)}]"
-
-    def _search(self, f: PiecewiseLinear, t: str) -> str:
-        """A function without cells, of one number."""
-        return f"search({self._records(tables.pieces(f))}, {self._number((len(f.slopes) - 1.0, 0))}, {t})"
-
-    def _pieces(self, f: PiecewiseLinear, t: str) -> str:
-        pieces = tables.clamped_pieces(f)
-        assert pieces is not None
-        terms = [
-            f"piece({t}, {', '.join(self._number((x, 0)) for x in (p.slope, p.low, p.high, p.start))})" for p in pieces
-        ]
-        constant = self._number((f.value, 0))
-        return " + ".join([*terms, constant]) if terms else f"{t} * R(0) + {constant}"
-
-    def _loops(self, node: Node, out: str) -> list[str]:
-        """A sum, a product, a selection or a scattering of token nodes, entry by entry along the tokens."""
-        labels = node.labels[2:]
-        sizes = dict(zip(labels, node.sizes, strict=True))
-        for argument, used in node.args:
-            sizes |= dict(zip(used.replace("B", "").replace("I", ""), argument.sizes, strict=True))
-        to = f"{out}[({_index(node, node.labels)}) * ld + v]"
-        if node.op in ("select", "scatter"):
-            return self._moves(node, sizes, to)
-        values = [self._value(argument, used) for argument, used in node.args]
-        if node.op == "sum":
-            numbers, total = self._total(node, values)
-            return ["{", numbers, *_nest(labels, sizes, f"{to} = vec{{}} + {total};"), "}"]
-        inner = "".join(dict.fromkeys(n for _, used in node.args for n in used if n.islower() and n not in labels))
-        if not inner:
-            return _nest(labels, sizes, f"{to} = {' * '.join(values)};")
-        zero = _nest(labels, sizes, f"{to} = vec{{}};")
-        return [*zero, *_nest(labels + inner, sizes, f"{to} += {' * '.join(values)};")]
+        (W, of_W), (p, of_p) = found
+        strides = _strides(W, of_W)
+        rs, cs = strides[indices(affine.product.labels)], strides[indices(of_p)]
+        matrix = f"{self._base(W)}, {rs}, {cs}, {node.sizes[0]}, {p.sizes[0]}"
+        alpha, beta = self._number(affine.alpha), self._number(affine.beta)
+        bias = "nullptr" if affine.bias is None else self._base(affine.bias)
+        return f"times({matrix}, {self._base(p)}, {self._base(node)}, nv, ld, {alpha}, {bias}, {beta});"
 
     def _total(self, node: Node, values: list[str]) -> tuple[str, str]:
         """The coefficients of a sum as constants, which the loop keeps in registers, and the sum."""
@@ -528,88 +431,67 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         terms = [f"c{i} * {value}" for i, value in enumerate(values)]
         return f"const R {numbers};", " + ".join(terms + [f"c{len(values)}"] * (len(coefficients) - len(values)))
 
-    def _moves(self, node: Node, sizes: Mapping[str, int], to: str) -> list[str]:
-        (first, used), *rest = node.args
-        if node.op == "select":
-            fixed = _fixed(first, used, node)
-            return _nest(node.labels[2:], sizes, f"{to} = {self._value(first, used, fixed)};")
-        copied = _nest(node.labels[2:], sizes, f"{to} = {self._value(first, used)};")
-        added, labels = rest[0]
-        fixed = {label: i for label, i in zip(node.labels[2:], node.index, strict=True) if i is not None}
-        place = f"{self._rows(node)}[({_index(node, node.labels, fixed)}) * ld + v]"
-        kept = "".join(label for label in node.labels[2:] if label not in fixed)
-        return [*copied, *_nest(kept, sizes, f"{place} += {self._value(added, labels)};")]
+    def _apply(self, node: Node) -> str:
+        """A function, by a formula or in a table."""
+        ((argument, _),) = node.args
+        kind, at = ("vec", "ir * ld + v") if self.kind[node] == "token" else ("R", "ir")
+        t, entries = f"const {kind} t = {self._base(argument)}[{at}];", {"r": math.prod(node.sizes)}
+        if node not in self.groups:
+            return self._nest(node, entries, f"{t} {self._base(node)}[{at}] = {self._formula(node.f)};")
+        group = self.groups[node]
+        if node is not group[0]:
+            return ""
+        look_up = f"look_up<{len(group)}>({self._table(group)}, t, to, {at});"
+        to = f"{kind}* const to[{len(group)}] = {{{', '.join(self._base(n) for n in group)}}};"
+        return f"{{ {to}\n{self._nest(node, entries, f'{t} {look_up}')} }}"
 
-    def _value(self, node: Node, used: str, fixed: Mapping[str, int] | None = None) -> str:
-        """One entry, on all tokens of a vector, of a token node; one number of a shared one."""
-        at = _index(node, used, fixed)
+    def _formula(self, f: PiecewiseLinear) -> str:
+        """f(t): a sum of clamped pieces if there are few, else a search."""
+        pieces = tables.clamped_pieces(f)
+        if pieces is None:
+            return f"search({self._records(tables.pieces(f))}, {self._number((len(f.slopes) - 1.0, 0))}, t)"
+        terms = [f"piece(t, {', '.join(self._number((x, 0)) for x in astuple(piece))})" for piece in pieces]
+        return " + ".join([*(terms or ["t * R(0)"]), self._number((f.value, 0))])
+
+    def _table(self, group: list[Node]) -> str:
+        found = tables.cells(tuple(n.f for n in group))
+        assert found is not None
+        numbers = [self._number((number, 0)) for number in (found.inverse, found.offset, found.count - 1.0)]
+        return ", ".join([self._records(found.records), *numbers])
+
+    def _records(self, records: np.ndarray) -> str:
+        """A table that the caller hands over."""
+        if all(records is not table for table in self.tables):
+            self.tables.append(records)
+        return f"table[{next(i for i, table in enumerate(self.tables) if table is records)}]"
+
+    def _number(self, coefficient: Coefficient) -> str:
+        self.numbers.append(coefficient)
+        return f"numbers[{len(self.numbers) - 1}]"
+
+    def _nest(self, node: Node, ranges: Mapping[str, int], body: str) -> str:
+        """Loops over some labels, and over the vectors of tokens if the node is one of theirs."""
+        loops = [f"for (long i{label} = 0; i{label} < {length}; ++i{label})" for label, length in ranges.items()]
         if self.kind[node] == "token":
-            return f"{self._rows(node)}[({at}) * ld + v]"
-        return f"{self._pointer(node)}[{at}]"
+            loops.append("for (long v = 0; v < nv; ++v)")
+        else:
+            loops[-1:] = [
+                "\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]
+            ]  # nobody writes what it reads elsewhere
+        return f"{' '.join(loops)} {{ {body} }}"
 
-    def _reduction(self, node: Node) -> list[str]:
-        if node.op != "product":
-            raise Unsupported("a sum over tokens of another kind")
-        own = f"(own + at_{self.name[node]})"
-        strides = dict(zip(node.labels[1:], _strides(node), strict=True))
-        if any(self.kind[argument] != "token" for argument, _ in node.args):
-            raise Unsupported("a sum over tokens times what they share")
-        parts = [used.replace("B", "").replace("I", "") for _, used in node.args]
-        if self._outer(node):
-            (a, _), (b, _) = node.args
-            self.longest_side = max(self.longest_side, a.sizes[0], b.sizes[0])
-            return [
-                f"outer({self._rows(a)}, {a.sizes[0]}, {self._rows(b)}, {b.sizes[0]}, here, ld, {own}, "
-                f"{strides[parts[0]]}, {strides[parts[1]]}, rows + TOKEN_ROWS * ld, block == thread);"
-            ]
-        sizes: dict[str, int] = {}
-        for argument, used in node.args:
-            sizes |= dict(zip(used.replace("B", "").replace("I", ""), argument.sizes, strict=True))
-        to = f"{own}[{_index(node, node.labels)}]"
-        rows = [f"{self._rows(a)} + ({_index(a, used)}) * ld" for a, used in node.args]
-        value = f"total({rows[0]}, nv)" if len(rows) == 1 else f"dot({rows[0]}, {rows[1]}, nv)"
-        return _nest_plain("".join(sizes), sizes, f"{to} += {value};")
 
-    def _shared(self, node: Node) -> list[str]:
-        count = math.prod(node.sizes)
-        out, labels = self._pointer(node), node.labels[1:]
-        if node.op == "apply":
-            ((argument, _),) = node.args
-            source = self._pointer(argument)
-            pieces = tables.clamped_pieces(node.f)
-            if pieces is not None:
-                body = f"const R t = {source}[r]; {out}[r] = {self._pieces(node.f, 't')};"
-                return [f"for (long r = 0; r < {count}; ++r) {{ {body} }}"]
-            if tables.cells((node.f,)) is None:
-                return [f"for (long r = 0; r < {count}; ++r) {out}[r] = {self._search(node.f, source + '[r]')};"]
-            table, inverse, offset, last = self._table([node])
-            return [
-                f"for (long r = 0; r < {count}; ++r)",
-                f"look_up_one<1>({table}, {inverse}, {offset}, {last}, {source}[r], {out} + r, 1);",
-            ]
-        sizes = dict(zip(labels, node.sizes, strict=True))
-        for argument, used in node.args:
-            sizes |= dict(zip(used.replace("B", ""), argument.sizes, strict=True))
-        to = f"{out}[{_index(node, node.labels)}]"
-        if node.op in ("select", "scatter"):
-            (first, used), *rest = node.args
-            if node.op == "select":
-                return _nest_plain(labels, sizes, f"{to} = {self._value(first, used, _fixed(first, used, node))};")
-            added, others = rest[0]
-            fixed = {label: i for label, i in zip(labels, node.index, strict=True) if i is not None}
-            kept = "".join(label for label in labels if label not in fixed)
-            place = f"{out}[{_index(node, node.labels, fixed)}]"
-            copied = _nest_plain(labels, sizes, f"{to} = {self._value(first, used)};")
-            return [*copied, *_nest_plain(kept, sizes, f"{place} += {self._value(added, others)};")]
-        values = [self._value(argument, used) for argument, used in node.args]
-        if node.op == "sum":
-            numbers, total = self._total(node, values)
-            return ["{", numbers, *_nest_plain(labels, sizes, f"{to} = {total};"), "}"]
-        inner = "".join(dict.fromkeys(n for _, used in node.args for n in used if n.islower() and n not in labels))
-        if not inner:
-            return _nest_plain(labels, sizes, f"{to} = {' * '.join(values)};")
-        zero = _nest_plain(labels, sizes, f"{to} = 0;")
-        return [*zero, *_nest_plain(labels + inner, sizes, f"{to} += {' * '.join(values)};")]
+def _kind(node: Node) -> str:
+    return "token" if node.per_token else ("reduction" if node.tokens else "shared")
+
+
+def _has_cells(f: PiecewiseLinear) -> bool:
+    return tables.clamped_pieces(f) is None and tables.cells((f,)) is not None
+
+
+def _by_one(lines: list[str]) -> list[str]:
+    """What is done by one thread while the others wait."""
+    return ["if (thread == 0) {", *lines, "}", "BARRIER;"] if lines else []
 
 
 def _padded(size: int) -> int:
@@ -617,37 +499,14 @@ def _padded(size: int) -> int:
     return -(-size // 16) * 16
 
 
-def _strides(node: Node) -> list[int]:
+def _strides(node: Node, used: str) -> dict[str, int]:
     """Of its index axes, row-major."""
-    strides, step = [], 1
-    for size in reversed(node.sizes):
-        strides.append(step)
-        step *= size
-    return strides[::-1]
+    steps = [math.prod(node.sizes[i + 1 :]) for i in range(len(node.sizes))]
+    return dict(zip(indices(used), steps, strict=True))
 
 
-def _index(node: Node, used: str, fixed: Mapping[str, int] | None = None) -> str:
-    """The row of a node's entry, as an expression in the loop variables."""
-    inner = [label for label in used if label.islower()]
-    terms = [
-        f"{(fixed or {}).get(label, 'i' + label)} * {stride}"
-        for label, stride in zip(inner, _strides(node), strict=True)
-    ]
-    return " + ".join(terms) or "0"
-
-
-def _fixed(first: Node, used: str, node: Node) -> dict[str, int]:
-    inner = [label for label in used if label.islower()]
-    return {label: i for label, i in zip(inner, node.index, strict=True) if i is not None}
-
-
-def _nest_plain(labels: str, sizes: Mapping[str, int], body: str) -> list[str]:
-    loops = [f"for (long i{label} = 0; i{label} < {sizes[label]}; ++i{label})" for label in labels]
-    loops[-1:] = ["\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]]  # nobody writes what it reads elsewhere
-    return [" ".join(loops) + " { " + body + " }"]
-
-
-def _nest(labels: str, sizes: Mapping[str, int], body: str) -> list[str]:
-    """The loops over some labels, and over the vectors of tokens."""
-    loops = [f"for (long i{label} = 0; i{label} < {sizes[label]}; ++i{label})" for label in labels]
-    return [" ".join([*loops, "for (long v = 0; v < nv; ++v)"]) + " { " + body + " }"]
+def _row(node: Node, used: str, index: Sequence[int | None] = ()) -> str:
+    """The row of a node's entry, as an expression in the loop variables and the indices that are fixed."""
+    fixed = index or [None] * len(node.sizes)
+    entries = zip(_strides(node, used).items(), fixed, strict=True)
+    return " + ".join(f"{f'i{label}' if i is None else i} * {step}" for (label, step), i in entries) or "0"

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from innergrad.config import check_choices
-from innergrad.errors import integer, real
+from innergrad.errors import Registry, integer, real
 from innergrad.lab.baselines.base import Predictor
-from innergrad.registry import Registry
 
 Kernel = Callable[[Tensor, Tensor], Tensor]  # (B, n, d), (B, m, d) -> (B, n, m)
 

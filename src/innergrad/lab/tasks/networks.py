@@ -21,11 +21,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from innergrad.config import check_choices
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, Registry, integer, real
 from innergrad.lab.baselines import NNGP, Predictor, TunedRidge
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task, measured_scale
-from innergrad.registry import Registry
 
 ACTIVATIONS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "activation",

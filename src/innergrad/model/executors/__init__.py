@@ -13,10 +13,9 @@ from typing import Literal, cast, get_args
 
 from innergrad.errors import InputError
 from innergrad.model.compiled import Compiled
-from innergrad.model.executors.base import OVERFLOWED, Executor, Step, recorded, require_finite, rounding
+from innergrad.model.executors.base import OVERFLOWED, Executor, Plain, Step, recorded, require_finite, rounding
 from innergrad.model.executors.dense import Dense
 from innergrad.model.executors.fused import Fused
-from innergrad.model.executors.plain import Plain
 from innergrad.model.executors.timing import plain_seconds
 from innergrad.model.prompt import Prompt
 

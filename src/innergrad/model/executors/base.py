@@ -1,4 +1,6 @@
-"""What an executor is: a way to run the program of a compiled transformer on a prompt."""
+"""What an executor is, a way to run the program of a compiled transformer on a prompt; and the plain one, which
+interprets it with the approximants of the weights. Readable, and differentiable.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, JobError, integer
 from innergrad.functions.fits.sums import Approximant
+from innergrad.interpret import plain
 from innergrad.ir.program import Layer
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
@@ -91,6 +94,16 @@ class Layered(Executor):
             yield layer, after, step_ends
 
 
+class Plain(Layered):
+    """The guard sees the arguments of functions."""
+
+    def _layers(self, state: State, guard: Guard, readout: bool) -> Iterator[Step]:
+        functions = self.of.functions
+        for layer, step_ends in self.schedule(readout):
+            state = plain.apply_layer(self.of.program, layer, state, functions, observer=guard.argument)
+            yield layer, state, step_ends
+
+
 def recorded(steps: int, record: int | str) -> tuple[int, ...]:
     """After which steps the weights are recorded: all from 0, every k-th and the last, or the last alone."""
     if record == "all":
@@ -125,7 +138,7 @@ def check_rounding(of: Compiled, dtype: torch.dtype, *, as_weights: bool) -> Non
     of.check_steps(dtype)
     for name, f in of.approximants.items():
         if 0.0 < f.error < torch.inf:
-            floor, epsilon = rounding(f, dtype, as_weights), of.options.accuracy(name)
+            floor, epsilon = rounding(f, dtype, as_weights), of.accuracies[name]
             if floor > epsilon:
                 raise InputError(
                     f"epsilon = {epsilon:g} cannot be reached in {dtype} by the "

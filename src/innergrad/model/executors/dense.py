@@ -15,7 +15,7 @@ from innergrad.model.executors.base import Layered, Step, check_rounding
 from innergrad.model.executors.timing import dense_seconds
 from innergrad.model.guard import Guard
 from innergrad.model.prompt import Prompt
-from innergrad.targets.weights.sparse import require_memory
+from innergrad.targets.weights.modules import require_memory
 
 LONG = 3.0  # seconds, from which a run is announced
 
@@ -31,7 +31,7 @@ class Dense(Layered):
 
     def layers(self, prompt: Prompt, guard: Guard) -> Iterator[Step]:
         of, tokens = self.of, prompt.state(self.of.program)["x"].shape[1]
-        longest = of.target.longest(of.program, of.options, prompt.X.dtype)
+        longest = of.target.positions.longest(of.program, of.options, prompt.X.dtype)
         if tokens > longest:
             raise InputError(
                 f"the prompt is too long for {prompt.X.dtype}: its positions are rounded",

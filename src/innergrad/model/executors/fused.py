@@ -17,15 +17,13 @@ from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.interpret import graph, plain, symbolic
-from innergrad.interpret.domains import range_error
 from innergrad.interpret.fused import Extent, Kernel, Recorded, recorded_kernel
 from innergrad.interpret.graph import Check, Graph, ScalarFunction
 from innergrad.interpret.native import NativeLoop, NoCompiler, Unsupported
 from innergrad.ir.program import Layer, Loop, Program
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
-from innergrad.model.executors.base import OVERFLOWED, Executor, Step, check_rounding
-from innergrad.model.executors.plain import Plain
+from innergrad.model.executors.base import OVERFLOWED, Executor, Plain, Step, check_rounding
 from innergrad.model.executors.timing import plain_seconds
 from innergrad.model.guard import Guard
 from innergrad.model.prompt import Prompt
@@ -265,4 +263,4 @@ def _complain(checks: Sequence[Check], ranges: Sequence[Tensor] | Tensor) -> Non
         if low != low or high != high:
             raise JobError(OVERFLOWED)
         if low < check.low - check.slack or high > check.high + check.slack:
-            raise range_error(check.what, (low, high), (check.low, check.high), check.hint)
+            raise plain.range_error(check.what, found, (check.low, check.high), check.hint)

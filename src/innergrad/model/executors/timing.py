@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from innergrad.interpret.cost import LayerCost
 from innergrad.interpret.counts import structured_flops
 from innergrad.model.compiled import Compiled
+from innergrad.model.cost import LayerCost
 
 
 def plain_seconds(of: Compiled, batch: int, tokens: int) -> float:

@@ -1,9 +1,10 @@
-"""What a part is.
+"""What a part is, and what a target is: a row of parts.
 
 A sublayer (attention, MLP, product layer) is a module that also knows what it can do, and how a layer of a program
 becomes its weights. A new one, say a gated MLP, is one subclass of :class:`Part`:
 
     matrices, hooks     the names of its weights, and of what can be looked at
+    kind                attention, mlp or product
     can                 ability -> how well, in words: what docs and ``why_not`` go by
     about               one sentence: what it does
     limits              why it cannot do an instruction although it has the ability, or None
@@ -17,23 +18,23 @@ positions add to the abilities of a sublayer (a division, reading one token) the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.errors import LoweringError
-from innergrad.functions.fits.sums import Approximant
+from innergrad.errors import InputError, LoweringError
+from innergrad.functions.fits.sums import FEATURES, Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Expr, Layer, Program, Score
-from innergrad.targets.weights.looped import Count, Sublayer
-from innergrad.targets.weights.rows import Row
-from innergrad.targets.weights.units import Units
+from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
+from innergrad.targets.weights.modules import Count, LoopedTransformer, Sublayer, looped
+from innergrad.targets.weights.rows import Row, Units
 
 Ability = Literal["linear map", "product", "function", "score", "division", "mean", "softmax", "token", "examples"]
 Abilities = Mapping[Ability, str]
@@ -48,6 +49,7 @@ ABILITIES: dict[Ability, str] = {
     "token": "reading one token",
     "examples": "a sum over the examples of functions of scores",
 }
+Approximants = Mapping[str, Any]  # of the kind the target makes: PiecewiseLinear, FeatureSum
 DEFAULT_BOUND = 8.0
 
 
@@ -103,22 +105,31 @@ def described(instruction: Attend) -> str:
     return ABILITIES[wanted] + (f" ({names})" if names else "")
 
 
+def activation(name: str) -> Callable[[Tensor], Tensor]:
+    return torch.relu if name == "relu" else FEATURES[name]
+
+
 # ------------------------------------------------------------------------------------------------- columns of a row
 
 
-class Norm:
+class Column:
+    """A column of a row beside its sublayers. can: what it adds to the abilities of a sublayer."""
+
+    can: ClassVar[Abilities] = {}
+
+    def prepare(self, program: Program, options: Options) -> Program:
+        """The program with the lanes, layers, functions of its own and the sink that it needs."""
+        return program
+
+
+class Norm(Column):
     """No norm: sublayers read the stream as it is. name: under which modules save it."""
 
     name: ClassVar[str] = "none"
-    can: ClassVar[Abilities] = {}
     known: ClassVar[dict[str, Norm]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.known[cls.name] = cls()
-
-    def prepare(self, program: Program, options: Options) -> Program:
-        """The program with the lanes and layers that the norm needs."""
-        return program
 
     def why_not(self, layer: Layer, instruction: Attend) -> Reason | None:
         """Why an instruction cannot be in a layer that divides, or in one that does not."""
@@ -146,21 +157,15 @@ class Norm:
         return iter(())
 
 
-class Positions:
+class Positions(Column):
     """No positions: tokens are told apart by nothing."""
-
-    can: ClassVar[Abilities] = {}
-
-    def prepare(self, program: Program) -> Program:
-        """The program with the lanes, and the sink, that reading by position needs."""
-        return program
 
     def longest(self, program: Program, options: Options, dtype: torch.dtype) -> float:
         """How many tokens the modules tell apart in a dtype."""
         return math.inf
 
 
-class Functions:
+class Functions(Column):
     """What stands for a program's functions: nothing, they are computed as they are.
 
     how, linear: how good they are, and scores that are used as they are, in words.
@@ -170,10 +175,6 @@ class Functions:
     how: ClassVar[str] = "exactly"
     linear: ClassVar[str] = "exactly"
     proven: ClassVar[bool] = True
-
-    def prepare(self, program: Program) -> Program:
-        """The program with scores that heads must add up as functions of their own."""
-        return program
 
     def approximated(self, program: Program) -> set[str]:
         """The names of the functions that something else stands for."""
@@ -188,6 +189,10 @@ class Functions:
         it covers what is not exact beside approximants (products of GeLUs, divisions).
         """
         return 1e-12
+
+    def spread(self, program: Program, approximants: Mapping[str, Approximant]) -> float:
+        """How far a shared lane may differ between tokens, relative to its size."""
+        return 1e-14
 
 
 @dataclass(frozen=True)
@@ -226,7 +231,7 @@ class Context:
 # --------------------------------------------------------------------------------------------------------- sublayers
 
 
-class Part(Sublayer):
+class Part(Sublayer, ABC):
     """A kind of sublayer: what it can do, and how a layer of a program becomes one. See the module docstring."""
 
     kind: ClassVar[str]
@@ -258,18 +263,55 @@ class Part(Sublayer):
         return {}
 
     @classmethod
-    def room(cls, options: Options) -> int:
-        """Rows that one term of an instruction takes, where they are put together before they are counted."""
-        return 0
-
-    @classmethod
+    @abstractmethod
     def build(cls, layer: Layer, context: Context) -> Self:
         """The module of a layer of the program."""
-        raise NotImplementedError
+
+    @classmethod
+    def stored(cls, context: Context) -> dict[str, Any]:
+        """What its modules need beside their matrices."""
+        return {}
 
     @classmethod
     def foreseen(cls, layer: Layer, context: Context) -> Count | None:
         """What ``counted`` will find, without building the weights; None if it cannot be said."""
+
+    def normalised(self, h: Tensor) -> Tensor:
+        """The stream behind the norm, if it has one."""
+        return h
+
+    @abstractmethod
+    def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]: ...
+
+
+class Heads(Part):
+    """h += what W_O writes of what each head makes of its queries, keys and values."""
+
+    kind = "attention"
+    hooks: ClassVar[tuple[str, ...]] = ("hook_q", "hook_k", "hook_v", "hook_pattern")
+
+    def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
+        if self.n_heads == 0:
+            return h
+        g = self.normalised(h)
+        q, k, v = (self.show(f"hook_{name.lower()}", getattr(self, f"W_{name}").project(g)) for name in "QKV")
+        return h + self.W_O.write(self.mixed(h, q, k, v))
+
+    @abstractmethod
+    def mixed(self, h: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "heads batch tokens d_v"]:
+        """From q, k (heads, batch, T, d_head) and v (heads, batch, T, d_v)."""
+
+
+class Activated(Part):
+    """A sublayer with an activation, phi: sigma, which goes without a name if it is relu, or another setting."""
+
+    def __init__(self, name: str, *stacks: Any, sigma: str = "relu", **settings: Any) -> None:
+        super().__init__(name, *stacks, **settings, **({} if sigma == "relu" else {"sigma": sigma}))
+        self.sigma, self.phi = sigma, activation(settings.get("activation", sigma))
+
+    @classmethod
+    def stored(cls, context: Context) -> dict[str, Any]:
+        return {} if context.options.sigma is None else {"sigma": context.options.sigma}
 
 
 class Normed(Part):
@@ -285,7 +327,108 @@ class Normed(Part):
         return self.show("hook_normalized", h if self.gain is None else Norm.known[self.norm].apply(h, self.gain))
 
     @classmethod
-    def behind(cls, context: Context) -> dict[str, Any]:
-        """The settings of the norm."""
+    def stored(cls, context: Context) -> dict[str, Any]:
         gain = context.norm.gain(cls.kind, context)
         return {"gain": gain} | ({} if gain is None or context.norm.name == "layer" else {"norm": context.norm.name})
+
+
+# ------------------------------------------------------------------------------------------------------------ targets
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target architecture: norm x attention x MLP (x product layer) x positions x functions.
+
+    variants: the first is the default; likewise sigmas, the activations it can have, if it has a choice.
+    parts: its kinds of sublayer; each says what it can do.
+    epsilon: the default accuracy; finest: the finest.
+    structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
+    probes: the sizes of the random streams it does make.
+    """
+
+    variants: tuple[str, ...]
+    parts: tuple[type[Part], ...]
+    functions: Functions
+    epsilon: float
+    finest: float
+    structural: tuple[str, ...]
+    norm: Norm = field(default_factory=Norm)
+    positions: Positions = field(default_factory=Positions)
+    probes: tuple[float, ...] = (0.25, 0.5, 1.0)
+    sigmas: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            lacks = [name for name in ("kind", "about") if not hasattr(part, name)] + sorted(part.__abstractmethods__)
+            if lacks:
+                hint = "docs/extending.md shows an example"
+                raise InputError(f"part {part.__name__} has no {', '.join(lacks)}", hint=hint)
+
+    @property
+    def modules(self) -> dict[str, type[Part]]:
+        """Kind of layer -> its module, made from a name and one SparseStack for each of its ``matrices``."""
+        return {part.kind: part for part in self.parts}
+
+    @property
+    def proven(self) -> bool:
+        """Errors of its approximants are proven; otherwise they are measured, and everything says so."""
+        return self.functions.proven
+
+    def context(self, program: Program, options: Options, approximants: Approximants | None = None) -> Context:
+        return Context(program, options, self.norm, self.positions, approximants or {})
+
+    # -------------------------------------------------------------------------------------------- what it can realise
+
+    def abilities(self) -> dict[str, dict[str, str]]:
+        """Kind of layer -> ability -> how well, in words."""
+        words = {"how": self.functions.how, "linear": self.functions.linear}
+        return {
+            part.kind: {a: text.format(**words) for a, text in part.abilities(self.norm, self.positions).items()}
+            for part in self.parts
+        }
+
+    def prepare(self, program: Program, options: Options) -> Program:
+        """The program as this target runs it: lanes of its own, a sink token, instructions rewritten."""
+        if "product" not in self.modules:
+            program = program.with_layers(
+                lambda layer: replace(layer, kind="mlp") if layer.kind == "product" else layer
+            )
+        for column in (self.functions, self.norm, self.positions):
+            program = column.prepare(program, options)
+        return program
+
+    def why_not(self, layer: Layer, context: Context) -> Iterator[tuple[str, Reason]]:
+        """What of a layer cannot be realised, and why."""
+        part = self.modules.get(layer.kind)
+        for instruction in layer.instructions:
+            if part is None:
+                reason: Reason | None = Reason("this target has no such layer", layer.kind, ", ".join(self.modules))
+            else:
+                reason = part.why_not(instruction, context) or self.norm.why_not(layer, instruction)
+            if reason is not None:
+                yield f"layer {layer.name}, {instruction.dst.lane}", reason
+
+    def check(self, program: Program, options: Options) -> None:
+        """Raise :class:`innergrad.errors.LoweringError`, with the reason, if it cannot realise a program."""
+        context = self.context(program, options)
+        for name, reason in (found for layer in program.layers for found in self.why_not(layer, context)):
+            raise reason.error(name)
+
+    def bounds(self, program: Program, layer: Layer, options: Options) -> dict[str, tuple[float, float]]:
+        """Lanes that a layer reads, outside whose bounds it does not compute what it should (products of GeLUs)."""
+        return self.modules[layer.kind].bounds(layer, self.context(program, options))
+
+    # ---------------------------------------------------------------------------------------------- weights and cost
+
+    def lower(self, program: Program, approximants: Approximants, options: Options) -> LoopedTransformer:
+        """The transformer; each layer of the program becomes exactly one module."""
+        self.check(program, options)
+        context = self.context(program, options, approximants)
+        return looped(program, lambda layer: self.modules[layer.kind].build(layer, context))
+
+    def foreseen(self, program: Program, approximants: Approximants, options: Options) -> list[Count] | None:
+        """What the weights of every stored layer are counted to be, where that is known without building them."""
+        context = self.context(program, options, approximants)
+        found = [self.modules[layer.kind].foreseen(layer, context) for layer in program.layers]
+        counts = [count for count in found if count is not None]
+        return counts if len(counts) == len(found) else None

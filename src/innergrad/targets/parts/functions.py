@@ -20,15 +20,15 @@ from innergrad.functions.fits.exponentials import exponential_sum
 from innergrad.functions.fits.gelu import gelu_sum
 from innergrad.functions.fits.sigmas import COARSE
 from innergrad.functions.fits.smooth import shared_sums
-from innergrad.functions.fits.sums import Approximant
+from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL, Function
 from innergrad.interpret.ranges import argument_bounds
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.targets.parts.base import DEFAULT_BOUND, Functions, need
 
 LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
 LINEAR_BOUND = 2.0  # of linear attention's scores
+SHOWN = 2.0**-46  # relative error of what LayerNorm shows, where entries are as large as 64
 SCORES = 16.0  # range of scores that are used as they are, unless z_bound is larger
 
 
@@ -36,15 +36,12 @@ def with_linear_scores(program: Program, chosen: Callable[[Attend], bool]) -> Pr
     """Scores of attention that are used as they are become a function of their own, which heads add up."""
 
     def rewritten(i: Attend) -> Attend:
-        if not chosen(i) or all(score.f != IDENTITY for score in i.scores):
-            return i
         scores = (Score(LINEAR, *score.pairs) if score.f == IDENTITY else score for score in i.scores)
-        return i.changed(scores=scores)
+        return i.changed(scores=scores) if chosen(i) else i
 
     def change(layer: Layer) -> Layer:
-        if layer.kind != "attention":
-            return layer
-        return replace(layer, instructions=tuple(map(rewritten, layer.instructions)))
+        new = tuple(map(rewritten, layer.instructions))
+        return replace(layer, instructions=new) if layer.kind == "attention" else layer
 
     return program.with_layers(change)
 
@@ -105,12 +102,25 @@ class Piecewise(Functions):
         return radius
 
 
-class Sigmas(Functions):
-    """Sums of the activation sigma that attention and MLPs have, with measured error."""
+class Fitted(Functions):
+    """Sums of features, with measured error."""
 
-    how, linear, proven = "by a fit", "exactly (tanh, sigmoid, cos: by a fit)", False
+    how, proven = "by a fit", False
 
-    def prepare(self, program: Program) -> Program:
+    def spread(self, program: Program, approximants: Mapping[str, Approximant]) -> float:
+        """Every token computes the same sum, but norms show it the same lanes up to SHOWN, which its terms multiply."""
+        shared = [i for layer in program.layers for i in layer.instructions if program.stream[i.dst.lane].shared]
+        found = (approximants.get(score.f.name) for i in shared for score in i.scores)
+        sums = [zip(f.a, f.b, f.c, strict=True) for f in found if isinstance(f, FeatureSum)]
+        return max([1e-12, *(SHOWN * sum(abs(c) * (abs(a) + abs(b)) for a, b, c in terms) for terms in sums)])
+
+
+class Sigmas(Fitted):
+    """Sums of the activation sigma that attention and MLPs have."""
+
+    linear = "exactly (tanh, sigmoid, cos: by a fit)"
+
+    def prepare(self, program: Program, options: Options) -> Program:
         return with_linear_scores(program, lambda instruction: True)
 
     def approximated(self, program: Program) -> set[str]:
@@ -139,14 +149,10 @@ class Sigmas(Functions):
         return (1e-9 if options.epsilon < COARSE else 1e-6) * (range / SCORES) ** 2
 
 
-class Blocks(Functions):
-    """Exponential sums for linear scores, sigmoids for functions of attention, GeLU sums for those of mlps; with
-    measured error.
-    """
+class Blocks(Fitted):
+    """Exponential sums for linear scores, sigmoids for functions of attention, GeLU sums for those of mlps."""
 
-    how, proven = "by a fit", False
-
-    def prepare(self, program: Program) -> Program:
+    def prepare(self, program: Program, options: Options) -> Program:
         return with_linear_scores(program, lambda instruction: need(instruction) == "examples")
 
     def approximated(self, program: Program) -> set[str]:

@@ -1,50 +1,34 @@
 """MLPs whose units are features: they apply fitted functions, and multiply.
 
-A unit is a row of W_1, a bias, and what it writes; :mod:`innergrad.targets.weights.units` makes them, instruction by
-instruction: functions, products and linear maps as sums of one sigma.
+A unit is a row of W_1, a bias, and what it writes; :class:`innergrad.targets.weights.rows.Units` makes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.functions.fits.algebra import scales
 from innergrad.functions.fits.gelu import coarse_square, square
 from innergrad.functions.fits.sigmas import COARSE, SIGMAS
-from innergrad.functions.fits.sums import FEATURES
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer
-from innergrad.targets.parts.base import Abilities, Context, Normed, Part, Reason, constant, need
-from innergrad.targets.weights.rows import Row
-from innergrad.targets.weights.sparse import SparseStack, stack
-from innergrad.targets.weights.units import EXACT, Algebra, Units
-
-Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
+from innergrad.ir.program import Attend, Layer, Options
+from innergrad.targets.parts.base import Abilities, Activated, Context, Normed, Reason, constant, need
+from innergrad.targets.weights.modules import SparseStack, stack
+from innergrad.targets.weights.rows import EXACT, Algebra, Unit, Units
 
 
-def activation(name: str) -> Callable[[Tensor], Tensor]:
-    return torch.relu if name == "relu" else FEATURES[name]
-
-
-class Mlp(Part):
-    """h_i += W_2 phi(W_1 h_i). Shapes: W_1 (1, units, D), W_2 (1, D, units). Constants come from the lane one."""
+class Mlp(Activated):
+    """h_i += W_2 phi(W_1 h_i). Shapes: W_1 (1, units, D), W_2 (1, D, units). Constants come from the lane one, or from
+    b_1 (1, units, 1).
+    """
 
     kind = "mlp"
     matrices: ClassVar[tuple[str, ...]] = ("W_1", "W_2")
     hooks: ClassVar[tuple[str, ...]] = ("hook_pre", "hook_post")
-
-    def __init__(self, name: str, *stacks: SparseStack, sigma: str = "relu", **settings: Any) -> None:
-        super().__init__(name, *stacks, **settings, **({} if sigma == "relu" else {"sigma": sigma}))
-        self.sigma, self.phi = sigma, activation(settings.get("activation", sigma))
-
-    def normalised(self, h: Tensor) -> Tensor:
-        return h
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         pre = self.W_1.tall() @ self.normalised(h).flatten(0, 1).T
@@ -53,24 +37,18 @@ class Mlp(Part):
         return h + written.T.view_as(h)
 
     @classmethod
-    def units(cls, layer: Layer, context: Context) -> list[Unit]:
-        raise NotImplementedError
-
-    @classmethod
-    def stacks(cls, units: list[Unit], d_model: int) -> list[SparseStack]:
-        """W_1, b_1 and W_2."""
-        rows = ((0, u, e, w) for u, (row, _, _) in enumerate(units) for e, w in row.items())
-        written = ((0, e, u, w) for u, (_, _, row) in enumerate(units) for e, w in row.items())
-        biases = stack((1, len(units), 1), ((0, u, 0, bias) for u, (_, bias, _) in enumerate(units)))
-        return [stack((1, len(units), d_model), rows), biases, stack((1, d_model, len(units)), written)]
-
-    @classmethod
-    def build(cls, layer: Layer, context: Context, **settings: Any) -> Self:
-        units = cls.units(layer, context)
-        for row, bias, _ in units:
-            row[context.one] = row.get(context.one, 0.0) + bias
-        W_1, _, W_2 = cls.stacks(units, context.program.stream.d_model)
-        return cls(layer.name, W_1, W_2, **settings)
+    def of(cls, name: str, units: list[Unit], context: Context) -> Self:
+        """The module of these units."""
+        settings, D, n = cls.stored(context), context.program.stream.d_model, len(units)
+        if "b_1" not in cls.matrices:
+            units = [({**row, context.one: row.get(context.one, 0.0) + bias}, 0.0, to) for row, bias, to in units]
+        rows = [context.norm.read(row, settings.get("gain"), context) for row, _, _ in units]
+        stacks = {
+            "W_1": stack((1, n, D), ((0, u, e, w) for u, row in enumerate(rows) for e, w in row.items())),
+            "b_1": stack((1, n, 1), ((0, u, 0, bias) for u, (_, bias, _) in enumerate(units))),
+            "W_2": stack((1, D, n), ((0, e, u, w) for u, (_, _, to) in enumerate(units) for e, w in to.items())),
+        }
+        return cls(name, *(stacks[matrix] for matrix in cls.matrices), **settings)
 
 
 class FeatureMlp(Mlp):
@@ -80,13 +58,9 @@ class FeatureMlp(Mlp):
     about = "an mlp reads its own token: it applies a function to a linear form, or multiplies two linear forms"
 
     @classmethod
+    @abstractmethod
     def algebra(cls, options: Options) -> Algebra:
         """t and t^2 as sums of its activation."""
-        raise NotImplementedError
-
-    @classmethod
-    def room(cls, options: Options) -> int:
-        return 2 * max(10, len(cls.algebra(options).square))
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
@@ -97,22 +71,20 @@ class FeatureMlp(Mlp):
     @classmethod
     def bounds(cls, layer: Layer, context: Context) -> dict[str, tuple[float, float]]:
         """Ranges of the lanes that are factors of a product of this layer, or are divided by."""
-        lows, ranges = dict[str, float](), context.ranges
-        for instruction in layer.instructions:
-            for score in instruction.scores:
-                divides = score.f == RECIPROCAL
-                sides = [*(side for pair in score.pairs for side in pair), *(() if divides else (instruction.value,))]
-                several = score.f == IDENTITY and len([side for side in sides if not constant(side)]) > 1
-                for lane in {view.lane for side in sides for view in side if view.lane != "one"}:
-                    if divides or several:
-                        lows[lane] = context.program.stream[lane].least if divides else -ranges[lane]
-        return {lane: (lows[lane], ranges[lane]) for lane in sorted(lows)}
+        found, ranges = dict[str, tuple[float, float]](), context.ranges
+        for score, value in ((score, i.value) for i in layer.instructions for score in i.scores):
+            divides = score.f == RECIPROCAL
+            sides = [*(side for pair in score.pairs for side in pair), *(() if divides else (value,))]
+            multiplies = score.f == IDENTITY and sum(not constant(side) for side in sides) > 1
+            for lane in {view.lane for side in sides for view in side if divides or multiplies} - {"one"}:
+                found[lane] = context.program.stream[lane].least if divides else -ranges[lane], ranges[lane]
+        return dict(sorted(found.items()))
 
     @classmethod
-    def units(cls, layer: Layer, context: Context) -> list[Unit]:
-        made = Units(context.program, context.bound, cls.algebra(context.options))
-        context.norm.write(layer, made, context)
-        return made.rows()
+    def build(cls, layer: Layer, context: Context) -> Self:
+        units = Units(context.program, context.bound, cls.algebra(context.options))
+        context.norm.write(layer, units, context)
+        return cls.of(layer.name, units.rows(), context)
 
 
 class SigmaMlp(FeatureMlp):
@@ -132,10 +104,6 @@ class SigmaMlp(FeatureMlp):
             read = {view.lane for i in layer.instructions for view in list(i.views())[1:]} - {"one"}
             found |= {lane: (-context.ranges[lane], context.ranges[lane]) for lane in sorted(read)}
         return found
-
-    @classmethod
-    def build(cls, layer: Layer, context: Context, **settings: Any) -> Self:
-        return super().build(layer, context, sigma=context.options.sigma or "")
 
 
 class FeedForward(Normed, FeatureMlp):
@@ -159,8 +127,5 @@ class FeedForward(Normed, FeatureMlp):
         return Algebra(EXACT, tuple((sign / s, 0.0, c) for s, c in scales for sign in (1.0, -1.0)))
 
     @classmethod
-    def build(cls, layer: Layer, context: Context, **settings: Any) -> Self:
-        behind, units = cls.behind(context), cls.units(layer, context)
-        units = [(context.norm.read(row, behind["gain"], context), bias, written) for row, bias, written in units]
-        activation = "relu" if context.options.variant == "lookup" else "gelu"
-        return cls(layer.name, *cls.stacks(units, context.program.stream.d_model), activation=activation, **behind)
+    def stored(cls, context: Context) -> dict[str, Any]:
+        return super().stored(context) | {"activation": "relu" if context.options.variant == "lookup" else "gelu"}

@@ -23,14 +23,13 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from innergrad.functions.fits.gelu import reciprocal_sum
+from innergrad.functions.fits.sigmas import COARSE
 from innergrad.functions.scalar import RECIPROCAL
-from innergrad.ir.options import Options
-from innergrad.ir.program import Attend, Layer, Program, View
+from innergrad.ir.program import Attend, Layer, Options, Program, View
 from innergrad.ir.stream import Lane, Role, Stream
 from innergrad.targets.parts.base import Abilities, Context, Norm, Reason, linear, need
-from innergrad.targets.weights.looped import Sublayer
-from innergrad.targets.weights.rows import Row, destinations
-from innergrad.targets.weights.units import Units
+from innergrad.targets.weights.modules import Sublayer
+from innergrad.targets.weights.rows import Row, Units, destinations
 
 LN_EPS = 1e-5  # GPT-2's
 PAD = 2.0**24
@@ -136,7 +135,8 @@ class LayerNorm(Norm):
         """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
         c, entry = context.entry(divisor), context.entry(instruction.dst.lane)
         largest, least = float(context.bound[c]), context.program.stream[divisor].least
-        fit = reciprocal_sum(least / largest, max(context.options.epsilon / largest, FINEST))  # relative to c
+        accuracy = min(context.options.epsilon, COARSE / 4)  # pads are exact to what a layer may round by, 1e-7 at most
+        fit = reciprocal_sum(least / largest, max(accuracy / largest, FINEST))  # relative to c
         units.function(fit, {context.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
         units.add(entry, {c: 1.0}, instruction.scale)
 

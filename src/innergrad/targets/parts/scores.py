@@ -16,28 +16,42 @@ An instruction dst += scale f(<q_i, k_s>) v_s becomes heads:
 - in a product layer f is the identity and the scope ``self``.
 
 Heads (units) of a layer with the same Q and K (the same row of W_1) are one head (unit) that writes several lanes.
+
+Their cost is counted without building the weights: large networks would be slow. The heads of an instruction differ
+only in which entries they read and write, so one index stands for all. Heads of a constant term read no index, and are
+one head that writes at every index: they are all made. Where an instruction names single entries, as in x[0], heads of
+different instructions coincide at some indices only; such layers are small, and all heads are made; so are they where
+units of an mlp read an entry at several indices. The tests compare with the built module.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from typing import ClassVar, Self
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.functions.scalar import IDENTITY
 from innergrad.ir.program import Attend, Layer, Program
-from innergrad.targets.parts.base import Abilities, Context, Part, Reason, constant
-from innergrad.targets.parts.counts import count
-from innergrad.targets.parts.mlps import Mlp, Unit, activation
-from innergrad.targets.parts.positions import SignBits
-from innergrad.targets.weights.looped import Count
+from innergrad.targets.parts.base import (
+    Abilities,
+    Activated,
+    Context,
+    Heads,
+    Part,
+    Positions,
+    Reason,
+    activation,
+    constant,
+)
+from innergrad.targets.parts.mlps import Mlp
+from innergrad.targets.weights.modules import Count
 from innergrad.targets.weights.rows import (
     Head,
     Pairs,
+    Term,
     add,
     attention_stacks,
     destinations,
@@ -48,10 +62,48 @@ from innergrad.targets.weights.rows import (
     score_rows,
     writes,
 )
-from innergrad.targets.weights.sparse import SparseStack
 
 _CHUNK = 1 << 18  # attention scores held at a time: they stay in the cache, which is ten times faster
-Terms = Iterable[tuple[float, float, float]]
+SHARED = "attention reaches its own token only through shared keys and values"
+
+
+class SignBits(Positions):
+    """The lane bits, which a program declares: self-selecting heads."""
+
+    can: ClassVar[Abilities] = {
+        "score": "{how}: keys and values shared, or, with the lane `bits`, on a bounded domain of own lanes"
+    }
+
+    def why_not(self, program: Program, instruction: Attend, private: list[str]) -> Reason | None:
+        """Why a head cannot select its own token. private: what it reads there that differs between tokens."""
+        if program.length is None or "bits" not in program.stream.by_name:
+            return Reason(
+                SHARED,
+                f"{', '.join(private)} not shared",
+                hint="use a product layer, put the token's own lanes on the query side, or give the prompts positions "
+                "(the lane bits) and a fixed length",
+            )
+        digits = program.stream["bits"].size
+        if 2**digits < program.length:
+            got = f"{digits} binary digits for {program.length} tokens"
+            return Reason("the positions of all tokens must differ", got)
+        for score in instruction.scores:
+            if not math.isfinite(score.f.radius):
+                got = f"{score.f.name}, which declares no radius"
+                return Reason("a self-selecting head needs a bound on its score", got, hint="write within(f, radius)")
+            sides = [[view for pair in score.pairs for view in pair[side]] for side in (0, 1)]
+            if all(any(not program.stream[view.lane].shared for view in views) for views in sides):
+                what = "queries and keys of a self-selecting head both read lanes that differ between tokens"
+                return Reason(what, hint="its score must be known from one token: use shared lanes on one side")
+        return None
+
+    def pairs(self, instruction: Attend, context: Context) -> Pairs:
+        """Rows of Q and K whose inner product is -R times the number of binary digits in which two positions differ."""
+        radius = max((score.f.radius for score in instruction.scores), default=1.0)
+        digits, R = context.program.stream["bits"].size, 2.0 ** math.ceil(math.log2(max(1.0, radius)))
+        entries = [context.program.stream.entry("bits", (digit,)) for digit in range(digits)]
+        last = ({context.one: -R * digits / 2}, {context.one: 1.0})
+        return [*(({entry: R / 2}, {entry: 1.0}) for entry in entries), last]
 
 
 class Scores(Part):
@@ -73,48 +125,67 @@ class Scores(Part):
         return [*first, *((scaled(q, a), k) for q, k in pairs if a), *bias]
 
     @classmethod
-    def heads(cls, instruction: Attend, context: Context, representative: bool = False) -> Iterator[Head]:
-        """The heads (in an mlp: units) of one instruction, before merging; only those of the first index if
-        ``representative``.
+    def heads(cls, instruction: Attend, context: Context, every: bool = True) -> Iterator[Head]:
+        """The heads (in an mlp: units) of one instruction, before merging; those of the first index stand for others
+        that differ in nothing else, unless ``every`` one is asked for.
         """
         program, one, first, times = context.program, context.one, Pairs(), 1.0
         if cls.selects(program, instruction) and isinstance(context.positions, SignBits):
             first, times = context.positions.pairs(instruction, context), float(program.length or 1)
         if not instruction.scores:
             level = float(activation(context.options.sigma or "relu")(torch.ones((), dtype=torch.float64)))
-            yield Head([*first, ({one: 1.0}, {one: 1.0})], writes(program, instruction, {}, times / level))
+            yield Head([[*first, ({one: 1.0}, {one: 1.0})]], writes(program, instruction, {}, times / level))
             return
         (score,) = instruction.scores
-        terms: Terms = [(1.0, 0.0, 1.0)] if cls.kind == "product" else context.approximants[score.f.name].hinges
-        for index in itertools.islice(family(program, instruction), 1 if representative else None):
-            rows = score_rows(program, instruction, score, index)
-            for a, b, c in terms:
-                yield Head(cls.pairs(rows, first, a, b, one), writes(program, instruction, index, c * times))
+        product = cls.kind == "product"
+        terms: list[Term] = [(1.0, 0.0, 1.0)] if product else list(context.approximants[score.f.name].hinges)
+        constants = [term for term in terms if not term[0]]
+        copies = 1 if every else sum(1 for _ in family(program, instruction))
+        for number, index in enumerate(family(program, instruction)):
+            chosen = terms if every or number == 0 else constants
+            if not chosen:
+                break
+            rows = [] if chosen is constants else score_rows(program, instruction, score, index)
+            for a, b, c in chosen:
+                written = writes(program, instruction, index, c * times)
+                yield Head([cls.pairs(rows, first, a, b, one)], written, copies=copies if a else 1)
 
     @classmethod
-    def merged(cls, layer: Layer, context: Context) -> list[Head]:
-        return merge(head for instruction in layer.instructions for head in cls.heads(instruction, context))
-
-    @classmethod
-    def foreseen(cls, layer: Layer, context: Context) -> Count | None:
-        return None if context.options.sigma else count(cls, layer, context)
+    def merged(cls, layer: Layer, context: Context, every: bool = True) -> list[Head]:
+        return merge(head for instruction in layer.instructions for head in cls.heads(instruction, context, every))
 
     @classmethod
     def build(cls, layer: Layer, context: Context) -> Self:
-        heads = cls.merged(layer, context)
-        values = [[(row, {entry: 1.0}) for entry, row in head.writes.items()] for head in heads]
-        stacks = attention_stacks([head.pairs for head in heads], values, context.program.stream.d_model)
-        return cls(layer.name, *stacks, **({} if context.options.sigma is None else {"sigma": context.options.sigma}))
+        return cls.made(layer.name, cls.merged(layer, context), context)
+
+    @classmethod
+    def made(cls, name: str, heads: list[Head], context: Context) -> Self:
+        """The module of these heads."""
+        return cls(name, *attention_stacks(heads, context.program.stream.d_model), **cls.stored(context))
+
+    @classmethod
+    def foreseen(cls, layer: Layer, context: Context) -> Count | None:
+        if context.options.sigma:
+            return None
+        heads = cls.merged(layer, context, every=any(map(cls.coincide, layer.instructions)))
+        copies = torch.tensor([head.copies for head in heads], dtype=torch.int64)
+        return cls.made(layer.name, heads, context).counted(copies, context.one)
+
+    @classmethod
+    def coincide(cls, instruction: Attend) -> bool:
+        """Heads of different indices may be the same, or, in an mlp, read the same entry."""
+        pairs = [pair for score in instruction.scores for pair in score.pairs]
+        read = [set(view.labels) for pair in pairs for side in pair for view in side if view.lane != "one"]
+        apart = cls.kind != "mlp" or all(labels == set().union(*read) for labels in read)
+        return not apart or any(not view.whole for view in instruction.views())
 
 
-class ScoreAttention(Scores):
+class ScoreAttention(Scores, Heads, Activated):
     """h_i += 1/T sum_m sum_s sigma(<W_Q^m h_i, W_K^m h_s>) W_O^m W_V^m h_s, sigma the relu or any activation.
 
     Shapes: W_Q, W_K (heads, d_head, D), W_V (heads, d_v, D), W_O (heads, D, d_v).
     """
 
-    kind = "attention"
-    hooks = ("hook_q", "hook_k", "hook_v", "hook_pattern")
     can: ClassVar[Abilities] = {
         "linear map": "{linear}, of shared lanes",
         "product": "{linear}, if one factor is shared",
@@ -124,20 +195,13 @@ class ScoreAttention(Scores):
     }
     about = "attention of this target has one score, no softmax, and beyond its own token takes the mean over all"
 
-    def __init__(self, name: str, *stacks: SparseStack, sigma: str = "relu") -> None:
-        super().__init__(name, *stacks, **({} if sigma == "relu" else {"sigma": sigma}))
-        self.sigma, self.phi = sigma, activation(sigma)
-
-    def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
-        heads, tokens = self.W_Q.shape[0], h.shape[1]
-        if heads == 0:
-            return h
-        q, k, v = self.projections(h)
+    def mixed(self, h: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        tokens = h.shape[1]
         if self.get_submodule("hook_pattern")._forward_hooks:  # somebody looks: all heads at once
-            return h + self.W_O.write(self.show("hook_pattern", self.phi(q @ k.mT) / tokens) @ v)
+            return self.show("hook_pattern", self.phi(q @ k.mT) / tokens) @ v
         chunk = max(1, _CHUNK // (h.shape[0] * tokens * tokens))
-        parts = [slice(m, m + chunk) for m in range(0, heads, chunk)]
-        return h + self.W_O.write(torch.cat([self.phi(q[m] @ k[m].mT) @ v[m] / tokens for m in parts]))
+        parts = [slice(m, m + chunk) for m in range(0, self.n_heads, chunk)]
+        return torch.cat([self.phi(q[m] @ k[m].mT) @ v[m] / tokens for m in parts])
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
@@ -146,15 +210,11 @@ class ScoreAttention(Scores):
         private = cls.selects(context.program, instruction)
         if private and isinstance(context.positions, SignBits):
             return context.positions.why_not(context.program, instruction, private)
-        if private:
-            what = "attention reaches its own token only through shared keys and values"
-            return Reason(
-                what, f"{', '.join(private)} not shared", hint="put own lanes on the query side, or use an mlp"
-            )
-        return None
+        got, hint = f"{', '.join(private)} not shared", "put own lanes on the query side, or use an mlp"
+        return Reason(SHARED, got, hint=hint) if private else None
 
 
-class Product(Scores):
+class Product(Scores, Heads):
     """Element-wise multiplication layer: h_i += sum_m <W_Q^m h_i, W_K^m h_i> W_O^m W_V^m h_i."""
 
     kind = "product"
@@ -166,11 +226,8 @@ class Product(Scores):
     }
     about = "a product layer multiplies, it applies no function, and reads its own token"
 
-    def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
-        if self.W_Q.shape[0] == 0:
-            return h
-        q, k, v = self.projections(h)
-        return h + self.W_O.write((q * k).sum(-1, keepdim=True) * v)
+    def mixed(self, h: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q * k).sum(-1, keepdim=True) * v
 
     @classmethod
     def limits(cls, instruction: Attend, context: Context) -> Reason | None:
@@ -181,7 +238,7 @@ class Product(Scores):
         return None
 
 
-class HingeMlp(Mlp, Scores):
+class HingeMlp(Scores, Mlp):
     """h_i += W_2 relu(W_1 h_i): piecewise-linear functions of linear forms."""
 
     can: ClassVar[Abilities] = {"linear map": "exactly", "function": "{how}"}
@@ -194,16 +251,16 @@ class HingeMlp(Mlp, Scores):
         return [(row, {one: 1.0})]
 
     @classmethod
-    def heads(cls, instruction: Attend, context: Context, representative: bool = False) -> Iterator[Head]:
+    def heads(cls, instruction: Attend, context: Context, every: bool = True) -> Iterator[Head]:
         if instruction.scores or constant(instruction.value):
-            yield from super().heads(instruction, context, representative)
+            yield from super().heads(instruction, context, every)
             return
         for entry, row in destinations(context.program, instruction, {}):  # z = relu(z) - relu(-z)
             for sign in (1.0, -1.0):
                 written = {entry: {context.one: sign * instruction.scale}}
-                yield Head([(scaled(row, sign), {context.one: 1.0})], written)
+                yield Head([[(scaled(row, sign), {context.one: 1.0})]], written)
 
     @classmethod
-    def units(cls, layer: Layer, context: Context) -> list[Unit]:
-        heads = cls.merged(layer, context)
-        return [(head.pairs[0][0], 0.0, {e: row[context.one] for e, row in head.writes.items()}) for head in heads]
+    def made(cls, name: str, heads: list[Head], context: Context) -> Self:
+        units = [(h.scores[0][0][0], 0.0, {e: row[context.one] for e, row in h.writes.items()}) for h in heads]
+        return cls.of(name, units, context)

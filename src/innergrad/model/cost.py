@@ -6,10 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from typing import Any
 
 from innergrad.interpret.counts import structured_flops
-from innergrad.ir.program import Layer, Program
+from innergrad.ir.program import Layer, Options, Program
+from innergrad.targets.weights.modules import Count
+
+FEWEST_HIDDEN = 4  # a shorter run of layers that repeat is shown in full
+LONGEST_PERIOD = 32  # layers that repeat together
+SAME_NORM = 1e-9
 
 
 @dataclass(frozen=True)
@@ -54,15 +60,12 @@ class Cost:
         """Depth of a step, as its construction counts: in blocks, where all layers are attention and mlps, as in a
         transformer; else, as the paper does, product layers and mlps one by one.
         """
-        plain = any(row.kind == "product" for row in self.rows)
-        depth = (self.n_layers if plain else self.blocks) / self.steps
-        return int(depth) if depth.is_integer() else depth
+        return self._a_step(self.n_layers if any(row.kind == "product" for row in self.rows) else self.blocks)
 
     @property
     def sublayers_a_step(self) -> float:
         """Attention, product and mlp layers of a step, one by one."""
-        depth = self.n_layers / self.steps
-        return int(depth) if depth.is_integer() else depth
+        return self._a_step(self.n_layers)
 
     @property
     def blocks(self) -> int:
@@ -96,8 +99,14 @@ class Cost:
             "FLOPs (structured)": sum(row.flops_structured * max(row.times, 1) for row in self.rows),
         }
 
+    def _a_step(self, depth: int) -> float:
+        return depth / self.steps if depth % self.steps else depth // self.steps
+
     def to_json(self) -> dict[str, Any]:
-        return {"totals": self.totals(), "paper": self.paper, "layers": [_json(row) for row in self.rows]}
+        layers = [
+            vars(row) | {"shapes": {name: list(shape) for name, shape in row.shapes.items()}} for row in self.rows
+        ]
+        return {"totals": self.totals(), "paper": self.paper, "layers": layers}
 
     def __str__(self) -> str:
         lines = [f"{'layer':<24}{'kind':<11}{'times':>6}{'heads/units':>13}{'d_head':>8}{'nonzeros':>10}{'norm':>10}"]
@@ -117,24 +126,12 @@ class Cost:
 
 def _blocks(rows: Sequence[LayerCost]) -> int:
     """An mlp right after attention belongs to its block."""
-    return sum(
-        max(row.times, 1)
-        for i, row in enumerate(rows)
-        if row.kind != "mlp" or i == 0 or rows[i - 1].kind != "attention"
-    )
-
-
-def _json(row: LayerCost) -> dict[str, Any]:
-    return {**vars(row), "shapes": {name: list(shape) for name, shape in row.shapes.items()}}
+    joined = (b.kind == "mlp" and a.kind == "attention" for a, b in pairwise(rows))
+    return sum(max(row.times, 1) for row, after in zip(rows, [False, *joined], strict=False) if not after)
 
 
 def number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) and value < 10**9 else f"{value:.4g}"
-
-
-FEWEST_HIDDEN = 4  # a shorter run is shown in full
-LONGEST_PERIOD = 32  # layers that repeat together
-SAME_NORM = 1e-9
 
 
 def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
@@ -159,17 +156,14 @@ def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
 
 def _longest_run(forms: Sequence[object], start: int) -> tuple[int, int]:
     """The period, and the length, of the periodic run from here whose repetitions are the most layers."""
-    rest, found, most = len(forms) - start, (1, 1), 0
-    for period in range(1, min(rest // 2, LONGEST_PERIOD) + 1):
-        if most >= rest - period:
-            break
-        end = start
-        while end + period < len(forms) and forms[end] == forms[end + period]:
-            end += 1
-        repeated = (end - start) // period * period
-        if repeated > most:
-            most, found = repeated, (period, end - start + period)
-    return found
+
+    def length(period: int) -> int:
+        same = takewhile(lambda at: forms[at] == forms[at + period], range(start, len(forms) - period))
+        return period + sum(1 for _ in same)
+
+    periods = range(1, min((len(forms) - start) // 2, LONGEST_PERIOD) + 1)
+    best = max(periods, key=lambda period: length(period) // period * period - period, default=1)
+    return best, length(best)
 
 
 def _shown_once(run: Sequence[LayerCost], period: int) -> Iterator[LayerCost | str]:
@@ -221,3 +215,15 @@ def layer_cost(
     structured = sum(structured_flops(program, instruction, tokens) for instruction in layer.instructions)
     sizes = (heads, d_head, nonzeros, entries, dense, norm, flops, structured)
     return LayerCost(layer.name, layer.kind, *sizes, times, shapes)
+
+
+def cost_of(program: Program, options: Options, counts: Sequence[Count], paper: dict[str, str]) -> Cost:
+    """The cost of the longest prompt with one query, from counts of the weights of every stored layer: foreseen, or of
+    the module.
+    """
+    stacked = int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
+    times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
+    tokens, D = program.length or stacked, program.stream.d_model
+    each = zip(program.layers, counts, times, strict=True)
+    rows = tuple(layer_cost(program, layer, time, tokens, *count) for layer, count, time in each)
+    return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps)
