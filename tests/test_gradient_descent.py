@@ -142,7 +142,7 @@ def test_gradient_error_of_deep_networks(N: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("epsilon", [1e-2, pytest.param(1e-3, marks=pytest.mark.soak), 1e-4])
 @pytest.mark.parametrize(("activation", "loss"), [("tanh", "squared"), ("gelu", "softmax"), ("softplus", "logistic")])
 def test_gradient_error_of_the_dense_transformer(activation: str, loss: str, epsilon: float) -> None:
     algorithm = gd([4, 4, 4, 3], activation, loss=loss, steps=10, box=8.0)
@@ -158,7 +158,7 @@ def test_piecewise_linear_networks_are_exact_without_ramp_hits(activation: str) 
     algorithm = gd([3, 4, 4, 2], activation, steps=10, lr=0.1)
     tf = compiled(algorithm, 1e-3, 8)
     clean = 0
-    for seed in range(6):
+    for seed in range(3):
         X, y, X_query = prompt(algorithm, 8, 1, seed)
         report = tf.verify(X, y, X_query, w0=algorithm.network.init(seed))
         assert report.passed, str(report)
@@ -166,10 +166,10 @@ def test_piecewise_linear_networks_are_exact_without_ramp_hits(activation: str) 
             if hits == 0:
                 clean += 1
                 assert error * tf.options.epsilon < 1e-11
-    assert clean > 30
+    assert clean > 15
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5),
     activation=st.sampled_from(SMOOTH + PIECEWISE),

@@ -42,13 +42,15 @@ def proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("proven_once")
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=[f"{i} {name}" for i, name in enumerate(LAYERS)])
-def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(number: int) -> None:
+def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(number: int, many: int) -> None:
+    """So many of each matrix, a little off or gone."""
     tf = transformer("softmax")
     module = list(tf.module.stored_layers())[number]
     for name, stack in ((name, getattr(module, name)) for name in module.matrices):
-        entries = torch.linspace(0, len(stack.value) - 1, 4).long().tolist()
-        for entry, factor in zip(entries, (1.001, 0.0, 1.001, 0.0), strict=True):
+        entries = torch.linspace(0, len(stack.value) - 1, many + 1)[:-1].long().tolist()
+        for entry, factor in zip(entries, (1.001, 0.0, 1.001, 0.0), strict=False):
             original = stack.value[entry].item()
             stack.value[entry] = original * factor
             report = tf.verify(prompts=1)

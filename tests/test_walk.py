@@ -52,7 +52,7 @@ def anything(draw: st.DrawFn) -> Attend:
     return instruction.changed(dst=dst, scope=scope, where=where)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     layers=st.lists(anything(), min_size=1, max_size=2),
     tokens=st.sampled_from([1, 2, 4]),

@@ -310,7 +310,8 @@ class Forms(Algebra[Form]):
         if math.isfinite(facts.curvature) and not locally and bool(inside.all()):
             return slope, lipschitz, torch.full_like(t, facts.curvature)
         reach = torch.nan_to_num(radius, posinf=0.0)  # nothing is known anyway where the radius is infinite
-        bound = local_curvature(f, t - reach, t + reach, facts)
+        bound = local_curvature(f, t - reach, t + reach, facts)  # infinite across a break, which is no kink's fault
+        bound = torch.where(inside, bound.clamp(max=facts.curvature), bound)
         if not facts.proven and bool(torch.isinf(bound).all()):
             raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
         return slope, lipschitz, bound

@@ -16,7 +16,7 @@ binary search.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -135,15 +135,14 @@ def evaluator(
 
 
 def _sum_of_pieces(f: PiecewiseLinear, pieces: tuple[Piece, ...], t: Tensor) -> Tensor:
-    return combined(((piece.slope, piece(t)) for piece in pieces), f.value) if pieces else torch.full_like(t, f.value)
+    return combined([(piece.slope, piece(t)) for piece in pieces], f.value) if pieces else torch.full_like(t, f.value)
 
 
-def combined(terms: Iterable[tuple[float, Tensor]], constant: float) -> Tensor:
+def combined(terms: list[tuple[float, Tensor]], constant: float) -> Tensor:
     """The sum of numbers times tensors, of at least one, and of the constant."""
-    rest = iter(terms)
-    number, total = next(rest)
+    number, total = terms[0]
     total = total if number == 1.0 else total * number
-    for number, term in rest:
+    for number, term in terms[1:]:
         total = torch.add(total, term, alpha=number)
     return total + constant if constant else total
 
