@@ -75,7 +75,7 @@ def test_the_command(tmp_path: Path) -> None:
     arguments = ["bench", "executor", "--points", "20,4,2", "--repeats", "1", "--json", "--out", str(out)]
     done = runner.invoke(app, arguments)
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output) == json.loads(out.read_text())
+    assert {"made_by": "innergrad bench", **json.loads(done.output)} == json.loads(out.read_text())
     (row,) = json.loads(out.read_text())["executor"]
     assert (row["n"], row["K"], row["N"], row["dtype"], row["threads"]) == (20, 4, 2, "float32", 1)
 
@@ -105,6 +105,7 @@ def test_bad_arguments(arguments: tuple[str, ...], said: str) -> None:
             given.get("--threads", "1"),
             1,
             None,
+            force=False,
             as_json=False,
             quiet=True,
         )

@@ -25,7 +25,11 @@ def fresh(activation: str, loss: str) -> int:
 
 @pytest.mark.parametrize(
     ("activation", "loss"),
-    [(activation, bench.LOSSES[(i + k) % 5]) for i, activation in enumerate(bench.ACTIVATIONS) for k in (0, 2)],
+    [(activation, bench.LOSSES[(i + k) % 5]) for i, activation in enumerate(bench.ACTIVATIONS) for k in (0,)]
+    + [
+        pytest.param(activation, bench.LOSSES[(i + 2) % 5], marks=pytest.mark.soak)
+        for i, activation in enumerate(bench.ACTIVATIONS)
+    ],
 )
 def test_every_bound_holds(activation: str, loss: str) -> None:
     """Steps, trajectory and predictions, entry by entry, judged in 80-bit arithmetic without a tolerance."""

@@ -430,7 +430,7 @@ def test_every_algorithm_has_a_cost(each: tuple[Model, Path], tmp_path: Path) ->
 
 def test_every_algorithm_verifies(each: tuple[Model, Path], data: Path) -> None:
     _, folder = each
-    reports = json.loads(good("verify", folder, "--data", data, "--json"))
+    reports = json.loads(good("verify", folder, "--data", data, "--json", "--prompts", 1))
     X, y, X_query = random_data(2, 1)
     assert reports[str(data)] == ig.load(folder).verify(X, y, X_query).to_json()
     assert all(report["passed"] for report in reports.values())
@@ -452,7 +452,7 @@ def test_every_algorithm_runs(each: tuple[Model, Path], data: Path, tmp_path: Pa
     assert shown["predictions"] == run.predictions.tolist()
     assert not learns or shown["weights"] == run.weights[-1].tolist()
     assert not online or shown["online"] == run.online.tolist()
-    assert {file.stem for file in (tmp_path / "out").iterdir()} == set(shown) - {"loss"}
+    assert {file.stem for file in (tmp_path / "out").iterdir()} == {*shown, "run"} - {"loss"}
     assert read_rows(tmp_path / "out" / "predictions.csv") == (["a", "b", "t"], columns(X_query, run.predictions))
     if learns:
         assert read_rows(tmp_path / "out" / "weights.csv")[1] == run.weights.tolist()
@@ -687,7 +687,14 @@ def test_the_cost_of_many_layers_is_short() -> None:
 
 def test_cost_writes_its_table(model: Path, tmp_path: Path) -> None:
     printed = good("cost", model, "--json", "--out", tmp_path / "new" / "cost.json")
-    assert json.loads((tmp_path / "new" / "cost.json").read_text()) == json.loads(printed)
+    assert written(tmp_path / "new" / "cost.json", "cost") == json.loads(printed)
+
+
+def written(path: Path, command: str) -> dict[str, object]:
+    """What a command wrote, without its mark."""
+    content = json.loads(path.read_text())
+    assert content.pop("made_by") == f"innergrad {command}"
+    return content
 
 
 # ---------------------------------------------------------------------------------------------------------------- run
@@ -867,7 +874,7 @@ LAWS = ["weights", "probe", "proof", "approximation", "oracle", "examples", "sha
 def test_verify_a_good_model(model: Path, data: Path, tmp_path: Path) -> None:
     assert "FAILS" not in good("verify", model)
     result = json.loads(good("verify", model, "--data", data, "--json", "--out", tmp_path / "new" / "report.json"))
-    assert json.loads((tmp_path / "new" / "report.json").read_text()) == result
+    assert written(tmp_path / "new" / "report.json", "verify") == result
     assert list(result) == ["random prompts", str(data)]
     for report in result.values():
         assert report["passed"] is True
@@ -966,7 +973,7 @@ def test_verify_explains(model: Path, data: Path, tmp_path: Path) -> None:
     tf = ig.load(model)
     table = read_table(data, None, tf)
     assert result["explain"] == explain(tf, table.X, table.y, table.X_query).to_json()
-    assert json.loads((tmp_path / "report.json").read_text()) == result
+    assert written(tmp_path / "report.json", "verify") == result
     assert "attack" not in result
     assert good("verify", model, "--explain", "--quiet") == ""
 
@@ -1111,7 +1118,7 @@ def test_demo(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(file.name for file in (tmp_path / "demo").iterdir()) == ["demo.json", "demo.png", "model"]
     assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG\r\n")
-    result = json.loads((tmp_path / "demo" / "demo.json").read_text())
+    result = written(tmp_path / "demo" / "demo.json", "demo")
     assert json.loads(done.stdout) == result
     assert result["laws"]["passed"] is True
     gd, in_context = torch.tensor(result["loss_gd"]), torch.tensor(result["loss_in_context"])
@@ -1146,7 +1153,7 @@ def test_theorems_are_the_calculators(tmp_path: Path) -> None:
     ):
         printed = json.loads(good("cost", "--theorem", *flags, "--json", "--out", tmp_path / "new" / "cost.json"))
         assert printed == {"theorem": flags[0], "results": json.loads(json.dumps(to_json(results)))}
-        assert json.loads((tmp_path / "new" / "cost.json").read_text()) == printed
+        assert written(tmp_path / "new" / "cost.json", "cost") == printed
         assert good("cost", "--theorem", *flags, "--quiet") == ""
         assert good("cost", "--theorem", *flags)
 

@@ -116,7 +116,7 @@ def test_identity_weights_are_the_compiled_transformer(kernel: str) -> None:
     compiled = ig.compile(algorithm, target="kernel", n_examples=7)
     model, (x, y) = learner(heads=(kernel,)).as_descent([step] * 3), prompts()
     run = compiled.run(x[0, :, :-1], y[0, :, :-1], x[0, :, -1:], dtype=torch.float64)
-    torch.testing.assert_close(model(x, y)[0], run.predictions[:, :, 0], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(model(x, y)[0], run.predictions, rtol=1e-9, atol=1e-12)
 
 
 def test_steps_lead_to_the_bayes_predictor() -> None:

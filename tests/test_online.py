@@ -76,7 +76,7 @@ def test_the_forward_pass_is_sgd(variant: str, decay: float, precision: str) -> 
     assert distance(run.weights, path) < tolerance
     assert run.online is not None
     assert distance(run.online, (path[:-1] * given.X).sum(1)) < 5 * tolerance, "|x| is less than five"
-    assert distance(run.predictions[:, 0], given.X_query @ path[-1]) < 5 * tolerance
+    assert distance(run.predictions, given.X_query @ path[-1]) < 5 * tolerance
     assert np.abs(path[-1]).max() > 0.3
 
 
@@ -126,7 +126,7 @@ def test_one_pass_gives_ridge_regression_on_every_prefix(variant: str, penalty: 
     assert run.online is not None
     assert distance(run.online, ridge_prefixes(given, penalty)) < 1e-7
     assert distance(run.weights[-1], fit.coef_) < 1e-7
-    assert distance(run.predictions[:, 0], fit.predict(given.X_query)) < 1e-7
+    assert distance(run.predictions, fit.predict(given.X_query)) < 1e-7
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -164,7 +164,7 @@ def test_the_standard_deviation_is_that_of_bayesian_linear_regression(
         run = dense(compiled(algorithm, variant, precision, 12), given, precision, return_std=True)
         assert run.std is not None
         assert distance(run.std, std) < tolerance
-        assert distance(run.predictions[:, 0], mean) < tolerance
+        assert distance(run.predictions, mean) < tolerance
     assert std.min() > noise, "the noise is part of it"
 
 
@@ -201,7 +201,7 @@ def test_the_weights_of_the_papers_form_are_b(variant: str) -> None:
     run = dense(tf, given)
     sums = np.concatenate([np.zeros((1, 3)), np.cumsum(given.X * given.y[:, None], axis=0)])
     assert distance(run.weights, sums) < 1e-7
-    assert distance(run.predictions[:, 0], ridge(given, 0.5).predict(given.X_query)) < 1e-7
+    assert distance(run.predictions, ridge(given, 0.5).predict(given.X_query)) < 1e-7
 
 
 # -------------------------------------------------------------------------------------------------------------- both
@@ -261,7 +261,7 @@ def test_batches_are_prompts_one_after_the_other(variant: str) -> None:
     together = tf.run(*(np.stack(parts) for parts in zip(*pair, strict=True)), executor="dense")
     assert together.online is not None
     for i, given in enumerate(pair):
-        assert distance(together.predictions[i, :, 0], ridge(given, 0.5).predict(given.X_query)) < 1e-7
+        assert distance(together.predictions[i], ridge(given, 0.5).predict(given.X_query)) < 1e-7
         assert distance(together.online[i], ridge_prefixes(given, 0.5)) < 1e-7
 
 

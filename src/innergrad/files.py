@@ -46,10 +46,10 @@ class Writer:
 
     def check(self, path: Path, known: Mapping[str, str] | None = None) -> None:
         """An error if the file must not be written. known: name -> digest of what the command wrote beside it."""
-        if any(_same(path, given) for given in self.reads):
-            raise InputError(f"{path} is read by this command, so it is not written", hint="choose another output")
         if path.is_dir():
             raise InputError("this output is one file", got=f"{path}, a folder")
+        if any(_same(path, given) for given in self.reads):
+            raise InputError(f"{path} is read by this command, so it is not written", hint="choose another output")
         if self.force or not path.is_file():
             return
         if made_by(path) != self.command and (known or {}).get(path.name) != digest(path):
