@@ -14,6 +14,7 @@ from innergrad import IDENTITY, NEGATION, Attend, Lane, Layer, Loop, Program, Sc
 from innergrad.interpret import plain
 from innergrad.ir.program import labels_of
 from innergrad.model.legalise import legalise
+from innergrad.model.storage import _fit
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.base import Abilities, Context, Functions, Part, Target
 from innergrad.targets.weights.modules import SparseStack, stack
@@ -158,3 +159,11 @@ def test_functions_are_refused() -> None:
     tanh = Attend("p[k]", Score(ig.ACTIVATIONS["tanh"].r, ("x[k]", "one")))
     with pytest.raises(ig.LoweringError, match=r"SiLU-gated.*got a function"):
         TARGET.check(Program(stream(), (Loop(1, (Layer("mlp", "f", (tanh,)),)),), (), "p"), OPTIONS)
+
+
+def test_a_part_with_matrices_of_its_own_fits_when_it_is_loaded() -> None:
+    """W_1 and W_2 must fit one another; a third one is the part's own business."""
+    shapes = {"W_1": (1, 4, 8), "W_2": (1, 8, 4), "W_3": (1, 4, 8)}
+    layer = SiluGated("gated", *(stack(shape, []) for shape in shapes.values()))
+    assert _fit(layer, shapes, 8)
+    assert not _fit(layer, {**shapes, "W_2": (1, 8, 5)}, 8)

@@ -33,7 +33,8 @@ def compile(
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
-    target, variant: the architecture; by default the first the algorithm has a program for.
+    target, variant: the architecture; by default the first the algorithm has a program for, or, if it names none, the
+        first that can do its instructions.
     epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
         relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel attention needs none.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.

@@ -10,7 +10,7 @@ A function is known by its name; besides its value it declares the facts that it
 - ``lipschitz`` (of f) and ``bound`` (sup |f|),
 - ``exact``  f is piecewise linear and is its own approximant,
 - ``radius``  f is applied to |t| <= radius only: on every target that is the domain of its approximant, and an argument
-  outside it is an error. What f declares besides must hold for every t.
+  outside it is an error. What f declares besides must hold there; ``tf.certificate`` asks for every t.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
 arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. A formula that interval
