@@ -34,8 +34,6 @@ def group_of(item: pytest.Item) -> str | None:
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if "each" in given:
         return f"model: {given['each']}"
-    if given.get("name") in CASES:
-        return str(given["name"])
     return NAMES.get(id(given.get("case"))) or NAMES.get(id(given.get("long_case"))) or given.get("golden")
 
 
