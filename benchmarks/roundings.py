@@ -75,9 +75,9 @@ def points(name: str, count: int, seed: int) -> Tensor:
     wide = 10.0 ** (14.5 * torch.rand(count // 2, generator=generator, dtype=F64) - 12.0)
     near = 12.0 * torch.rand(count - count // 2, generator=generator, dtype=F64)
     t = torch.cat([wide, near])
-    if name in ("adam",):
+    if name == "adam":
         return t
-    if name in ("exp(min(t,0))",):
+    if name == "exp(min(t,0))":
         return -t
     return t * torch.where(torch.rand(count, generator=generator) < 0.5, -1.0, 1.0)
 

@@ -16,6 +16,7 @@ from transformers import GPT2Model
 import innergrad as ig
 from innergrad.export import export_gpt2, export_onnx, gpt2, gpt2_inputs, gpt2_stream, to_gpt2
 from innergrad.export.gpt2 import config_of, sizes_of
+from innergrad.files import digest
 from test_cli import call
 
 NETWORK = ig.Network([2, 4, 4, 2], "tanh")
@@ -174,6 +175,19 @@ def test_large_models_are_in_several_files(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.undo()
     export_gpt2(tf, tmp_path)
     assert [path.name for path in tmp_path.glob("model*")] == ["model.safetensors"]
+    assert same()
+    neighbour = tmp_path.parent / "neighbour.txt"  # a note that lists it does not make it the export's
+    neighbour.write_text("mine")
+    note = json.loads((tmp_path / "innergrad.json").read_text())
+    note["files"] |= {f"../{neighbour.name}": digest(neighbour)}
+    (tmp_path / "innergrad.json").write_text(json.dumps(note, indent=1))
+    export_gpt2(tf, tmp_path)
+    assert neighbour.read_text() == "mine"
+    monkeypatch.setattr(gpt2, "SHARD", whole // 3)
+    (tmp_path / "model.safetensors").write_bytes(b"another's")
+    with pytest.raises(ig.InputError, match=r"model.safetensors is there, and innergrad export did not write it"):
+        export_gpt2(tf, tmp_path)
+    export_gpt2(tf, tmp_path, force=True)
     assert same()
     size = sizes_of(tf).n_bytes(torch.float32)
     assert abs(size - whole) < 0.1 * whole + 4 * expected["wpe.weight"].numel()

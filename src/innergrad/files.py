@@ -100,11 +100,11 @@ def made_by(path: Path) -> str:
 
 
 def digests(index: Path) -> dict[str, str]:
-    """Name -> digest of the files that a command's JSON file lists; none if it lists none."""
+    """Name -> digest of the files beside it that a command's JSON file lists; none if it lists none."""
     try:
-        found = json.loads(index.read_text(encoding="utf-8"))["files"]
-        return {str(name): str(value) for name, value in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        found = json.loads(read_text(index))["files"]
+        return {str(name): str(value) for name, value in found.items() if Path(name).name == name}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

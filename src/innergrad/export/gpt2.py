@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import GPT2Model
 
 Block = tuple[SoftmaxAttention | None, FeedForward | None]
-NOTE, INDEX = "innergrad.json", "model.safetensors.index.json"
+NOTE, WHOLE, INDEX = "innergrad.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = 2**30  # bytes of the largest file
 
 
@@ -190,15 +190,16 @@ def export_gpt2(
         different * 8 + 2 * SHARD, "writing out the blocks of a GPT-2", "use fewer inputs or a larger epsilon"
     )
     shards = _shards(state_of(tf, dtype))
-    weights = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
-    files = ["config.json", *(weights + [INDEX] if len(shards) > 1 else ["model.safetensors"])]
+    several = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
+    weights = several if len(shards) > 1 else [WHOLE]
+    files = ["config.json", *weights, *([INDEX] if len(shards) > 1 else [])]
     writer = Writer("export", force=force)
-    writer.check_all(path, files, NOTE)
+    writer.check_all(path, [*files, WHOLE], NOTE)
     make_folder(path)
     before = digests(path / NOTE)
     name = str(dtype).removeprefix("torch.")
     config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "dtype": name, **config_of(tf)}
-    for file, shard in zip(weights if len(shards) > 1 else ["model.safetensors"], shards, strict=True):
+    for file, shard in zip(weights, shards, strict=True):
         tensors = {key: value.clone().contiguous() for key, value in shard.items()}
         save_file(tensors, path / file, metadata={"format": "pt"})
     write_whole(path / "config.json", json.dumps(config, indent=1) + "\n")
@@ -206,8 +207,8 @@ def export_gpt2(
         places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
         index = {"metadata": {"total_size": sizes.n_bytes(dtype)}, "weight_map": places}
         write_whole(path / INDEX, json.dumps(index, indent=1) + "\n")
-    for old in {*before} - {*files}:  # shards of an earlier export would be loaded instead
-        if (path / old).is_file() and digest(path / old) == before[old]:
+    for old in {*before, WHOLE} - {*files}:  # weights of an earlier export would be loaded instead
+        if (path / old).is_file() and (force or digest(path / old) == before.get(old)):
             (path / old).unlink()
     writer.index(path, files, NOTE, _note(tf, sizes.n_embd))
     return path

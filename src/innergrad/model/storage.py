@@ -132,9 +132,7 @@ def seal(path: str | Path) -> None:
     """Makes a folder whose files were changed on purpose one that loads; whether it is right, ``verify`` says."""
     folder = Path(path)
     config, tensors, _ = _parsed(folder)
-    _write(
-        folder, {**{name: value for name, value in config.items() if name != "id"}, "digest": _digest(tensors)}, tensors
-    )
+    _write(folder, {**config, "digest": _digest(tensors)}, tensors)
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
