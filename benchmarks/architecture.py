@@ -141,7 +141,24 @@ def paths() -> list[str]:
     return lines
 
 
-TABLES: dict[str, Callable[[], list[str]]] = {"architecture_paths": paths}
+AREAS = ("interpret", "targets", "evidence/verification.py", "evidence/explain", "evidence/bounds.py")
+BEFORE = (5124, 4307)  # the same before there was one walk, counted by this function
+
+
+def sizes() -> list[str]:
+    """Statements by the syntax tree, all of them and without docstrings and imports."""
+    places = [ROOT / area for area in AREAS]
+    files = [file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place])]
+    found = [node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.stmt)]
+    words = [n for n in found if isinstance(n, ast.Expr) and isinstance(getattr(n.value, "value", None), str)]
+    imported = [n for n in found if isinstance(n, ast.Import | ast.ImportFrom)]
+    now = (len(found), len(found) - len(words) - len(imported))
+    names = ("statements", "statements, docstrings and imports aside")
+    rows = [f"| {name} | {b:,} | {n:,} | {n / b:.0%} |" for name, b, n in zip(names, BEFORE, now, strict=True)]
+    return ["| | before | now | |", "|---|---|---|---|", *rows]
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {"architecture_paths": paths, "architecture_size": sizes}
 
 
 def main() -> None:
