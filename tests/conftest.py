@@ -34,6 +34,9 @@ def group_of(item: pytest.Item) -> str | None:
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if "each" in given:
         return f"model: {given['each']}"
+    name = given.get("name")
+    if isinstance(name, str) and name in CASES:
+        return name
     return NAMES.get(id(given.get("case"))) or NAMES.get(id(given.get("long_case"))) or given.get("golden")
 
 

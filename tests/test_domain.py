@@ -204,7 +204,9 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize(("target", "variant"), BLOCKS, ids=["-".join(block) for block in BLOCKS])
-@pytest.mark.parametrize("kind", NEAR)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.soak) if k in ("different radii", "one of two") else k for k in NEAR]
+)
 def test_a_declared_radius_is_the_domain_on_every_target(kind: str, target: str, variant: str) -> None:
     """Of the approximant of every function that declares one; inside nothing is said, outside it is an error."""
     network = ig.Network([2, 3, 1], NEAR[kind])

@@ -53,8 +53,10 @@ def test_fused_equals_plain(case: Case, batch: int) -> None:
             assert distance(fused.online, plain.online) <= 1e-13
 
 
-def test_fused_equals_dense(case: Case) -> None:
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.soak) if i % 2 else n for i, n in enumerate(CASES)])
+def test_fused_equals_dense(name: str) -> None:
     """To 1e-13, where the weights are exact; elsewhere products are those of smooth units."""
+    case = CASES[name]
     if not case.tf.proven:
         pytest.skip("the module's own accuracy is compared in the battery")
     prompt = case.prompts(1)
@@ -64,7 +66,9 @@ def test_fused_equals_dense(case: Case) -> None:
     assert distance(fused.predictions, dense.predictions) <= 1e-13 * (2**13 if ramps else 1)
 
 
-def test_a_prompt_does_not_depend_on_its_batch(case: Case) -> None:
+@pytest.mark.parametrize("name", [n if i % 2 else pytest.param(n, marks=pytest.mark.soak) for i, n in enumerate(CASES)])
+def test_a_prompt_does_not_depend_on_its_batch(name: str) -> None:
+    case = CASES[name]
     prompt = case.prompts(3)
     together = case.tf.run(**prompt, executor="fused")  # type: ignore[arg-type]
     alone = case.tf.run(**{name: value[1] for name, value in prompt.items()}, executor="fused")  # type: ignore[arg-type]

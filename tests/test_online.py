@@ -379,7 +379,7 @@ FACTORS: dict[str, dict[str, float]] = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ["pre-ln", pytest.param("raw", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", FACTORS)
 def test_a_corrupted_weight_of_a_value_output_or_mlp_matrix_is_noticed(name: str, variant: str) -> None:
     """The first or the last weight of every matrix of the first step and of the read-out, times 1.5 or times 0.

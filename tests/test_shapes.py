@@ -22,7 +22,7 @@ def tf(request: pytest.FixtureRequest) -> ig.CompiledTransformer:
 
 @pytest.mark.parametrize("batch", [(), (3,), (1,)])
 @pytest.mark.parametrize("outputs", [(), (1,)])
-@pytest.mark.parametrize("n", [5, 1])
+@pytest.mark.parametrize("n", [1, pytest.param(5, marks=pytest.mark.soak)])
 def test_predictions_have_an_axis_of_outputs_if_y_has(
     batch: tuple[int, ...], outputs: tuple[int, ...], n: int, tf: ig.CompiledTransformer
 ) -> None:
