@@ -122,13 +122,15 @@ def test_a_batch_and_weighted_examples_are_certified() -> None:
     assert bool(((certificate.path[:, 1] - exact).abs() <= certificate.steps[0].radius).all())
 
 
-def test_an_argument_in_a_ramp_has_no_finite_bound() -> None:
-    """ReLU networks are certified unless a pre-activation is in the ramp of r'."""
+def test_an_argument_in_a_ramp_is_off_by_the_jump_at_most() -> None:
+    """Of ReLU networks nothing but rounding is certified, unless a pre-activation is in the ramp of r'."""
     algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "relu", bias=False), steps=1)
     tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2)
     X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.8, -0.7, 0.5, 0.4])
     assert tf.certify(X, y, w0=w0).bounds[0] < 1e-12
-    assert tf.certify(X, y, w0=torch.tensor([0.004, -0.7, 0.5, 0.4]), errors="sup").bounds[0] == float("inf")
+    w0 = torch.tensor([0.004, -0.7, 0.5, 0.4])
+    certificate, exact = tf.certify(X, y, w0=w0, errors="sup"), ig.reference(algorithm, X, y, w0=w0).weights[1]
+    assert 1e-3 < float((certificate.path[0, 1] - exact).norm()) <= certificate.bounds[0] < 0.1
 
 
 def test_culprits_are_named_and_errors_at_the_arguments_may_still_be_finite() -> None:
@@ -164,7 +166,7 @@ def test_the_trajectory_is_enclosed_step_by_step(momentum: float, steps: int) ->
 
 def test_a_trajectory_that_is_lost_says_so() -> None:
     """Steps far too large: errors grow without bound, and the bound says from which step on it is infinite."""
-    algorithm = ig.GradientDescent(ig.Network([3, 6, 1], "tanh"), lr=2.0, steps=30, box=4.0)
+    algorithm = ig.GradientDescent(ig.Network([3, 6, 1], "tanh"), lr=2.0, steps=30, box=None)
     X, y, _ = algorithm.random_prompt(8, 1, torch.Generator().manual_seed(0))
     certificate = ig.compile(algorithm, epsilon=1e-3, n_examples=8).certify(X, y)
     assert certificate.diverged is not None
@@ -172,6 +174,19 @@ def test_a_trajectory_that_is_lost_says_so() -> None:
     assert certificate.weights[-1] == float("inf")
     assert all(bound < float("inf") for bound in certificate.bounds)
     assert "inf" in str(certificate)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_a_trajectory_is_never_lost_in_a_box(scale: float) -> None:
+    """Both paths are in it."""
+    algorithm = ig.GradientDescent(ig.Network([2, 4, 1], "tanh"), lr=2.0, steps=10, box=2.5)
+    X, y, _ = algorithm.random_prompt(4, 1, torch.Generator().manual_seed(0))
+    certificate = ig.compile(algorithm, epsilon=1e-2, n_examples=4).certify(scale * X, scale * y)
+    apart = (certificate.path[0] - ig.reference(algorithm, scale * X, scale * y).weights).norm(dim=-1)[1:]
+    assert certificate.diverged is None
+    assert certificate.trajectory is not None
+    assert bool((apart <= certificate.trajectory[0]).all())
+    assert max(certificate.weights) <= 2 * 5.0 * math.sqrt(17)
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.soak) for n in range(4, 8))])

@@ -339,9 +339,7 @@ def test_tables_hold_the_knots_of_the_compiled_functions(name: str, epsilon: flo
 
 
 def test_projections_and_ramps_are_exact() -> None:
-    box = PiecewiseLinear((-0.3, 0.3), (-1.0, 0.0, -1.0))
-    clip = tables.plus_identity(box, 1.0, 1.0)
-    assert clip is not None
+    clip = PiecewiseLinear((-0.3, 0.3), (-1.0, 0.0, -1.0)).plus_identity
     t = torch.tensor([-7.0, -0.3, -0.1, 0.0, 0.2, 0.3, 1e9], dtype=torch.float64)
     (value,) = tables.evaluator((clip,), **FLOAT64)(t)
     assert torch.equal(value, t.clamp(-0.3, 0.3))

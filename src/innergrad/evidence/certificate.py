@@ -25,7 +25,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.interpret.affine import BALL, BEFORE, Affine, Error, Key, U, radius_of, spectral_norm
+from innergrad.functions.facts import U
+from innergrad.functions.intervals import LIBRARY_ULP
+from innergrad.interpret.affine import BALL, BEFORE, Affine, Error, Key, radius_of, spectral_norm
 from innergrad.ir.stream import Lane, State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
@@ -203,11 +205,14 @@ def double(state: State) -> State:
 
 def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
     """How far the input lanes are from what the caller gave: weights of examples are quotients and logarithms."""
-    computed = ("omega", "log_omega", "log_tokens", "batch", "log_batch")
-    return {
-        name: (value.double() - given[name]).abs() + (4 * U * given[name].abs() if name in computed else 0.0)
-        for name, value in state.items()
-    }
+    sums = len(state["x"][0]) + LIBRARY_ULP  # roundings of a quotient whose denominator is a sum over examples
+
+    def off(name: str, given: Tensor) -> Tensor | float:
+        if name in ("omega", "batch"):
+            return sums * U * given.abs()
+        return sums * U * (1 + given.abs()) if name in ("log_omega", "log_tokens", "log_batch") else 0.0
+
+    return {name: (value.double() - given[name]).abs() + off(name, given[name]) for name, value in state.items()}
 
 
 def fresh(of: Compiled, errors: Errors, rounded: dict[str, Tensor], *, columns: bool = False) -> Affine:

@@ -360,7 +360,7 @@ class _Line:
 
     @staticmethod
     def of(f: PiecewiseLinear) -> _Line:
-        x, y, slope = f._table
+        x, y, slope = f.table
         exact = {float(knot): value for knot, value in exact_knots(f)}
         near = np.array([float(exact[point]) for point in x.tolist()])  # correctly rounded
         off = np.array([float(abs(exact[point] - Fraction(value))) for point, value in zip(x, y, strict=True)])

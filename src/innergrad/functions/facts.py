@@ -18,18 +18,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.intervals import Interval, quiet
+from innergrad.functions.intervals import SMALLEST_NORMAL, Interval, quiet
 from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
 from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear
 
 REACH = 2.0**128
+U = 2.0**-53
 _TOLERANCE = 8e-7  # of the enclosures of ranges, relative to the largest value in the range
 _COARSE = 1e-3
 _ACCEPTED = 1e-6  # a declaration may be this much, relatively, below what is proven: the proven number is what counts
@@ -156,6 +158,68 @@ def local_swing(f: Function, z: Tensor, radius: Tensor) -> Tensor:
     total = 2.0 * _bound(f)
     found = np.where(known, np.minimum(np.nextafter(swing, math.inf), total), total)
     return torch.from_numpy(found).to(z.device)
+
+
+class Evaluated(NamedTuple):
+    """f(t) and f'(t) in float64, and what the two may be off by."""
+
+    value: Tensor
+    slope: Tensor
+    off: Tensor
+    slope_off: Tensor
+
+
+def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
+    """A function as torch evaluates it, and how far that is from enclosures of what its formula says.
+
+    Interval arithmetic takes ``LIBRARY_ULP`` of the functions of torch and numpy for granted, and nothing of the
+    formula; one that it cannot follow is refused. Where f jumps, its slope counts as zero.
+    """
+    lines = f if isinstance(f, PiecewiseLinear) else f.exact
+    if lines is not None:
+        return _on_lines(lines, t)
+    assert isinstance(f, Function)
+    zero = torch.zeros_like(t)
+    if f.jumps:
+        return Evaluated(f.value(t), zero, zero, zero)
+    with torch.enable_grad():
+        variable = t.detach().clone().requires_grad_()
+        value = f.value(variable)
+        (slope,) = torch.autograd.grad(value.sum(), variable)
+    at = t.detach().cpu().numpy().astype(np.float64)
+    try:
+        jet = evaluate(f.value, at.ravel(), at.ravel(), side=1)
+    except NoRule as problem:
+        raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=str(problem)) from problem
+    off = [_distance(found.detach(), part) for found, part in ((value, jet.value), (slope, jet.first))]
+    return Evaluated(value.detach(), slope, *off)
+
+
+@quiet
+def _distance(found: Tensor, enclosed: Interval) -> Tensor:
+    """To the farther end; infinite where either is not a number."""
+    at = found.cpu().numpy().ravel()
+    apart = np.maximum(enclosed.hi - at, at - enclosed.lo)
+    far = np.where(np.isnan(apart), math.inf, np.nextafter(apart, math.inf))
+    return torch.from_numpy(np.broadcast_to(far, at.shape).reshape(found.shape).copy()).to(found.device)
+
+
+def _on_lines(f: PiecewiseLinear, t: Tensor) -> Evaluated:
+    """y + s (t - x): nothing is rounded where it only picks a number, or leaves t as it is."""
+    x, y, slope = (part.expand_as(t) for part in f.lines(t))
+    moved = (slope * (t - x)).abs()
+    times = 1.0 * (x != 0) + (slope.abs() != 1.0)
+    rounded = times * moved + torch.where((moved != 0) & (y != 0), moved + y.abs(), 0.0)
+    off = torch.where(moved != 0, U * (1 + 4 * U) * rounded + SMALLEST_NORMAL * (slope.abs() != 1.0), 0.0)
+    return Evaluated(f(t), slope, off + _sums_off(f).to(t.device)[f.piece(t)], torch.zeros_like(t))
+
+
+@lru_cache(maxsize=256)
+def _sums_off(f: PiecewiseLinear) -> Tensor:
+    """What the value at the point of every piece, a rounded sum, is off by."""
+    exact, (x, y, _) = dict(exact_knots(f)), f.table
+    off = [abs(exact[Fraction(at)] - Fraction(value)) for at, value in zip(x.tolist(), y.tolist(), strict=True)]
+    return torch.tensor([math.nextafter(float(gap), math.inf) if gap else 0.0 for gap in off], dtype=torch.float64)
 
 
 def _bound(f: Function) -> float:

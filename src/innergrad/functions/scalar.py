@@ -80,7 +80,7 @@ class PiecewiseLinear:
         return len(self.slopes)
 
     @cached_property
-    def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Per piece: a point (x, y) on it, namely its knot nearest to the anchor, and its slope."""
         knots, slopes = np.array(self.knots), np.array(self.slopes)
         centre = int(np.searchsorted(knots, self.anchor))
@@ -93,11 +93,26 @@ class PiecewiseLinear:
         return x, y, slopes
 
     def __call__(self, t: Tensor) -> Tensor:
-        x, y, slope = (torch.as_tensor(column, dtype=t.dtype, device=t.device) for column in self._table)
+        x, y, slope = self.lines(t)
+        return y + slope * (t - x)
+
+    def lines(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x, y and s of every entry, with f(t) = y + s (t - x)."""
+        x, y, slope = (torch.as_tensor(column, dtype=t.dtype, device=t.device) for column in self.table)
         if len(self.slopes) == 1:
-            return y[0] + slope[0] * (t - x[0])
-        piece = torch.bucketize(t.detach().contiguous(), torch.as_tensor(self.knots, dtype=t.dtype, device=t.device))
-        return y[piece] + slope[piece] * (t - x[piece])
+            return x[0], y[0], slope[0]
+        piece = self.piece(t)
+        return x[piece], y[piece], slope[piece]
+
+    def piece(self, t: Tensor) -> Tensor:
+        """The number of the piece that every entry is on."""
+        return torch.bucketize(t.detach().contiguous(), torch.as_tensor(self.knots, dtype=t.dtype, device=t.device))
+
+    @cached_property
+    def plus_identity(self) -> PiecewiseLinear:
+        """t + f(t): where f is a number minus t, that number, whatever the size of t."""
+        slopes = tuple(1.0 + slope for slope in self.slopes)
+        return PiecewiseLinear(self.knots, slopes, self.anchor, self.value + self.anchor, self.domain)
 
     @cached_property
     def hinges(self) -> Float[np.ndarray, "terms 3"]:

@@ -22,7 +22,8 @@ which goes through linear maps by their operator norms.
 
 Rounding is not estimated but measured: what a layer wrote is compared with the instruction, evaluated on the same
 stream in float64. So one interpreter serves float32 and float64, and every executor. The rounding of that evaluation is
-bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms.
+bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms, and of functions by
+interval arithmetic on their formulas; numbers too small to be normal are looked after.
 
 A :class:`Form` is a value with its error, :class:`Forms` the algebra of one instruction, :class:`Affine` the lanes. An
 error is a sum of parts, and a part is one of
@@ -45,15 +46,16 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.facts import facts_on, local_curvature, local_swing
+from innergrad.functions.facts import REACH, Evaluated, U, evaluated, facts_on, local_curvature, local_swing
 from innergrad.functions.fits.sums import Approximant
+from innergrad.functions.intervals import LIBRARY_ULP, SMALLEST_NORMAL
 from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
 from innergrad.interpret.plain import Labelled, attention, contract, labelled_view, tokens_in, total
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import State
 
-U = 2.0**-53
+UNDERFLOW = 2.0**-900  # a product that is larger has lost nothing
 LINE = (-math.inf, math.inf)
 K = TypeVar("K")
 P = TypeVar("P", Tensor, Labelled, float)
@@ -198,7 +200,7 @@ class Forms(Algebra[Form]):
         sizes = [centre.map(torch.abs) for centre in centres]
         lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
         rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
-        found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}]
+        found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}, *_underflow(factors, keep)]
         for m, factor in enumerate(factors):
             others = [*centres[:m], *centres[m + 1 :]]
             found.append({key: _through(others, factor, key, keep) for key in factor.parts})
@@ -240,7 +242,8 @@ class Forms(Algebra[Form]):
         rest = replace(z, parts={key: part for key, part in z.parts.items() if key not in own})
         rough = rest.radius.aligned(labels).expand_as(a)
         remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
-        remainder = remainder + (4 * U + gamma(self.tokens + 2)) * a * (1 + z.centre.aligned(labels).abs())
+        rounded = 2 * LIBRARY_ULP * U + gamma(self.tokens + 2)
+        remainder = remainder + rounded * a * (1 + z.centre.aligned(labels).abs()) + SMALLEST_NORMAL
         moved = {key: times(weights, part) for key, part in own.items()}
         means = {key: contract([part], without(part.labels, "S")) for key, part in moved.items()}
         off = {key: contract([weights.map(torch.neg), mean], moved[key].labels) for key, mean in means.items()}
@@ -250,11 +253,12 @@ class Forms(Algebra[Form]):
         """f(z), with the errors of the argument and of what stands for f."""
         f, z, stand_in = score.f, argument, None if self.lanes.pointwise else self.lanes.approximants.get(score.f.name)
         t, labels = z.centre.tensor.detach(), z.centre.labels
-        computed = f.value(t) if stand_in is None else stand_in(t)
+        found = evaluated(f, t)
         sizes = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
         radius, rough, loose = (size.aligned(labels).expand_as(t) for size in sizes)
-        slope, lipschitz, curvature = self._slopes(f, t, radius, locally=BEFORE in z.parts)
+        slope, (lipschitz, curvature, swing) = found.slope, self._facts(f, found, t, radius, locally=BEFORE in z.parts)
         remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
+        remainder = remainder + torch.where(radius > 0, found.slope_off * radius, 0.0)
         kept = slope
         if f.breaks:
             near = touched(t, radius, zip(f.breaks, f.breaks, strict=True))
@@ -262,59 +266,61 @@ class Forms(Algebra[Form]):
             kept = torch.where(near, middle, slope)
             remainder = torch.where(near, half * radius + abs(middle) * loose, remainder)
         if f.breaks and math.isinf(f.lipschitz) and f.exact is None:  # an infinite slope at a break
-            swing = local_swing(f, t, radius)
-            flat = ~(kept.abs() * radius + remainder <= swing)
-            slope, kept, curvature = (torch.where(flat, 0.0, part) for part in (slope, kept, curvature))
-            remainder = torch.where(flat, swing, remainder)
-        remainder = torch.where(self._unknown(f, stand_in, t, radius), math.inf, remainder)
-        epsilon = 0.0 if stand_in is None or stand_in.ramps else stand_in.error
-        remainder = remainder + epsilon + 4 * U * (computed.abs() + slope.abs() * t.abs())
-        parts = {key: times(Labelled(kept, labels), part) for key, part in z.parts.items() if key.kind not in "RN"}
-        parts[LOOSE] = Labelled(sound(remainder), labels)
-        return Form(Labelled(computed, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
+            swing = torch.minimum(swing, local_swing(f, t, radius))
+        flat = ~(kept.abs() * radius + remainder <= swing)  # all that is known is that f is bounded
+        kept, curvature, remainder = (
+            torch.where(flat, part, other) for part, other in ((0.0, kept), (0.0, curvature), (swing, remainder))
+        )
+        remainder = remainder + self._unknown(f, stand_in, t, radius)
+        if stand_in is not None:
+            found = evaluated(stand_in, t) if isinstance(stand_in, PiecewiseLinear) else found
+            remainder = remainder + (0.0 if stand_in.ramps else stand_in.error)
+        parts = {key: _sloped(kept, labels, part) for key, part in z.parts.items() if key.kind not in "RN"}
+        parts[LOOSE] = Labelled(sound(remainder + found.off), labels)
+        return Form(Labelled(found.value, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
 
     def _unknown(self, f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Tensor:
-        """Where nothing is known, which is noted: a step function that may be on either side of a jump, or its stand-in
-        on a ramp; and outside the domain of a stand-in.
+        """What is not known of f(t), which is noted: a step function that may be on either side of a jump, or its
+        stand-in on a ramp, by as much as the jump is high; outside the domain of a stand-in, nothing is known.
         """
-        jumps, (low, high) = ", ".join(f"{at:g}" for at, _, _ in f.jumps), stand_in.domain if stand_in else LINE
+        unknown, (low, high) = torch.zeros_like(t), stand_in.domain if stand_in else LINE
         steep = stand_in.ramps if stand_in else [(at, at) for at, _, _ in f.jumps]
-        found = {
-            f"may be at a jump ({jumps})": touched(t, radius, steep),
-            f"left the domain [{low:g}, {high:g}] of its approximant": (t < low) | (t > high),
-        }
-        for why, where in found.items():
+        jumps = sorted(f.jumps) if steep else []
+        found = [(f"may be at a jump ({', '.join(f'{at:g}' for at, _, _ in jumps)})", touched(t, radius, steep))]
+        for interval, (_, height, _) in zip(steep, jumps, strict=True):
+            unknown = unknown + abs(height) * touched(t, radius, [interval])
+        outside = (t < low) | (t > high)
+        found.append((f"left the domain [{low:g}, {high:g}] of its approximant", outside))
+        for why, where in found:
             if bool(where.any()):
                 worst = torch.where(where, radius, -1.0).argmax()
                 at, off = float(t.flatten()[worst]), float(radius.flatten()[worst])
                 what = f"{self.layer.name}, {self.i.dst.lane}: {int(where.sum())} arguments of {f.name} {why}"
                 self.lanes.culprits.append(f"{what}, e.g. z = {at:.3g} known to within {off:.1e}")
-        return torch.stack([*found.values()]).any(0)
+        return torch.where(outside, math.inf, unknown)
 
-    def _slopes(self, f: Function, t: Tensor, radius: Tensor, *, locally: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """The derivative of f, and proven bounds on |f'|, and on |f''| off the kinks: wherever facts are known, or
-        between t - radius and t + radius.
+    def _facts(
+        self, f: Function, at: Evaluated, t: Tensor, radius: Tensor, *, locally: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Proven bounds on |f'|, and on |f''| off the kinks, wherever facts are known, or between t - radius and
+        t + radius; and on how far f anywhere can be from f(t).
         """
         unknown, zero = torch.full_like(t, math.inf), torch.zeros_like(t)
-        if f.jumps:
-            return zero, unknown, zero
-        with torch.enable_grad():
-            variable = t.clone().requires_grad_()
-            (slope,) = torch.autograd.grad(f.value(variable).sum(), variable)
-        if f.exact is not None:
-            return slope, unknown, zero
+        if f.jumps or f.exact is not None:
+            return unknown, zero, zero if f.jumps else unknown
         approximants = self.lanes.approximants
         facts = facts_on(f, approximants[f.name].domain if f.name in approximants else LINE)
         inside = t.abs() + radius <= facts.reach
-        lipschitz = torch.where(inside, facts.lipschitz, math.inf)
+        lipschitz, swing = torch.where(inside, facts.lipschitz, math.inf), at.value.abs() + at.off + facts.bound
+        swing = swing if facts.reach >= REACH else torch.where(inside, swing, math.inf)
         if math.isfinite(facts.curvature) and not locally and bool(inside.all()):
-            return slope, lipschitz, torch.full_like(t, facts.curvature)
+            return lipschitz, torch.full_like(t, facts.curvature), swing
         reach = torch.nan_to_num(radius, posinf=0.0)  # nothing is known anyway where the radius is infinite
         bound = local_curvature(f, t - reach, t + reach, facts)  # infinite across a break, which is no kink's fault
         bound = torch.where(inside, bound.clamp(max=facts.curvature), bound)
         if not facts.proven and bool(torch.isinf(bound).all()):
             raise InputError(f"nothing is proven about {f.name}, so there is no certificate", got=facts.reason)
-        return slope, lipschitz, bound
+        return lipschitz, bound, swing
 
 
 # ---------------------------------------------------------------------------------------------------------- the lanes
@@ -385,14 +391,12 @@ class Affine:
         writers: dict[str, list[Attend]] = {}
         for i in layer.instructions:
             writers.setdefault(i.dst.lane, []).append(i)
-        alone = {lane: f for lane, (i, *more) in writers.items() if not more and (f := in_place(i)) is not None}
-        others = {lane: instructions for lane, instructions in writers.items() if lane not in alone}
-        changes = {lane: [self._change(layer, i, before) for i in some] for lane, some in others.items()}
+        maps = {lane: g for lane, some in writers.items() if (g := _map_among(some)) is not None}
+        changes = {lane: [self._change(layer, i, before) for i in some] for lane, some in writers.items()}
         for lane, old in before.items():
-            if lane in alone:
-                self.squeeze(lane, alone[lane], old, after[lane])
-            elif lane in changes or not torch.equal(old, after[lane]):  # matrices may touch what they should leave
-                self.add(lane, changes.get(lane, []), old, after[lane])
+            start = self.squeeze(lane, maps[lane], old) if lane in maps else old
+            if changes.get(lane) or not torch.equal(start, after[lane]):  # matrices may touch what they should leave
+                self.add(lane, changes.get(lane, []), start, after[lane])
         self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
 
     def _change(self, layer: Layer, i: Attend, before: State) -> Change:
@@ -430,26 +434,26 @@ class Affine:
             found = self._symbols(changes[0][2] if changes else "rounding", sum(radii.values(), torch.zeros(())))
         self._keep(lane, merged(error, found))
 
-    def squeeze(self, lane: str, f: PiecewiseLinear, before: Tensor, after: Tensor) -> None:
-        """lane += f(lane), entry by entry, f piecewise linear: clearing a lane removes its error, a projection keeps
-        it where the box is not touched.
+    def squeeze(self, lane: str, g: PiecewiseLinear, before: Tensor) -> Tensor:
+        """lane <- g(lane), entry by entry, g piecewise linear: clearing a lane removes its error, a projection keeps it
+        where the box is not touched. Returns g(lane): where layers can only add, what they do instead is measured.
         """
-        error, slopes = self.errors.get(lane, {}), [1.0 + slope for slope in f.slopes]
-        piece = torch.bucketize(before.contiguous(), torch.tensor(f.knots, dtype=torch.float64))
-        slope = torch.tensor(slopes, dtype=torch.float64)[piece]
-        near = touched(before, radius_of(error, before), zip(f.knots, f.knots, strict=True))
-        middle, half = slope_range(slopes)
-        kept, steepest = torch.where(near, middle, slope), torch.where(near, max(map(abs, slopes)), slope.abs())
-        found: list[Error] = [{Key("rounding", 0, "R"): (after - before - f(before)).abs()}]
+        error, found = self.errors.get(lane, {}), evaluated(g, before)
+        near = touched(before, radius_of(error, before), zip(g.knots, g.knots, strict=True))
+        middle, half = slope_range(g.slopes)
+        steepest = torch.where(near, max(map(abs, g.slopes)), found.slope.abs())
+        kept = torch.where(near, middle, found.slope)
+        parts: Error = {Key("rounding", 0, "R"): found.off}
         for key, part in error.items():
             if key.kind == "R":  # |g(a) - g(b)| <= max slope |a - b|
-                found.append({key: part * steepest})
+                parts = merged(parts, {key: part * steepest})
             elif key.kind == "N":
-                found.append({key: part * steepest.reshape(*part.shape[:2], -1).amax(-1).view(part.shape)})
+                parts = merged(parts, {key: part * steepest.reshape(*part.shape[:2], -1).amax(-1).view(part.shape)})
             else:
                 rest = torch.where(near, half * measure(key, part), 0.0)
-                found.append({key: part * kept.unsqueeze(-1), Key(key.source, 0, "R"): rest})
-        self._keep(lane, merged(*found))
+                parts = merged(parts, {key: part * kept.unsqueeze(-1), Key(key.source, 0, "R"): rest})
+        self._keep(lane, _within(g, found.value, parts))
+        return found.value
 
     def _symbols(self, source: str, radius: Tensor) -> Error:
         """One new symbol for every entry of every token: a last axis of as many as a token has entries."""
@@ -459,6 +463,33 @@ class Affine:
     def _keep(self, lane: str, error: Error) -> None:
         """All that is not zero."""
         self.errors[lane] = {key: part for key, part in error.items() if bool((part != 0).any())}
+
+
+def _within(g: PiecewiseLinear, value: Tensor, error: Error) -> Error:
+    """The errors of g(lane), where that can be nowhere but between two numbers: nothing but the distance to these, if
+    that is less.
+    """
+    if g.slopes[0] or g.slopes[-1]:
+        return error
+    _, values, _ = g.table  # at all knots
+    farthest = torch.maximum(float(values.max()) - value, value - float(values.min()))
+    vague = radius_of(error, value) > farthest
+    if not bool(vague.any()):
+        return error
+    all_of_token = vague.flatten(2).all(2) if vague.ndim > 2 else vague
+    where = {"R": vague, "N": all_of_token.view(*vague.shape[:2], *[1] * (vague.ndim - 2))}
+    kept = {key: torch.where(where.get(key.kind, vague.unsqueeze(-1)), 0.0, part) for key, part in error.items()}
+    return merged(kept, {Key("box", 0, "R"): torch.where(vague, farthest, 0.0)})
+
+
+def _map_among(instructions: list[Attend]) -> PiecewiseLinear | None:
+    """What takes the lane through a function of itself is taken out: what the lane becomes by it."""
+    for i in instructions:
+        f = in_place(i)
+        if f is not None and (f.knots or len(instructions) == 1):
+            instructions.remove(i)
+            return f.plus_identity
+    return None
 
 
 def radius_of(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
@@ -502,6 +533,20 @@ def _through(others: list[Labelled], factor: Form, key: Key, keep: str) -> Label
     return contract([Labelled(spectral_norm(matrices).amax(-1), tokens), part], among(keep, axes))
 
 
+def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:
+    """What products of values, of radii and of both may lose below the smallest normal number, times the largest other
+    factors; nothing, unless some are that small.
+    """
+    sizes = [(factor.centre.map(torch.abs), factor.radius) for factor in factors]
+    parts = [[part.tensor[part.tensor > 0] for part in pair] for pair in sizes]
+    least = math.prod(min((float(part.min()) for part in pair if part.numel()), default=math.inf) for pair in parts)
+    if least >= UNDERFLOW:
+        return []
+    most = math.prod(max(1.0, *(float(part.max()) for part in pair if part.numel())) for pair in parts)
+    terms = contract([(centre + radius).map(lambda size: (size > 0).double()) for centre, radius in sizes], keep)
+    return [{LOOSE: terms.map(lambda count: count * (SMALLEST_NORMAL * most))}]
+
+
 def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
     """The form times a number that depends on no index, and is off by so many roundings."""
     centre, size = times(weight, form.centre), weight.map(torch.abs)
@@ -511,6 +556,13 @@ def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
 
 
 # ------------------------------------------------------------------------------------------------ functions and softmax
+
+
+def _sloped(slope: Tensor, labels: str, part: Labelled) -> Labelled:
+    """Symbols times a slope; where that is zero they do not count, however large they are."""
+    factor = Labelled(slope, labels)
+    product = times(factor, part)
+    return Labelled(torch.where(factor.aligned(product.labels) == 0, 0.0, product.tensor), product.labels)
 
 
 def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from innergrad.errors import DomainError
 from innergrad.functions.fits.sums import FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
-from innergrad.interpret.walk import Algebra, Seen, Token, added, arguments_of
+from innergrad.interpret.walk import Algebra, Seen, Token, added, arguments_of, maps_first
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import Lane, State
 
@@ -52,7 +52,11 @@ def apply_layer(
     and takes the place of the check that they are in its domain.
     """
     after, see = dict(state), observer or partial(check_domain, functions)
-    for i in layer.instructions:
+    for i, mapped in maps_first(layer, functions):
+        if mapped is not None:
+            see(layer, i, i.scores[0], state[i.dst.lane])
+            after[i.dst.lane] = mapped(state[i.dst.lane])
+            continue
         change = added(program, i, Tensors(program, state, functions, partial(see, layer, i)))
         after[i.dst.lane] = placed(after[i.dst.lane], i, change.aligned("BI" + i.family))
     return after

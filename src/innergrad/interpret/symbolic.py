@@ -22,7 +22,7 @@ from typing import Any, Literal
 import torch
 
 from innergrad.errors import InputError
-from innergrad.functions.scalar import Function, PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.graph import (
     NAMES,
     Check,
@@ -40,8 +40,7 @@ from innergrad.interpret.graph import (
     times,
 )
 from innergrad.interpret.plain import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
-from innergrad.interpret.tables import plus_identity
-from innergrad.interpret.walk import Algebra, Seen, Token, added
+from innergrad.interpret.walk import Algebra, Seen, Token, added, maps_first, pieces_of
 from innergrad.ir.program import Expr, Layer, Program, Score, View
 
 Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
@@ -134,20 +133,6 @@ class Nodes(Algebra[Linear]):
         assert total is not None
         return total
 
-    def fold(self, value: Linear) -> Linear:
-        """c x + a f(x), f piecewise linear with few knots, is one such function of x."""
-        for (node, labels), (a, power) in value.terms.items():
-            if node.op != "apply" or not isinstance(node.f, PiecewiseLinear) or power:
-                continue
-            ((x, _),) = node.args
-            c = value.terms.get((x, labels), (0.0, 0))
-            f = plus_identity(node.f, a, c[0]) if c[0] and c[1] == 0 else None
-            if f is not None:
-                rest = {term: k for term, k in value.terms.items() if term not in ((node, labels), (x, labels))}
-                made = self.node("apply", node.args, node.labels, f=f)
-                return Linear({**rest, (made, labels): ONCE}, value.constant)
-        return value
-
     def softmax(self, scores: Linear, mask: Linear | None) -> Linear:
         terms = () if mask is None else tuple(mask.terms)
         labels = ordered({"S", *scores.labels, *(label for _, used in terms for label in used)})
@@ -203,8 +188,12 @@ class Symbols(Nodes):
                 hint = enlarge(self.program.stream[name])
                 self.checks[node, what] = Check(node, low, high, slack((low, high)), what, hint)
         after = dict(self.lanes)
-        for instruction in layer.instructions:
-            dst, change = instruction.dst, added(self.program, instruction, self)
+        for instruction, mapped in maps_first(layer, self.functions):
+            dst = instruction.dst
+            if mapped is not None:
+                after[dst.lane] = self._applied(mapped, instruction.scores[0], self.lanes[dst.lane])
+                continue
+            change = added(self.program, instruction, self)
             if not change.zero:
                 after[dst.lane] = self._written(dst, after[dst.lane], change)
         self.lanes = {name: self._kept(name, value) for name, value in after.items()}
@@ -238,7 +227,7 @@ class Symbols(Nodes):
         names = {label: name for label, name in zip(dst.index, NAMES, strict=False) if isinstance(label, str)}
         change = change.relabelled(names)
         if dst.whole:
-            return self.fold(self.plus(value, change))
+            return self.plus(value, change)
         labels, sizes = self._axes(dst.lane)
         part = labels.removesuffix("".join(sizes)) + "".join(names.values())
         base, entries = self._as_lane(dst.lane, value), self.materialise(change, part, sizes)
@@ -268,7 +257,9 @@ class Symbols(Nodes):
     def apply(self, score: Score, argument: Linear, value: Linear | None) -> Linear:
         del value
         f = self.functions[score.f.name]
-        f = f.exact if isinstance(f, Function) and f.exact is not None else f
+        return self._applied(pieces_of(f) or f, score, argument)
+
+    def _applied(self, f: ScalarFunction, score: Score, argument: Linear) -> Linear:
         if not argument.terms and argument.constant[1] == 0:
             return Linear({}, (float(f(torch.tensor(argument.constant[0], dtype=torch.float64))), 0))
         labels = argument.labels

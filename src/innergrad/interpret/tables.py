@@ -34,14 +34,6 @@ CHUNK_BYTES = 1 << 17  # of the arguments looked up at a time
 NARROWER = 1.0 - 2.0**-10  # cells than the distance of two knots
 
 
-def plus_identity(f: PiecewiseLinear, a: float, c: float) -> PiecewiseLinear | None:
-    """a f + c t, if f has few pieces."""
-    if len(f.slopes) > FEW:
-        return None
-    slopes = tuple(a * slope + c for slope in f.slopes)
-    return PiecewiseLinear(f.knots, slopes, f.anchor, a * f.value + c * f.anchor, f.domain)
-
-
 @dataclass(frozen=True)
 class Piece:
     """slope * (clamp(t, low, high) - start)."""
@@ -99,11 +91,11 @@ def cells(functions: tuple[PiecewiseLinear, ...]) -> Cells | None:
 @lru_cache(maxsize=64)
 def pieces(f: PiecewiseLinear) -> Float[np.ndarray, "pieces 4"]:
     """End, x, y and slope of every piece, for functions that have no table of cells: a piece is found by bisection."""
-    return np.stack([np.array([*f.knots, np.inf]), *f._table], axis=1)
+    return np.stack([np.array([*f.knots, np.inf]), *f.table], axis=1)
 
 
 def _records(f: PiecewiseLinear, start: float, width: float, count: int) -> Float[np.ndarray, "count 4"]:
-    x, y, slope = f._table
+    x, y, slope = f.table
     centres = start + (np.arange(count) + 0.5) * width
     piece = np.searchsorted(np.array(f.knots), centres)
     records = np.stack([x[piece], y[piece], slope[piece], np.zeros(count)], axis=1)

@@ -22,8 +22,8 @@ from typing import Generic, Literal, TypeVar, assert_never
 import torch
 from torch import Tensor
 
-from innergrad.functions.scalar import PiecewiseLinear
-from innergrad.ir.program import SCOPES, Attend, Expr, Program, Score, View
+from innergrad.functions.scalar import Function, PiecewiseLinear
+from innergrad.ir.program import SCOPES, Attend, Expr, Layer, Program, Score, View
 
 V = TypeVar("V")
 Token = Literal["I", "S"]
@@ -225,6 +225,29 @@ def written_on(i: Attend) -> str | None:
 def by_itself(i: Attend) -> bool:
     """A token reads nothing but itself, and its scores are used as they are."""
     return i.own and not _reduction(i)[0]
+
+
+def maps_first(layer: Layer, functions: Mapping[str, object]) -> list[tuple[Attend, PiecewiseLinear | None]]:
+    """The instructions of a layer. Those that take a lane to g(lane) = lane + f(lane), f bent, come first, one a lane,
+    with g: a projection is computed as such, for where f(lane) is a number minus the lane, adding it would cancel.
+
+    functions: what stands for the functions of the program; nothing but their own pieces will do.
+    """
+    found, mapped = list[tuple[Attend, PiecewiseLinear | None]](), set[str]()
+    for i in layer.instructions:
+        f = in_place(i)
+        own = pieces_of(functions[i.scores[0].f.name]) if f is not None and f.knots else None
+        if own is None or i.dst.lane in mapped:
+            found.append((i, None))
+        else:
+            found.insert(0, (i, own.plus_identity))
+            mapped.add(i.dst.lane)
+    return found
+
+
+def pieces_of(f: object) -> PiecewiseLinear | None:
+    """A piecewise-linear function, as such."""
+    return f if isinstance(f, PiecewiseLinear) else f.exact if isinstance(f, Function) else None
 
 
 def in_place(i: Attend) -> PiecewiseLinear | None:
