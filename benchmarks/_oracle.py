@@ -1,4 +1,4 @@
-"""Gradient descent written out twice, without the library: what certificates are judged by.
+"""Gradient descent and its optimisers written out twice, without the library: what certificates are judged by.
 
 - :func:`step` in 80-bit floating point (u = 2^-64, two thousand times finer than float64), back-propagation by hand. A
   certificate of a network that is compiled exactly bounds nothing but rounding; only an oracle that is finer than
@@ -28,9 +28,14 @@ if np.finfo(np.longdouble).eps > 2e-19:
 
 @dataclass(frozen=True)
 class Descent:
-    """m <- momentum m + grad L(w) + decay w,   w <- clip(w - lr m, -box, box),   L = 1/2 sum_i omega_i l(f(x_i), y_i).
+    """Training on L = 1/2 sum_i omega_i l(f(x_i), y_i), step by step, g = clip(grad L(w)) + decay w:
 
-    sizes: d_x, hidden widths, d_y. Names of activations and losses are the library's.
+        momentum    m <- momentum m + g,   w <- w - rate m,   or, Nesterov's,   w <- w - rate (g + momentum m)
+        Adam        m <- b_1 m + (1 - b_1) g,  v <- b_2 v + (1 - b_2) g^2,  w <- w - rate m^ / (sqrt(v^) + delta)
+        then        w <- clip(sign(w) max(|w| - rate l1, 0), -box, box)
+
+    sizes: d_x, hidden widths, d_y. Names of activations and losses are the library's. betas: None if it is not Adam.
+    batches: lists of examples, in turn; a batch that has none of the prompt's has a gradient of zero.
     """
 
     sizes: tuple[int, ...]
@@ -38,13 +43,30 @@ class Descent:
     activated_output: bool
     bias: bool
     loss: str
-    lr: float
-    momentum: float
-    decay: float
-    box: float | None
+    rates: tuple[float, ...]
+    box: float | None = None
+    momentum: float = 0.0
+    nesterov: bool = False
+    decay: float = 0.0
+    l1: float = 0.0
+    clip: float | None = None
+    betas: tuple[float, float] | None = None
+    delta: float = 0.0
+    batches: tuple[tuple[int, ...], ...] | None = None
 
     def activated(self, j: int) -> bool:
         return j < len(self.sizes) - 1 or self.activated_output
+
+    def among(self, omega: Any, number: int) -> Any:
+        """The weights of the examples of a step, an array or a tensor: those of its batch, adding up to one."""
+        if self.batches is None:
+            return omega
+        batch = self.batches[number % len(self.batches)]
+        kept = omega * 0
+        for i in batch:
+            if i < len(omega):
+                kept[i] = omega[i]
+        return kept / kept.sum() if kept.sum() > 0 else kept
 
 
 def long(values: Tensor) -> Long:
@@ -79,7 +101,9 @@ def _cdf(t: Long) -> Long:
 
 
 def _sigmoid(t: Long) -> Long:
-    return 1 / (1 + np.exp(-t))
+    with np.errstate(over="ignore"):  # 1 / inf is the limit
+        found: Long = 1 / (1 + np.exp(-t))
+    return found
 
 
 def _slope(steep: NDArray[np.bool_], low: float = 0.0) -> Long:
@@ -96,6 +120,9 @@ _ACTIVATIONS: dict[str, tuple[Callable[[Long], Long], Callable[[Long], Long]]] =
     "relu": (lambda t: np.maximum(t, 0), lambda t: _slope(t > 0)),
     "leaky_relu": (lambda t: np.where(t > 0, t, np.longdouble(0.01) * t), lambda t: _slope(t > 0, 0.01)),
     "relu6": (lambda t: np.clip(t, 0, 6), lambda t: _slope((t > 0) & (t < 6))),
+    "arctan": (np.arctan, lambda t: 1 / (1 + t * t)),
+    "bump": (lambda t: np.exp(-t * t), lambda t: -2 * t * np.exp(-t * t)),
+    "spike": (lambda t: np.tanh(t) + 0.5 * (np.abs(t - 5.123) < 1e-3), lambda t: 1 / np.cosh(t) ** 2),
 }
 
 
@@ -153,10 +180,26 @@ def gradient(descent: Descent, w: Long, X: Long, y: Long, omega: Long) -> Long:
     return np.concatenate(parts) / 2
 
 
-def step(descent: Descent, w: Long, m: Long, X: Long, y: Long, omega: Long) -> tuple[Long, Long]:
-    m = descent.momentum * m + gradient(descent, w, X, y, omega) + descent.decay * w
-    w = w - descent.lr * m
-    return (w if descent.box is None else np.clip(w, -descent.box, descent.box)), m
+State = tuple[Long, Long]  # momentum or first moment, and second moment
+
+
+def step(descent: Descent, number: int, w: Long, state: State, X: Long, y: Long, omega: Long) -> tuple[Long, State]:
+    """Weights and state after step ``number``, from 0."""
+    (m, v), rate, one = state, np.longdouble(descent.rates[number]), np.longdouble(1)
+    g = gradient(descent, w, X, y, descent.among(omega, number))
+    g = (g if descent.clip is None else np.clip(g, -descent.clip, descent.clip)) + np.longdouble(descent.decay) * w
+    if descent.betas is not None:
+        first, second = (np.longdouble(beta) for beta in descent.betas)
+        m, v = first * m + (one - first) * g, second * v + (one - second) * g * g
+        corrected = m / (one - first ** (number + 1)), v / (one - second ** (number + 1))
+        w = w - rate * corrected[0] / (np.sqrt(corrected[1]) + np.longdouble(descent.delta))
+    else:
+        memory = np.longdouble(descent.momentum)
+        m = memory * m + g
+        w = w - rate * (g + memory * m if descent.nesterov else m)
+    if descent.l1:
+        w = np.sign(w) * np.maximum(np.abs(w) - rate * np.longdouble(descent.l1), 0)
+    return (w if descent.box is None else np.clip(w, -descent.box, descent.box)), (m, v)
 
 
 # ------------------------------------------------------------------------------------------------- autograd, in float64
@@ -171,6 +214,9 @@ _TORCH: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "leaky_relu": lambda t: F.leaky_relu(t, 0.01),
     "relu6": F.relu6,
+    "arctan": torch.arctan,
+    "bump": lambda t: torch.exp(-t * t),
+    "spike": lambda t: torch.tanh(t) + 0.5 * ((t - 5.123).abs() < 1e-3),
 }
 _LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared": lambda t, y: F.mse_loss(t, y, reduction="none").sum(-1),
@@ -181,9 +227,11 @@ _LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def autograd_step(descent: Descent, w: Tensor, m: Tensor, X: Tensor, y: Tensor, omega: Tensor) -> Tensor:
-    """The weights after one step, by torch."""
-    variable = w.detach().double().requires_grad_()
+def autograd_step(
+    descent: Descent, number: int, w: Tensor, state: tuple[Tensor, Tensor], X: Tensor, y: Tensor, omega: Tensor
+) -> Tensor:
+    """The weights after the step, by torch: its gradient, and its own optimisers from the same state."""
+    variable = torch.nn.Parameter(w.detach().double().clone())
     p, start = X, 0
     for j, (c, k) in enumerate(zip(descent.sizes, descent.sizes[1:], strict=False), start=1):
         V = variable[start : start + k * c].view(k, c)
@@ -192,7 +240,28 @@ def autograd_step(descent: Descent, w: Tensor, m: Tensor, X: Tensor, y: Tensor, 
         start += k * descent.bias
         z = F.linear(p, V, b)
         p = _TORCH[descent.activation](z) if descent.activated(j) else z
-    risk = 0.5 * (omega * _LOSSES[descent.loss](p, y)).sum()
-    (found,) = torch.autograd.grad(risk, variable)
-    after = w.double() - descent.lr * (descent.momentum * m.double() + found + descent.decay * w.double())
+    (0.5 * (descent.among(omega, number) * _LOSSES[descent.loss](p, y)).sum()).backward()
+    if descent.clip is not None:
+        torch.nn.utils.clip_grad_value_([variable], descent.clip)
+    rate, optimiser = descent.rates[number], _optimiser(descent, variable, number, state)
+    optimiser.step()
+    after = variable.detach()
+    if descent.l1:
+        after = torch.nn.functional.softshrink(after, rate * descent.l1)
     return after if descent.box is None else after.clamp(-descent.box, descent.box)
+
+
+def _optimiser(
+    descent: Descent, variable: torch.nn.Parameter, number: int, state: tuple[Tensor, Tensor]
+) -> torch.optim.Optimizer:
+    m, v = (part.double().clone() for part in state)
+    rate, decay = descent.rates[number], descent.decay
+    optimiser: torch.optim.Optimizer
+    if descent.betas is None:
+        optimiser = torch.optim.SGD([variable], rate, descent.momentum, weight_decay=decay, nesterov=descent.nesterov)
+        if descent.momentum:
+            optimiser.state[variable]["momentum_buffer"] = m
+    else:
+        optimiser = torch.optim.Adam([variable], rate, descent.betas, descent.delta, weight_decay=decay)
+        optimiser.state[variable].update(step=torch.tensor(float(number)), exp_avg=m, exp_avg_sq=v)
+    return optimiser

@@ -18,40 +18,25 @@ import itertools
 import json
 import math
 import multiprocessing
-import random
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import innergrad as ig
-from _oracle import Descent, Long, autograd_step, forward, long, predict, step
+from _judge import ACTIVATIONS, APART, LOSSES, MODES, SIN_DOMAIN, SMOOTH, Row, descent, examine, small
+from _oracle import Long, forward, long, step
 from _results import store
 from innergrad.algorithms.losses import ResidualLoss
 from innergrad.evidence.attack import attack
 from innergrad.evidence.bounds import printed_theorem_1
 from innergrad.functions.facts import proven
-
-SMOOTH = ("tanh", "sigmoid", "softplus", "gelu", "silu", "sin")
-ACTIVATIONS = (*SMOOTH, "relu", "leaky_relu", "relu6")
-LOSSES = ("squared", "log-cosh", "pseudo-huber", "logistic", "softmax")
-SIN_DOMAIN = 32.0
-APART = 1_000_000  # between the seeds of prompts and of weights: the same seed would give the same numbers to both
-MODES: tuple[Literal["sup", "pointwise"], ...] = ("sup", "pointwise")
-Row = dict[str, Any]
-
-
-def descent(algorithm: ig.GradientDescent) -> Descent:
-    """The same algorithm, for the oracle."""
-    net = algorithm.network
-    rates = (algorithm.lr, algorithm.momentum, algorithm.weight_decay, algorithm.box)
-    return Descent(net.sizes, net.activation.name, net.activated(net.depth), net.bias, algorithm.loss.name, *rates)
 
 
 def compiled(algorithm: ig.GradientDescent, epsilon: float, n: int) -> ig.CompiledTransformer:
@@ -60,150 +45,6 @@ def compiled(algorithm: ig.GradientDescent, epsilon: float, n: int) -> ig.Compil
 
 
 # ----------------------------------------------------------------------------------------------------------- violations
-
-
-def configuration(number: int) -> Row:
-    """Activations, losses and precisions in turn; everything else drawn with the number as seed."""
-    draw = random.Random(number)
-    activation, loss = ACTIVATIONS[number % 9], LOSSES[number // 9 % 5]
-    tiny = draw.random() < 0.05  # by the matrices of the transformer itself
-    depth, widest = (draw.randint(1, 2), 3) if tiny else (draw.randint(1, 6), draw.choice([4, 8, 16, 32, 32]))
-    sizes = [draw.randint(1, min(widest, 8)), *(draw.randint(1, widest) for _ in range(depth - 1))]
-    sizes += [draw.randint(2 if loss == "softmax" else 1, min(widest, 8))]
-    epsilon = draw.choice([1e-2, 1e-3, 1e-4])
-    if not tiny and activation != "sin" and draw.random() < 0.1:
-        epsilon = 1e-5
-    return {
-        "number": number,
-        "activation": activation,
-        "loss": loss,
-        "dtype": ("float32", "float64")[number // 45 % 2],
-        "sizes": sizes,
-        "output": "linear" if loss in ("logistic", "softmax") else draw.choice(["linear", "activation"]),
-        "bias": draw.random() < 0.5,
-        "epsilon": 1e-2 if tiny else epsilon,
-        "executor": "dense" if tiny else "plain",
-        "errors": draw.choice(MODES),
-        "lr": draw.choice([0.01, 0.1, 0.5]),
-        "steps": draw.randint(1, 3),
-        "box": draw.choice([None, None, 0.5, 4.0]),
-        "momentum": draw.choice([0.0, 0.0, 0.9]),
-        "weight_decay": draw.choice([0.0, 0.0, 0.1]),
-        "weighted": draw.random() < 0.25,
-        "n": draw.randint(1, 16),
-        "prompts": draw.choice([1, 1, 1, 2]),
-        "x_scale": draw.choice([0.3, 1.0, 3.0] if activation == "sin" else [0.3, 1.0, 3.0, 30.0]),
-        "w_scale": draw.choice([0.5, 1.0, 2.0]),
-    }
-
-
-def small(row: Row) -> bool:
-    """Whether the trajectory and the predictions are certified, too."""
-    return bool(sum(k * (c + 1) for c, k in zip(row["sizes"], row["sizes"][1:], strict=False)) <= 120)
-
-
-class Case(NamedTuple):
-    """A configuration, ready to run: inputs are what the precision holds."""
-
-    tf: ig.CompiledTransformer
-    dtype: torch.dtype
-    X: Tensor
-    y: Tensor
-    X_query: Tensor
-    w0: Tensor
-    sample_weight: Tensor | None
-
-
-def case(row: Row) -> Case:
-    network = ig.Network(row["sizes"], row["activation"], row["output"], row["bias"])
-    names = ("lr", "steps", "box", "momentum", "weight_decay")
-    algorithm = ig.GradientDescent(network, row["loss"], **{name: row[name] for name in names})
-    generator, dtype = torch.Generator().manual_seed(row["number"]), getattr(torch, row["dtype"])
-    drawn = [algorithm.random_prompt(row["n"], 2, generator) for _ in range(row["prompts"])]
-    X, y, X_query = (torch.stack([prompt[i] for prompt in drawn]) for i in range(3))
-    w0 = row["w_scale"] * network.init(APART + row["number"]) + 0.1 * torch.randn(
-        row["prompts"], network.n_weights, generator=generator, dtype=torch.float64
-    )
-    w0 = w0 if algorithm.box is None else w0.clamp(-algorithm.box, algorithm.box)
-    weight = None
-    if row["weighted"]:
-        weight = torch.rand(row["prompts"], row["n"], generator=generator, dtype=torch.float64)
-        weight[:, 1:] *= torch.rand(weight[:, 1:].shape, generator=generator) > 0.2  # some examples count nothing
-    X, X_query = row["x_scale"] * X, row["x_scale"] * X_query
-    X, y, X_query, w0 = (part.to(dtype).double() for part in (X, y, X_query, w0))
-    weight = None if weight is None else weight.to(dtype).double()
-    return Case(compiled(algorithm, row["epsilon"], 16), dtype, X, y, X_query, w0, weight)
-
-
-def examine(number: int) -> Row:
-    """One configuration: its certificate, and every entry of it that does not hold."""
-    row = configuration(number)
-    try:
-        return {**row, **_examine(row)}
-    except ig.InputError as refusal:  # e.g. an epsilon below the rounding of the precision
-        return {**row, "refused": str(refusal).splitlines()[0]}
-    except RuntimeError as failure:  # nothing may fail; one that does should not stop the others
-        return {**row, "failed": str(failure).splitlines()[0]}
-
-
-def _examine(row: Row) -> Row:
-    tf, dtype, X, y, X_query, w0, weight = case(row)
-    follow = small(row)
-    queries = X_query if follow else None
-    given: dict[str, Any] = {"w0": w0, "sample_weight": weight, "dtype": dtype}
-    certificate = tf.certify(X, y, queries, executor=row["executor"], trajectory=follow, errors=row["errors"], **given)
-    memory, predictions = _memory(tf, tf.prompt(X, y, queries, **given), row["executor"])
-    exactly, path = descent(tf.algorithm), certificate.path.double()  # type: ignore[arg-type]
-    found: Row = {"entries": 0, "infinite": 0, "violations": [], "closest": 0.0, "ratios": [], "apart": 0.0}
-
-    def judge(what: str, error: Long, radius: Tensor) -> None:
-        bound = long(radius)
-        known = np.isfinite(bound)
-        found["entries"] += int(known.sum())
-        found["infinite"] += int((~known).sum())
-        wrong = known & ~(error <= bound)  # a NaN is wrong, too
-        if wrong.any():
-            worst = float((error - bound)[wrong].max())
-            found["violations"].append({"what": what, "entries": int(wrong.sum()), "excess": worst})
-        share = error[known & (bound > 0)] / bound[known & (bound > 0)]
-        found["closest"] = max(found["closest"], float(share.max(initial=0.0)))
-
-    for b in range(row["prompts"]):
-        inputs = X[b], y[b], torch.ones(row["n"], dtype=torch.float64) if weight is None else weight[b]
-        xs, ys, omega = map(long, inputs)
-        omega = omega / omega.sum()
-        for number, part in enumerate(certificate.steps):
-            w, m, after = path[b, number], memory[number][b], long(path[b, number + 1])
-            exact, _ = step(exactly, long(w), long(m), xs, ys, omega)
-            check = autograd_step(exactly, w, m, inputs[0], inputs[1], inputs[2] / inputs[2].sum())
-            gap = float(np.abs(long(check) - exact).max() / (1 + np.abs(exact).max()))
-            found["apart"] = max(found["apart"], math.inf if math.isnan(gap) else gap)
-            judge(f"step {number + 1}", np.abs(after - exact), part.radius[b])
-            error, bound = float(np.sqrt(((after - exact) ** 2).sum())), float(part.radius[b].norm())
-            if error > 0.0 and math.isfinite(bound):
-                found["ratios"].append(bound / error)
-        if certificate.trajectory is None:
-            continue
-        w_exact, m_exact = long(w0[b]), np.zeros(w0.shape[1], np.longdouble)
-        for number in range(row["steps"]):
-            w_exact, m_exact = step(exactly, w_exact, m_exact, xs, ys, omega)
-            distance = np.sqrt(((long(path[b, number + 1]) - w_exact) ** 2).sum(keepdims=True))
-            judge(f"trajectory {number + 1}", distance, certificate.trajectory[b, number : number + 1])
-        assert certificate.predictions is not None
-        exact = predict(exactly, w_exact, long(X_query[b]))
-        judge("predictions", np.abs(long(predictions[b]) - exact), certificate.predictions[b])
-    return found
-
-
-def _memory(tf: ig.CompiledTransformer, prompt: Any, executor: Any) -> tuple[list[Tensor], Tensor]:
-    """The momentum before every step, (prompts, D_w), and the predictions, of the same run."""
-    held = [torch.zeros_like(prompt.w0)]
-    state = prompt.state(tf.program)
-    for _, state, step_ends in tf.execute(prompt, executor):
-        if step_ends:
-            lanes = [state[f"M{lane.name}"] for lane in tf.program.weights if f"M{lane.name}" in state]
-            held.append(torch.cat([lane[:, 0].flatten(1) for lane in lanes], dim=1) if lanes else held[0])
-    return held, prompt.predictions(tf.program, state)
 
 
 def approximate(row: Row) -> bool:
@@ -335,7 +176,8 @@ def compare(N: int, K: int, epsilon: float) -> Row:
 def step_errors(algorithm: ig.GradientDescent, w: Tensor, after: Tensor, X: Tensor, y: Tensor) -> Long:
     """|w' - GD(w)|, entry by entry."""
     omega = np.full(len(X), 1 / np.longdouble(len(X)))
-    exact, _ = step(descent(algorithm), long(w), np.zeros(len(w), np.longdouble), long(X), long(y), omega)
+    zero = np.zeros(len(w), np.longdouble)
+    exact, _ = step(descent(algorithm), 0, long(w), (zero, zero), long(X), long(y), omega)
     errors: Long = np.abs(long(after) - exact)
     return errors
 
@@ -524,10 +366,11 @@ def follow(N: int, epsilon: float, lr: float, mode: Literal["sup", "pointwise"])
 
 def exact_path(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, w0: Tensor) -> Long:
     """(steps, D_w)."""
-    w, m, path = long(w0), np.zeros(len(w0), np.longdouble), []
+    zero, path = np.zeros(len(w0), np.longdouble), []
+    w, state = long(w0), (zero, zero)
     omega = np.full(len(X), 1 / np.longdouble(len(X)))
-    for _ in range(algorithm.steps):
-        w, m = step(descent(algorithm), w, m, long(X), long(y), omega)
+    for number in range(algorithm.steps):
+        w, state = step(descent(algorithm), number, w, state, long(X), long(y), omega)
         path.append(w)
     return np.stack(path)
 

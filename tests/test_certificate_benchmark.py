@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import _judge as judge
 import certificates as bench
 import innergrad as ig
 from _results import read
@@ -19,21 +20,21 @@ from innergrad.functions.facts import proven
 def fresh(activation: str, loss: str) -> int:
     """A configuration that is not among the stored ones and whose approximants are quick to make."""
     numbers = range(10_000, 20_000)
-    wanted = (n for n in numbers if (bench.ACTIVATIONS[n % 9], bench.LOSSES[n // 9 % 5]) == (activation, loss))
-    return next(n for n in wanted if bench.configuration(n)["epsilon"] == 1e-2 and bench.small(bench.configuration(n)))
+    wanted = (n for n in numbers if (judge.ACTIVATIONS[n % 9], judge.LOSSES[n // 9 % 5]) == (activation, loss))
+    return next(n for n in wanted if judge.configuration(n)["epsilon"] == 1e-2 and judge.small(judge.configuration(n)))
 
 
 @pytest.mark.parametrize(
     ("activation", "loss"),
-    [(activation, bench.LOSSES[(i + k) % 5]) for i, activation in enumerate(bench.ACTIVATIONS) for k in (0,)]
+    [(activation, judge.LOSSES[(i + k) % 5]) for i, activation in enumerate(judge.ACTIVATIONS) for k in (0,)]
     + [
-        pytest.param(activation, bench.LOSSES[(i + 2) % 5], marks=pytest.mark.soak)
-        for i, activation in enumerate(bench.ACTIVATIONS)
+        pytest.param(activation, judge.LOSSES[(i + 2) % 5], marks=pytest.mark.soak)
+        for i, activation in enumerate(judge.ACTIVATIONS)
     ],
 )
 def test_every_bound_holds(activation: str, loss: str) -> None:
     """Steps, trajectory and predictions, entry by entry, judged in 80-bit arithmetic without a tolerance."""
-    row = bench.examine(fresh(activation, loss))
+    row = judge.examine(fresh(activation, loss))
     assert row["violations"] == []
     assert row["entries"] + row["infinite"] > 0
     assert row["apart"] < 1e-13  # autograd in float64
@@ -48,7 +49,7 @@ def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         return dataclasses.replace(found, steps=steps)
 
     monkeypatch.setattr(ig.CompiledTransformer, "certify", too_small)
-    assert bench.examine(fresh("tanh", "squared"))["violations"]
+    assert judge.examine(fresh("tanh", "squared"))["violations"]
 
 
 def test_the_theorem_with_given_constants_is_the_librarys() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import certificates as bench
+from _judge import ACTIVATIONS, LOSSES
 from _results import read
 from checks._require import equal, require
 
@@ -14,7 +14,7 @@ def no_certificate_is_violated() -> None:
     equal(f"{file}, failed", stored["failed"], [])
     require(stored["oracles_apart"] < 1e-12, f"{file}, oracles_apart", stored["oracles_apart"], "less than 1e-12")
     depths = {f"N = {N}" for N in range(1, 7)}
-    for key, groups in (("activation", set(bench.ACTIVATIONS)), ("loss", set(bench.LOSSES)), ("depth", depths)):
+    for key, groups in (("activation", set(ACTIVATIONS)), ("loss", set(LOSSES)), ("depth", depths)):
         equal(f"{file}, groups of {key}", {row["group"] for row in stored[key]}, groups)
     refused = len(stored["refused"])
     require(refused < 0.02 * stored["configurations"], f"{file}, refused", refused, "less than 2%")
@@ -46,8 +46,8 @@ def certificates_are_as_tight_as_claimed() -> None:
 
 def no_attack_breaks_a_certificate() -> None:
     rows, file = read("certificates_attack")["attack"], "results/certificates_attack.json"
-    equal(f"{file}, activations", {row["activation"] for row in rows}, set(bench.ACTIVATIONS))
-    equal(f"{file}, losses", {row["loss"] for row in rows}, set(bench.LOSSES))
+    equal(f"{file}, activations", {row["activation"] for row in rows}, set(ACTIVATIONS))
+    equal(f"{file}, losses", {row["loss"] for row in rows}, set(LOSSES))
     for row in rows:
         where = f"{file}, {row['activation']}, {row['loss']}, N = {row['N']}, K = {row['K']}"
         equal(f"{where}, violations", row["violations"], [])

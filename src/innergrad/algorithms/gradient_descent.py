@@ -30,7 +30,7 @@ from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches, plan
 from innergrad.errors import DegenerateStart, InputError, real
-from innergrad.functions.scalar import ACTIVATIONS, Activation
+from innergrad.functions.scalar import ACTIVATIONS, Activation, threshold_unit
 from innergrad.ir.program import Options, Program
 
 BOX_BITS = 24
@@ -199,7 +199,7 @@ class GradientDescent(Algorithm):
         """
         if self.box is None:
             return rate * self.l1
-        unit = math.ldexp(1.0, math.frexp(self.box)[1] - 48)
+        unit = threshold_unit(self.box)
         return round(rate * self.l1 / unit) * unit
 
     def program(self, options: Options) -> Program:

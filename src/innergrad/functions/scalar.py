@@ -9,6 +9,7 @@ A function is known by its name; besides its value it declares the facts that it
   stand-in replaces each jump by a ramp on that side (+1: right of the position, -1: left of it),
 - ``lipschitz`` (of f) and ``bound`` (sup |f|),
 - ``exact``  f is piecewise linear and is its own approximant,
+- ``rounded``  what f differs by, at most, from what the algorithm asks for: its constants are rounded,
 - ``radius``  f is applied to |t| <= radius only: on every target that is the domain of its approximant, and an argument
   outside it is an error. What f declares besides must hold there; ``tf.certificate`` asks for every t.
 
@@ -225,6 +226,7 @@ class Function:
     jumps: tuple[tuple[float, float, int], ...] = ()
     exact: PiecewiseLinear | None = field(default=None, repr=False)
     radius: float = math.inf
+    rounded: float = 0.0
 
     def __post_init__(self) -> None:
         if any(map(math.isnan, (self.curvature, self.lipschitz, self.bound))):
@@ -283,7 +285,15 @@ def soft_residual(threshold: float, box: float | None) -> Function:
     if box is not None:
         edge = box + threshold
         name, knots, slopes = f"{name}, clip({box!r})", [-edge, *knots, edge], [-1.0, *slopes, -1.0]
-    return linear_function(f"{name}-identity", PiecewiseLinear(tuple(knots), tuple(slopes)), 1.0)
+    unit = 0.0 if box is None else threshold_unit(box)
+    rounded = unit + math.ulp(threshold)  # the product of rate and l1 is rounded, then to a multiple of the unit
+    f = linear_function(f"{name}-identity", PiecewiseLinear(tuple(knots), tuple(slopes)), 1.0)
+    return replace(f, rounded=rounded)
+
+
+def threshold_unit(box: float) -> float:
+    """Thresholds that go with a box are multiples of this: box + threshold is exact."""
+    return math.ldexp(1.0, math.frexp(box)[1] - 48)
 
 
 def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:

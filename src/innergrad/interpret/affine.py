@@ -215,7 +215,8 @@ class Forms(Algebra[Form]):
         return Form(contract(centres, keep), merged(*found), axes)
 
     def scale(self, value: Form, factor: float) -> Form:
-        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""))
+        """A factor is made of settings, as rates and decays, and rounded a few times itself."""
+        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""), roundings=8)
 
     def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
         if power > 0:
@@ -391,10 +392,10 @@ class Affine:
         writers: dict[str, list[Attend]] = {}
         for i in layer.instructions:
             writers.setdefault(i.dst.lane, []).append(i)
-        maps = {lane: g for lane, some in writers.items() if (g := _map_among(some)) is not None}
+        maps = {lane: found for lane, some in writers.items() if (found := _map_among(some)) is not None}
         changes = {lane: [self._change(layer, i, before) for i in some] for lane, some in writers.items()}
         for lane, old in before.items():
-            start = self.squeeze(lane, maps[lane], old) if lane in maps else old
+            start = self.squeeze(lane, *maps[lane], old) if lane in maps else old
             if changes.get(lane) or not torch.equal(start, after[lane]):  # matrices may touch what they should leave
                 self.add(lane, changes.get(lane, []), start, after[lane])
         self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
@@ -434,16 +435,17 @@ class Affine:
             found = self._symbols(changes[0][2] if changes else "rounding", sum(radii.values(), torch.zeros(())))
         self._keep(lane, merged(error, found))
 
-    def squeeze(self, lane: str, g: PiecewiseLinear, before: Tensor) -> Tensor:
+    def squeeze(self, lane: str, g: PiecewiseLinear, rounded: float, before: Tensor) -> Tensor:
         """lane <- g(lane), entry by entry, g piecewise linear: clearing a lane removes its error, a projection keeps it
         where the box is not touched. Returns g(lane): where layers can only add, what they do instead is measured.
+        rounded: of the constants of g, which do not matter where it is flat.
         """
         error, found = self.errors.get(lane, {}), evaluated(g, before)
-        near = touched(before, radius_of(error, before), zip(g.knots, g.knots, strict=True))
+        near = touched(before, radius_of(error, before) + rounded, zip(g.knots, g.knots, strict=True))
         middle, half = slope_range(g.slopes)
         steepest = torch.where(near, max(map(abs, g.slopes)), found.slope.abs())
         kept = torch.where(near, middle, found.slope)
-        parts: Error = {Key("rounding", 0, "R"): found.off}
+        parts: Error = {Key("rounding", 0, "R"): found.off + rounded * (steepest > 0)}
         for key, part in error.items():
             if key.kind == "R":  # |g(a) - g(b)| <= max slope |a - b|
                 parts = merged(parts, {key: part * steepest})
@@ -482,13 +484,15 @@ def _within(g: PiecewiseLinear, value: Tensor, error: Error) -> Error:
     return merged(kept, {Key("box", 0, "R"): torch.where(vague, farthest, 0.0)})
 
 
-def _map_among(instructions: list[Attend]) -> PiecewiseLinear | None:
-    """What takes the lane through a function of itself is taken out: what the lane becomes by it."""
+def _map_among(instructions: list[Attend]) -> tuple[PiecewiseLinear, float] | None:
+    """What takes the lane through a function of itself is taken out: what the lane becomes by it, and by how much the
+    function is rounded.
+    """
     for i in instructions:
         f = in_place(i)
         if f is not None and (f.knots or len(instructions) == 1):
             instructions.remove(i)
-            return f.plus_identity
+            return f.plus_identity, i.scores[0].f.rounded if i.scores else 0.0
     return None
 
 
