@@ -17,11 +17,12 @@ from innergrad.evidence.bounds import corrected_theorem_1
 from innergrad.functions.facts import proven
 
 
-def fresh(activation: str, loss: str) -> int:
+def fresh(**wanted: str) -> int:
     """A configuration that is not among the stored ones and whose approximants are quick to make."""
-    numbers = range(10_000, 20_000)
-    wanted = (n for n in numbers if (judge.ACTIVATIONS[n % 9], judge.LOSSES[n // 9 % 5]) == (activation, loss))
-    return next(n for n in wanted if judge.configuration(n)["epsilon"] == 1e-2 and judge.small(judge.configuration(n)))
+    rows = map(judge.configuration, range(10_000, 20_000))
+    wanted = {"kind": "descent", "executor": "plain"} | wanted
+    quick = (row for row in rows if row["epsilon"] == 1e-2 and judge.small(row))
+    return next(row["number"] for row in quick if wanted.items() <= row.items())
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,19 @@ def fresh(activation: str, loss: str) -> int:
 )
 def test_every_bound_holds(activation: str, loss: str) -> None:
     """Steps, trajectory and predictions, entry by entry, judged in 80-bit arithmetic without a tolerance."""
-    row = judge.examine(fresh(activation, loss))
+    row = judge.examine(fresh(activation=activation, loss=loss))
     assert row["violations"] == []
     assert row["entries"] + row["infinite"] > 0
     assert row["apart"] < 1e-13  # autograd in float64
+
+
+@pytest.mark.parametrize("kind", ["others", "honest", "hostile"])
+def test_bounds_hold_or_are_refused(kind: str) -> None:
+    """Other targets, users' functions, honest and hostile."""
+    row = judge.examine(fresh(kind=kind))
+    assert row.get("violations", []) == []
+    assert "failed" not in row
+    assert ("refused" in row) == (kind == "hostile")
 
 
 def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +59,7 @@ def test_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         return dataclasses.replace(found, steps=steps)
 
     monkeypatch.setattr(ig.CompiledTransformer, "certify", too_small)
-    assert judge.examine(fresh("tanh", "squared"))["violations"]
+    assert judge.examine(fresh(activation="tanh", loss="squared"))["violations"]
 
 
 def test_the_theorem_with_given_constants_is_the_librarys() -> None:
