@@ -152,7 +152,7 @@ def configuration(number: int) -> Row:
     }
     row["nesterov"] = bool(row["momentum"]) and draw.random() < 0.3
     if activation == "sin" or kind == "others":  # approximants on a bounded domain
-        row["x_scale"], row["y_scale"] = min(row["x_scale"], 0.5), min(row["y_scale"], 0.5)
+        row["x_scale"], row["y_scale"] = min(row["x_scale"], 0.5), 1.0 if logits else min(row["y_scale"], 0.5)
     if row["output"] == "activation" and (smooth or kind == "honest"):
         row["y_scale"] = min(row["y_scale"], 1.0)
     return row

@@ -39,7 +39,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, count
+from itertools import combinations, count, pairwise
 from typing import Literal, NamedTuple, TypeVar
 
 import torch
@@ -55,6 +55,7 @@ from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
 from innergrad.ir.stream import State
 
+PIECE = 1 << 22  # numbers that are held at a time
 UNDERFLOW = 2.0**-900  # a product that is larger has lost nothing
 LINE = (-math.inf, math.inf)
 K = TypeVar("K")
@@ -134,6 +135,7 @@ class Forms(Algebra[Form]):
     def __init__(self, lanes: Affine, layer: Layer, i: Attend, state: State) -> None:
         self.lanes, self.program, self.layer, self.i, self.state = lanes, lanes.program, layer, i, state
         self.tokens = tokens_in(state)
+        self.radii_only = lanes.gathers(i.dst.lane) and not lanes.columns  # of what is summed over tokens
 
     @cached_property
     def used(self) -> Used | None:
@@ -201,9 +203,12 @@ class Forms(Algebra[Form]):
         lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
         rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
         found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}, *_underflow(factors, keep)]
+        summed = self.radii_only and "S" not in keep
+        gathered = dict.fromkeys(key for factor in factors for key in factor.parts if summed and key.kind == "S")
+        found += [{key._replace(kind="R"): _radius_through(factors, key, keep)} for key in gathered]
         for m, factor in enumerate(factors):
             others = [*centres[:m], *centres[m + 1 :]]
-            found.append({key: _through(others, factor, key, keep) for key in factor.parts})
+            found.append({key: _through(others, factor, key, keep) for key in factor.parts if key not in gathered})
         for a, b in combinations([factor for factor in factors if factor.parts], 2):
             rest = [c.centre.map(torch.abs) + c.radius for c in factors if c is not a and c is not b]
             found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
@@ -496,6 +501,27 @@ def _map_among(instructions: list[Attend]) -> tuple[PiecewiseLinear, float] | No
     return None
 
 
+def numbers_held(program: Program, tokens: int, before: int = 0) -> int:
+    """How many numbers the errors of the lanes of one prompt are, at most, during a step or the read-out.
+
+    before: how many symbols BEFORE there are; then means keep their symbols, too.
+    """
+    gathers, most = Affine(program, {}).gathers, 0
+    for layers in dict.fromkeys([*(loop.layers for loop in program.body), program.readout]):
+        known: dict[str, dict[int, int]] = {}  # lane -> how many symbols it has from every instruction
+        for number, i in enumerate(i for layer in layers for i in layer.instructions):
+            lane, f = i.dst.lane, in_place(i)
+            if f is not None and not any(f.plus_identity.slopes):
+                known.pop(lane, None)
+            elif before or not gathers(lane):
+                read = {key: n for view in i.views() for key, n in known.get(view.lane, {}).items()}
+                scale = tokens if gathers(lane) else 1  # symbols of all tokens
+                known[lane] = {key: scale * n for key, n in read.items()} | {number: program.stream[lane].size}
+            sizes = {name: (1 if gathers(name) else tokens) * program.stream[name].size for name in known}
+            most = max(most, sum(size * (before + sum(known[name].values())) for name, size in sizes.items()))
+    return most + 4 * before**2
+
+
 def radius_of(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
     """The radius of the parts of these kinds, of the shape of the lane."""
     sizes = (measure(key, part) for key, part in error.items() if key.kind in kinds)
@@ -535,6 +561,40 @@ def _through(others: list[Labelled], factor: Form, key: Key, keep: str) -> Label
     tokens = among(matrix.labels, axes)
     matrices = grouped(matrix, *tokens, among(inner, outer), without(outer, inner), without(inner, outer))
     return contract([Labelled(spectral_norm(matrices).amax(-1), tokens), part], among(keep, axes))
+
+
+def _radius_through(factors: list[Form], key: Key, keep: str) -> Labelled:
+    """The radius that symbols of the tokens S have in a product that is summed over them. Where several factors have
+    them they may cancel, so coefficients are added first: some entries at a time, for they are as many as there are
+    entries, tokens and symbols.
+    """
+    having = [m for m, factor in enumerate(factors) if key in factor.parts]
+    if len(having) == 1:
+        others = [factor.centre.map(torch.abs) for m, factor in enumerate(factors) if m != having[0]]
+        return contract([*others, factors[having[0]].parts[key].map(torch.abs)], keep)
+    lengths = {label: n for f in factors for label, n in zip(f.centre.labels, f.centre.tensor.shape, strict=True)}
+    kept = [label for label in keep if label in lengths]
+    symbols = max(factors[m].parts[key].tensor.shape[-1] for m in having)
+    along = max(kept, key=lambda label: lengths[label])
+    held = symbols * lengths["S"] * math.prod(lengths[label] for label in kept)
+    pieces = min(lengths[along], -(-held // PIECE))
+    edges, found = [lengths[along] * i // pieces for i in range(pieces + 1)], list[Labelled]()
+    for ends in pairwise(edges):
+        centres = [_part(factor.centre, along, *ends) for factor in factors]
+        parts = [_part(factors[m].parts[key], along, *ends) for m in having]
+        rests = [[*centres[:m], *centres[m + 1 :]] for m in having]
+        whole = total([contract([*rest, part], keep + "SZ") for rest, part in zip(rests, parts, strict=True)])
+        found.append(contract([whole.map(torch.abs)], without(whole.labels, "SZ")))
+    labels = found[0].labels
+    return Labelled(torch.cat([part.tensor for part in found], dim=labels.index(along)), labels)
+
+
+def _part(value: Labelled, label: str, start: int, end: int) -> Labelled:
+    """Some entries along an axis, if there is such."""
+    if label not in value.labels:
+        return value
+    axis = value.labels.index(label)
+    return Labelled(value.tensor.narrow(axis, start, end - start), value.labels)
 
 
 def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:

@@ -40,6 +40,11 @@ class Prompt:
     batched: bool
     flat: bool = False
 
+    def __getitem__(self, some: slice) -> Prompt:
+        """Some prompts of the batch."""
+        parts = (part[some] for part in (self.X, self.y, self.X_query, self.w0, self.omega))
+        return Prompt(*parts, self.batched, self.flat)
+
     def state(self, program: Program) -> State:
         """The residual stream before the first layer: the tokens' lanes by name.
 
