@@ -42,8 +42,8 @@ class Prompt:
 
     def __getitem__(self, some: slice) -> Prompt:
         """Some prompts of the batch."""
-        parts = (part[some] for part in (self.X, self.y, self.X_query, self.w0, self.omega))
-        return Prompt(*parts, self.batched, self.flat)
+        X, y, X_query, w0, omega = (part[some] for part in (self.X, self.y, self.X_query, self.w0, self.omega))
+        return Prompt(X, y, X_query, w0, omega, self.batched, self.flat)
 
     def state(self, program: Program) -> State:
         """The residual stream before the first layer: the tokens' lanes by name.
