@@ -29,6 +29,7 @@ from torch import Tensor
 
 import innergrad as ig
 from _oracle import Descent, Long, State, autograd_step, long, predict, step
+from innergrad.errors import InputError, JobError
 from innergrad.functions.scalar import Asymptote, Function
 from innergrad.model.storage import seal
 
@@ -283,9 +284,9 @@ def examine(number: int) -> Row:
     row = configuration(number)
     try:
         return {**row, **_examine(row)}
-    except (ig.InputError, ig.DomainError) as refusal:  # e.g. an epsilon below the rounding of the precision
+    except InputError as refusal:  # e.g. an epsilon below the rounding of the precision
         return {**row, "refused": str(refusal).splitlines()[0]}
-    except ig.JobError as overflow:  # of the run itself
+    except JobError as overflow:  # of the run itself
         return {**row, "overflowed": str(overflow).splitlines()[0]}
     except Exception as failure:  # nothing may fail; one that does should not stop the others
         return {**row, "failed": f"{type(failure).__name__}: {str(failure).splitlines()[:1]}"}

@@ -572,11 +572,11 @@ def _radius_through(factors: list[Form], key: Key, keep: str) -> Labelled:
     if len(having) == 1:
         others = [factor.centre.map(torch.abs) for m, factor in enumerate(factors) if m != having[0]]
         return contract([*others, factors[having[0]].parts[key].map(torch.abs)], keep)
-    lengths = {label: n for f in factors for label, n in zip(f.centre.labels, f.centre.tensor.shape, strict=True)}
+    tensors = [*(factor.centre for factor in factors), *(factors[m].parts[key] for m in having)]
+    lengths = {label: n for part in tensors for label, n in zip(part.labels, part.tensor.shape, strict=True)}
     kept = [label for label in keep if label in lengths]
-    symbols = max(factors[m].parts[key].tensor.shape[-1] for m in having)
     along = max(kept, key=lambda label: lengths[label])
-    held = symbols * lengths["S"] * math.prod(lengths[label] for label in kept)
+    held = math.prod(lengths[label] for label in (*kept, "S", "Z"))
     pieces = min(lengths[along], -(-held // PIECE))
     edges, found = [lengths[along] * i // pieces for i in range(pieces + 1)], list[Labelled]()
     for ends in pairwise(edges):
