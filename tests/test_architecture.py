@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent / "src" / "innergrad"
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
     ("errors", "moved"),
-    ("figures", "files"),
+    ("figures", "files", "memory"),
     ("functions",),
     ("ir",),
     ("algorithms",),

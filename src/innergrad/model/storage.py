@@ -38,16 +38,17 @@ from torch import Tensor
 
 from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError
+from innergrad.errors import InputError, within_limits
 from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.ir.program import Options, Program
+from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.weights.modules import SparseStack, require_memory
+from innergrad.targets.weights.modules import SparseStack
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -128,10 +129,12 @@ def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
     return path
 
 
+@within_limits("sealing")
 def seal(path: str | Path) -> None:
     """Makes a folder whose files were changed on purpose one that loads; whether it is right, ``verify`` says."""
     folder = Path(path)
     config, tensors, _ = _parsed(folder)
+    _check_format(folder, config)
     _write(folder, {**config, "digest": _digest(tensors)}, tensors)
 
 
@@ -141,7 +144,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -164,6 +167,7 @@ def _write(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> No
             part.unlink(missing_ok=True)
 
 
+@within_limits("loading")
 def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
     """The model in a folder, weights and approximants as they were saved; see :func:`innergrad.load`."""
     config, tensors = _read(path)
@@ -183,7 +187,7 @@ def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
         _check_structure(compiled, config)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RuntimeError) as error:
         what = f"{path} is not a complete model"
         raise InputError(what, got=f"{type(error).__name__}: {error}", hint="save it again") from error
     return compiled
@@ -244,12 +248,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             hint="write one with `innergrad compile --out`",
         )
     config, tensors, identity = _parsed(path)
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise InputError(
-            f"{path / CONFIG} has an unknown format",
-            got=config.get("format") if isinstance(config, dict) else type(config).__name__,
-            allowed=FORMAT,
-        )
+    _check_format(path, config)
     if identity is not None and identity != config.get("id"):
         raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
     if "digest" in config:  # folders of the first versions have none
@@ -259,6 +258,15 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             hint = "save it again; if it was changed on purpose, innergrad.model.storage.seal(folder) takes it as it is"
             raise InputError(f"{path} is damaged, or was changed after it was saved", got=", ".join(changed), hint=hint)
     return config, tensors
+
+
+def _check_format(path: Path, config: Any) -> None:
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise InputError(
+            f"{path / CONFIG} has an unknown format",
+            got=config.get("format") if isinstance(config, dict) else type(config).__name__,
+            allowed=FORMAT,
+        )
 
 
 def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], str | None]:

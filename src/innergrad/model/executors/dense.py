@@ -10,12 +10,12 @@ import torch
 from innergrad.errors import InputError, LongRun
 from innergrad.interpret import plain
 from innergrad.ir.stream import State
+from innergrad.memory import require_memory
 from innergrad.model.compiled import SMALLER
 from innergrad.model.executors.base import Layered, Step, check_rounding
 from innergrad.model.executors.timing import dense_seconds
 from innergrad.model.guard import Guard
 from innergrad.model.prompt import Prompt
-from innergrad.targets.weights.modules import require_memory
 
 LONG = 3.0  # seconds, from which a run is announced
 
