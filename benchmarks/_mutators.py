@@ -185,16 +185,10 @@ def changed_tensors(rng: random.Random, tensors: dict[str, Tensor]) -> dict[str,
         name, other = rng.choice(list(tensors)), rng.choice(list(tensors))
         tensor, how = tensors[name], rng.randrange(11)
         if how < 3 and tensor.numel():
+            whole = (-1, 0, 1, 100) if tensor.element_size() < 4 else (-1, 0, 1, 100, 2**31 - 1, -(2**31))
+            number = torch.tensor(rng.choice(NUMBERS if tensor.is_floating_point() else whole), dtype=torch.float64)
             tensor = tensor.clone()
-            number = rng.choice(NUMBERS) if tensor.is_floating_point() else rng.choice((-1, 0, 1, 2**31 - 1, -(2**31)))
-            limited = (
-                number
-                if tensor.is_floating_point()
-                else max(min(number, 127), -1)
-                if tensor.element_size() < 4
-                else number
-            )
-            tensor.view(-1)[rng.randrange(tensor.numel())] = limited
+            tensor.view(-1)[rng.randrange(tensor.numel())] = number.to(tensor.dtype)
         elif how == 3:
             tensor = tensor.to(rng.choice(DTYPES))
         elif how == 4:

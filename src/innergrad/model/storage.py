@@ -134,7 +134,8 @@ def seal(path: str | Path) -> None:
     """Makes a folder whose files were changed on purpose one that loads; whether it is right, ``verify`` says."""
     folder = Path(path)
     config, tensors, _ = _parsed(folder)
-    _check_format(folder, config)
+    if not isinstance(config, dict):
+        raise InputError(f"{folder / CONFIG} is no model's", got=type(config).__name__)
     _write(folder, {**config, "digest": _digest(tensors)}, tensors)
 
 
@@ -142,7 +143,7 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     """Of names, types, shapes and numbers."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
+        tensor = tensors[name].clone(memory_format=torch.contiguous_format)
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
@@ -248,7 +249,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             hint="write one with `innergrad compile --out`",
         )
     config, tensors, identity = _parsed(path)
-    _check_format(path, config)
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise InputError(
+            f"{path / CONFIG} has an unknown format",
+            got=config.get("format") if isinstance(config, dict) else type(config).__name__,
+            allowed=FORMAT,
+        )
     if identity is not None and identity != config.get("id"):
         raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
     if "digest" in config:  # folders of the first versions have none
@@ -258,15 +264,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             hint = "save it again; if it was changed on purpose, innergrad.model.storage.seal(folder) takes it as it is"
             raise InputError(f"{path} is damaged, or was changed after it was saved", got=", ".join(changed), hint=hint)
     return config, tensors
-
-
-def _check_format(path: Path, config: Any) -> None:
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise InputError(
-            f"{path / CONFIG} has an unknown format",
-            got=config.get("format") if isinstance(config, dict) else type(config).__name__,
-            allowed=FORMAT,
-        )
 
 
 def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], str | None]:
