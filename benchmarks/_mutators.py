@@ -45,7 +45,8 @@ WORDS = ("kind", "steps", "sizes", "lr", "shape", "id", "digest", "format", "exp
 
 def nested(rng: random.Random) -> Any:
     """Lists or tables inside one another."""
-    depth, found = rng.choice((5, 40, 300, 900)), rng.choice((0, [], {}))
+    depth = rng.choice((5, 40, 300, 900))
+    found: Any = rng.choice((0, [], {}))
     for _ in range(depth):
         found = [found] if rng.random() < 0.5 else {"a": found}
     return found

@@ -53,9 +53,9 @@ from _mutators import CANARY, DIGITS, PICKLE, as_json, change, changed_tensors, 
 from innergrad import manifest
 from innergrad.cli import main as command_line
 from innergrad.cli.flags import MODEL, THEOREM
-from innergrad.config import to_table, to_toml
+from innergrad.config import parse, to_table, to_toml
 from innergrad.errors import InputError, JobError
-from innergrad.lab import checkpoints, sweeps
+from innergrad.lab import checkpoints
 from innergrad.lab.experiments import Experiment, TrainConfig
 from innergrad.lab.learners import GPTConfig, LearnerConfig
 from innergrad.lab.stack import Stack
@@ -123,12 +123,12 @@ def bases(folder: Path, few: bool = False) -> Bases:
         if kind == "mixture":
             table_["tasks"] = [{"kind": "linear", "d": 2}, {"kind": "ball", "d": 2}]
         with contextlib.suppress(InputError):
-            made["task"] = to_table(sweeps.parse(Experiment, {"task": table_}).task)
+            made["task"] = to_table(parse(Experiment, {"task": table_}).task)
         found.experiments.append(made)
     kernel = {"kind": "kernel", "n_layers": 1}
     if "kernel" in LearnerConfig.kinds:
         with contextlib.suppress(InputError):
-            learner = to_table(sweeps.parse(Experiment, {"learner": kernel}).learner)
+            learner = to_table(parse(Experiment, {"learner": kernel}).learner)
             found.experiments.append(to_table(base) | {"learner": learner})
     train(base, folder / "run")
     train([base, replace(base, name="other", seed=1)], folder / "stack")
@@ -744,9 +744,10 @@ def rows(found: list[Found]) -> list[dict[str, Any]]:
     for kind in (*KINDS, "all"):
         mine = [one for one in found if kind in (one.kind, "all")]
         counts = Counter(one.verdict for one in mine)
-        slowest, largest = (max((one[place] for one in mine), default=0) for place in (3, 4))
         row: dict[str, Any] = {"kind": kind, "cases": len(mine), **{name: counts[name] for name in VERDICTS}}
-        made.append(row | {"slowest_s": round(slowest, 2), "largest_mb": round(largest / 1e6)})
+        seconds, memory = [one.seconds for one in mine] or [0.0], [one.memory for one in mine] or [0]
+        row |= {"mean_ms": round(1e3 * sum(seconds) / len(seconds)), "slowest_s": round(max(seconds), 2)}
+        made.append(row | {"largest_mb": round(max(memory) / 1e6)})
     return made
 
 
@@ -804,18 +805,19 @@ def main() -> None:
     found.sort()
     _shown(found, chosen.show)
     print()
-    print_rows(table_ := rows(found))
-    wrong = [one._asdict() for one in found if one.verdict in BAD]
-    print(f"{len(found):,} cases, {len(wrong)} wrong, {seconds:.0f} s on {chosen.workers} processes")
+    summary = rows(found)
+    print_rows(summary)
+    bad = [one._asdict() for one in found if one.verdict in BAD]
+    print(f"{len(found):,} cases, {len(bad)} wrong, {seconds:.0f} s on {chosen.workers} processes")
     if chosen.store:
         from _results import store
 
         limits = {"room_mb": round(ROOM / 1e6), "seconds": SECONDS}
         about = {"seed": chosen.seed, "first": chosen.first, "wall_s": round(seconds), "workers": chosen.workers}
         command = f"python benchmarks/mutations.py --cases {chosen.cases} --workers {chosen.workers} --store"
-        data = {**about, "limits": limits, "kinds": table_, "wrong": wrong[:100]}
+        data = {**about, "limits": limits, "kinds": summary, "wrong": bad[:100]}
         store("mutations", command, data, chosen.out)
-    sys.exit(1 if wrong else 0)
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":

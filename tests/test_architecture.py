@@ -17,10 +17,11 @@ from typing import NamedTuple
 import pytest
 import typer
 
+import innergrad
 from innergrad.cli.app import app
 from innergrad.moved import MOVED
 
-ROOT = Path(__file__).parent.parent / "src" / "innergrad"
+ROOT = Path(innergrad.__file__).parent
 
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (

@@ -69,14 +69,14 @@ def numbers_of_prompt(task: Task, n_points: int) -> int:
         except Exception as error:
             if limit_of(error) is not None:
                 raise
-    return max(seen.numbers, n_points * (task.d + 1))
+    return int(max(seen.numbers, n_points * (task.d + 1)))
 
 
 class _Largest(TorchDispatchMode):
     """Sees every tensor that is made, and remembers the size of the largest."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.numbers = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
