@@ -64,7 +64,7 @@ from innergrad.lab.training import load_learner, train
 from innergrad.model.storage import seal
 
 ROOM = 2**31  # bytes, over those of the process before a case
-SECONDS, PATIENCE = 10.0, 90.0  # of the processor for a case; of a clock, for a process that says nothing
+SECONDS, PATIENCE = 20.0, 120.0  # of the processor for a case; of a clock, for a process that says nothing
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 CSV = "a,b,y\n1,0.2,0.3\n0.5,0.1,0.2\n-0.25,0.75,0.5\n0.1,0.2,\n"
 VERDICTS = ("done", "refused", "failed", "raw", "outside", "code", "memory", "slow", "died")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -44,7 +45,10 @@ def build(out: Path, work: Path) -> tuple[Path, Path]:
     out.mkdir(parents=True, exist_ok=True)
     for old in (*out.glob("innergrad-*.whl"), *out.glob("innergrad-*.tar.gz")):
         old.unlink()
-    run(python, "-c", BUILD.format(str(out)), cwd=ROOT)
+    source = work / "source"  # a build leaves files behind, which the next would take for the package's
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*", "build", "dist", "out")
+    shutil.copytree(ROOT, source, ignore=left)
+    run(python, "-c", BUILD.format(str(out)), cwd=source)
     (wheel,), (sdist,) = out.glob("innergrad-*.whl"), out.glob("innergrad-*.tar.gz")
     check_files(wheel)
     return wheel, sdist

@@ -667,13 +667,9 @@ def test_algorithms(workspace: Path, command: tuple[str, ...], arguments: tuple[
 
 
 FITS_NO_MACHINE: dict[str, tuple[tuple[str, ...], str, int]] = {
-    "steps": (
-        ("functional", "--steps", str(10**14)),
-        "steps must be a positive integer; got 100000000000000; allowed: 1 to",
-        2,
-    ),
+    "steps": (("functional", "--steps", str(10**14)), "steps must be a positive integer; got 1000000", 2),
     "d": (("functional", "--d", str(10**20)), "d must be a positive integer; got 1000000000000000000", 2),
-    "d of sgd": (("sgd", "--d", str(10**7)), "allowed: 1 to 100000", 2),
+    "d of sgd": (("sgd", "--d", str(10**7)), "allowed: 1 to 20000", 2),
     "d of rls": (("rls", "--d", "20000"), "building the weights needs", 2),
     "examples": (("sgd", "--n-examples", str(10**9)), "n_examples must be a positive integer", 2),
 }
