@@ -1,12 +1,13 @@
 # make demo   set everything up and run the main job
 # make test   set everything up and run all tests
 # make soak   the long versions of some tests
+# make dist   wheel and sdist, installed into clean environments and tested from outside the checkout
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 
-.PHONY: demo setup test soak check bench docs clean
+.PHONY: demo setup test soak check bench docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/innergrad demo --out out/demo
@@ -61,8 +62,11 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py
 
+dist:
+	$(PYTHON) benchmarks/packages.py
+
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) out dist build
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,45 @@ for folder in ("examples", "benchmarks"):
     sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
 from cases import CASES, LONG  # noqa: E402
+
+OPTIONAL = {  # what is not installed without extras
+    **dict.fromkeys(("matplotlib", "sklearn"), "demo"),
+    **dict.fromkeys(("onnx", "onnxscript", "onnxruntime", "transformers"), "export"),
+    **dict.fromkeys(("scipy", "mpmath", "flint"), "dev"),
+}
+
+
+def missing(error: BaseException | None) -> str:
+    """What an extra would bring, if that is why something could not be imported."""
+    name = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    absent = name in OPTIONAL and importlib.util.find_spec(name) is None
+    return f"{name} is not installed: pip install 'innergrad[{OPTIONAL[name]}]'" if absent else ""
+
+
+class Module(pytest.Module):
+    """A module of tests, skipped as a whole where it needs what an extra would bring."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            if reason := missing(error.__cause__):
+                pytest.skip(reason, allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    return Module.from_parent(parent, path=module_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    try:
+        return (yield)
+    except ModuleNotFoundError as error:
+        if reason := missing(error):
+            pytest.skip(reason)
+        raise
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

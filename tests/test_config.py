@@ -73,7 +73,7 @@ class Outer:
 numbers = st.floats(allow_nan=False)
 texts = st.text(max_size=8).filter(lambda text: "\r" not in text)
 shapes = st.recursive(
-    st.builds(Disc, st.floats(0.01, 1e300)),
+    st.builds(Disc, st.floats(0.01, 1e99)),
     lambda below: st.builds(Pair, below, st.none() | numbers, st.none() | below),
     max_leaves=3,
 )

@@ -221,7 +221,7 @@ def test_a_hundred_million_steps_are_one_loop_or_refused() -> None:
     assert loop.count == 10**8
     for algorithm in (ig.Adam(net, steps=10**8), ig.GradientDescent(net, steps=10**8, batches=[[0], [1]])):
         with pytest.raises(
-            InputError, match=r"writes out steps that differ.*got 100000000 steps; allowed: at most 100,000"
+            InputError, match=r"writes out steps that differ.*got 100000000 steps; allowed: at most 10,000"
         ):
             algorithm.program(ig.Options(n_examples=2))
 

@@ -63,6 +63,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_matplotlib_is_set_up_in_one_place() -> None:
     """Neither pyplot, with its state for all, nor a second style, anywhere in the package or its benchmarks."""
     forbidden = re.compile(r"pyplot|rc_context|rcParams|savefig|matplotlib\.use|#[0-9a-f]{6}\b")
-    files = [path for folder in ("src/innergrad", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    folders = (Path(figures.__file__).parent, ROOT / "benchmarks")
+    files = [path for folder in folders for path in folder.rglob("*.py")]
     found = {path.name for path in files if forbidden.search(path.read_text())}
     assert found == {"figures.py"}

@@ -23,7 +23,7 @@ from innergrad.targets.weights.modules import SparseStack
 from innergrad.targets.weights.rows import Row
 from test_silu_gated import SiluGated
 
-SOURCE = Path(__file__).parent.parent / "src" / "innergrad"
+SOURCE = Path(ig.__file__).parent
 
 
 class Halved(Norm):

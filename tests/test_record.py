@@ -14,6 +14,7 @@ from torch import Tensor
 
 import innergrad as ig
 from cases import CASES
+from innergrad import memory
 from innergrad.evidence.attack import attack
 from innergrad.evidence.bounds import apriori
 from innergrad.evidence.certificate import certify
@@ -109,7 +110,7 @@ def test_weights_are_lowered_once(target: str, tmp_path: Path, monkeypatch: pyte
 def test_room_is_looked_for_before_anything_is_built(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tf, made = ig.compile(TARGET_OF[target], target=target, n_examples=4), list[Any]()
     _ = tf.foreseen  # counted on a few heads that stand for all others
-    monkeypatch.setattr(modules, "available_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     monkeypatch.setattr(modules.SparseStack, "__init__", lambda self, *given: made.append(given))
     with pytest.raises(ig.InputError, match=r"building the weights needs .* memory; got 0\.0 GiB available"):
         _ = tf.module

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from innergrad.model.ragged import ragged
     from innergrad.transformer import CompiledTransformer, Run, load, reference
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 install()
 
 # Imported on first use, so that the command line can print its help without loading torch.

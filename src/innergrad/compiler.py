@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError, LoweringError
+from innergrad.errors import InputError, LoweringError, within_limits
 from innergrad.evidence.solver import solve
 from innergrad.ir.program import Options
 from innergrad.model.preparation import check_options, default_variant, prepared
@@ -14,6 +14,7 @@ from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer
 
 
+@within_limits("compiling")
 def compile(
     algorithm: Algorithm,
     *,

@@ -75,6 +75,8 @@ def read(path: str | Path, what: str = "the configuration ") -> Table:
     except tomllib.TOMLDecodeError as error:
         got = str(error).replace("at end of document", f"at line {text.count(chr(10)) + 1}, the last")
         raise InputError(wrong, got=got, hint="it is not TOML") from error
+    except ValueError as error:  # a number of thousands of digits, a date that is none
+        raise InputError(wrong, got=str(error)) from error
     except RecursionError as error:
         raise InputError(wrong, got="tables or lists inside one another without end") from error
 
@@ -114,7 +116,7 @@ def change(config: T, sets: Iterable[str], *, what: str = "--set") -> T:
 def _value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
     return parsed["value"] if parsed.keys() == {"value"} else text
 

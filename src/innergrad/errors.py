@@ -7,8 +7,13 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, SupportsIndex, TypeVar
+
+MOST_WORDS = 500  # characters of a part of a sentence
+LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
+LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
 
 
 class InputError(ValueError):
@@ -22,7 +27,12 @@ class InputError(ValueError):
             parts.append(f"allowed: {allowed}")
         if hint:
             parts.append(hint)
-        super().__init__("; ".join(parts))
+        super().__init__("; ".join(map(shortened, parts)))
+
+
+def shortened(text: str, most: int = MOST_WORDS) -> str:
+    """The text, or its beginning and its end: what was found may be a whole file."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 4 :]}"
 
 
 class DomainError(InputError):
@@ -49,23 +59,66 @@ class NotPositive(UserWarning):
     """The kernel has negative eigenvalues: the recursion it defines does not converge."""
 
 
+def limit_of(error: BaseException) -> str | None:
+    """What limit of the machine or of Python an exception is about, in words; None if it is about none.
+
+    torch has no exception of its own for memory on a CPU, nor for a tensor of more entries than can be counted.
+    """
+    if isinstance(error, InputError | JobError):
+        return None
+    text = str(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in text or "out of memory" in text:
+        return "out of memory: choose smaller sizes"
+    if isinstance(error, RecursionError):
+        return "nested too deeply: tables, lists or layers inside one another"
+    if isinstance(error, OverflowError) or (isinstance(error, RuntimeError) and "overflow" in text):
+        return f"too large for this machine: {shortened(text, 200)}"
+    if isinstance(error, UnicodeError):
+        return f"text that cannot be read or written: {shortened(text, 200)}"
+    return None
+
+
+@contextmanager
+def within_limits(what: str) -> Iterator[None]:
+    """A sentence in place of the raw exceptions of :func:`limit_of`; ``what`` is being done. Also a decorator."""
+    try:
+        yield
+    except (MemoryError, OverflowError, RuntimeError, UnicodeError) as error:
+        words = limit_of(error)
+        if words is None:
+            raise
+        raise InputError(f"{what} failed", got=words) from error
+
+
 def lacks(instance: object, method: str) -> InputError:
     """The error of a class of the user's own that has left out what its family asks for."""
     return InputError(f"{type(instance).__name__} has no {method}", hint="docs/extending.md shows an example")
 
 
-def integer(name: str, value: object, low: int = 1, high: float = math.inf) -> int:
+def integer(name: str, value: object, low: int = 1, high: int = LARGEST_INTEGER) -> int:
     """A Python integer from ``low`` to ``high``; numpy's integers are integers, True is not."""
     if isinstance(value, SupportsIndex) and not isinstance(value, bool):
         number = value.__index__()
         if low <= number <= high:
             return number
     kind = "a positive integer" if low == 1 else f"an integer, at least {low}"
-    raise InputError(f"{name} must be {kind}", got=repr(value), allowed="" if high == math.inf else f"{low} to {high}")
+    over = isinstance(value, int) and value > high
+    allowed = f"{low} to {high}" if over or high < LARGEST_INTEGER else ""
+    raise InputError(f"{name} must be {kind}", got=_shown(value), allowed=allowed)
+
+
+def _shown(value: object) -> str:
+    """repr, which Python refuses for integers of thousands of digits."""
+    try:
+        return shortened(repr(value), 80)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 def real(name: str, value: object, *, low: float = -math.inf, above: float = -math.inf, hint: str = "") -> float:
-    """A finite Python float, at least ``low`` and greater than ``above``."""
+    """A finite Python float, at least ``low`` and greater than ``above``; not so large, or so small where it must be
+    positive, that its square would be none.
+    """
     kind = (
         "a positive number" if above == 0.0 else "a finite number" + ("" if low == -math.inf else f", at least {low:g}")
     )
@@ -75,14 +128,17 @@ def real(name: str, value: object, *, low: float = -math.inf, above: float = -ma
         except OverflowError:
             number = math.inf
         if math.isfinite(number) and number >= low and number > above:
-            return number
-    got = repr(value)
-    raise InputError(f"{name} must be {kind}", got=got if len(got) < 80 else got[:77] + "...", hint=hint)
+            least = SMALLEST if above == 0.0 else 0.0
+            if least <= abs(number) <= LARGEST:
+                return number
+            allowed = f"{least:g} to {LARGEST:g}" if least else f"-{LARGEST:g} to {LARGEST:g}"
+            raise InputError(f"{name} is out of any range", got=_shown(value), allowed=allowed, hint=hint)
+    raise InputError(f"{name} must be {kind}", got=_shown(value), hint=hint)
 
 
 def seed_number(value: object) -> int:
     """A seed that torch's generators take."""
-    number = integer("seed", value, low=0)
+    number = integer("seed", value, low=0, high=2**200)
     if number >= 2**63:
         raise InputError("seed must be less than 2^63", got=number)
     return number

@@ -11,9 +11,10 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ class Writer:
         """An error if the file must not be written. known: name -> digest of what the command wrote beside it."""
         if path.is_dir():
             raise InputError("this output is one file", got=f"{path}, a folder")
+        if path.is_symlink() and not path.exists():
+            raise InputError(f"{path} is a link to nothing", hint="it is not followed: choose another output")
         if any(_same(path, given) for given in self.reads):
             raise InputError(f"{path} is read by this command, so it is not written", hint="choose another output")
         if self.force or not path.is_file():
@@ -58,6 +61,7 @@ class Writer:
 
     def check_all(self, folder: Path, names: list[str], index: str) -> None:
         """The same of several files of a folder, whose digests ``index`` knows, and of ``index`` itself."""
+        require_plain(folder, [*names, index])
         self.check(folder / index)
         known = digests(folder / index) if (folder / index).is_file() else {}
         for name in names:
@@ -80,13 +84,36 @@ class Writer:
 
 
 def read_text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8") -> str:
-    """The text of a regular file. A pipe would block, and what has more bytes than ``most`` is nobody's settings."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"cannot read {path}", got="no regular file")
-    if path.is_file() and path.stat().st_size > most:
-        got, allowed = f"{path.stat().st_size / 2**20:,.0f} MiB", f"at most {most / 2**20:,.0f} MiB"
-        raise InputError(f"{path} is too large", got=got, allowed=allowed)
+    """The text of a regular file of at most so many bytes."""
+    require_regular(path, most)
     return path.read_text(encoding=encoding)
+
+
+def require_regular(path: Path, most: int = MOST_TEXT) -> None:
+    """An error for a pipe, which would block, for a device, and for what is so large that it is nobody's."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return  # who opens it says so
+    except OSError as error:
+        raise InputError(f"cannot read {path}", got=error.strerror) from error
+    except ValueError as error:  # a name with a zero byte
+        raise InputError(f"cannot read {str(path)!r}", got=str(error)) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"cannot read {path}", got="no regular file")
+    if found.st_size > most:
+        got, allowed = f"{found.st_size / 2**20:,.0f} MiB", f"at most {most / 2**20:,.0f} MiB"
+        raise InputError(f"{path} is too large", got=got, allowed=allowed)
+
+
+def require_plain(folder: Path, names: Iterable[str]) -> None:
+    """An error if one of these names, in a folder that is written to, is a link, a pipe, a device or a folder: what is
+    written there would go elsewhere.
+    """
+    for path in (folder / name for name in names):
+        kind = "a link" if path.is_symlink() else "" if path.is_file() or not path.exists() else "no regular file"
+        if kind:
+            raise InputError(f"{path} is {kind}", hint="it is not written to: remove it, or choose another folder")
 
 
 def made_by(path: Path) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from innergrad.config import to_table
 from innergrad.errors import InputError
 
-PACKAGES = ("innergrad", "torch", "numpy", "safetensors", "triton")
+PACKAGES = ("torch", "numpy", "safetensors", "triton")
 
 #: What ``import_code`` imported into this process: name of the module -> sha256 of its file, if it has one.
 IMPORTED: dict[str, str | None] = {}
@@ -92,7 +92,9 @@ def _seeds(node: Any) -> Iterator[int]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    from innergrad import __version__  # the code that runs, whatever is installed
+
+    found = {"innergrad": __version__}
     for name in PACKAGES:
         try:
             found[name] = version(name)

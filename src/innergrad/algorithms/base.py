@@ -20,7 +20,8 @@ from innergrad.functions.scalar import Function
 from innergrad.ir.program import Attend, Options, Program, Score
 from innergrad.ir.stream import Lane, Stream
 
-MAX_D, MAX_EXAMPLES = 100_000, 10_000  # of inputs; of examples, where each has layers of its own
+MAX_D, MAX_EXAMPLES = 20_000, 4096  # of inputs; of examples, where each has layers of its own
+MOST_STEPS = 10**9  # equal ones: a loop
 LOG_UNIT = 16.0  # of the lane log_omega; large, so that it does not dominate the stream
 
 

@@ -33,7 +33,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.algorithms.base import MAX_D, Algorithm, example_stream
+from innergrad.algorithms.base import MAX_D, MOST_STEPS, Algorithm, example_stream
 from innergrad.algorithms.kernels import Kernel
 from innergrad.errors import InputError, NotPositive, integer, real
 from innergrad.ir.program import Attend, Layer, Loop, Options, Program
@@ -41,6 +41,7 @@ from innergrad.ir.stream import Lane
 
 StepRule = Literal["constant", "chebyshev"]
 DEFAULT_EXAMPLES = 16
+MOST_CHEBYSHEV = 10_000  # steps: each has a layer of its own
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class FunctionalGradientDescent(Algorithm):
         kernel = Kernel.of(kernel)
         if step_rule not in get_args(StepRule):
             raise InputError("unknown step rule", got=repr(step_rule), allowed=", ".join(get_args(StepRule)))
-        steps = integer("steps", steps)
+        steps = integer("steps", steps, high=MOST_STEPS if step_rule == "constant" else MOST_CHEBYSHEV)
         bound = 1.0 if kernel.normalised else DEFAULT_EXAMPLES * kernel.largest()
         settings = {
             "kernel": kernel,
@@ -122,8 +123,13 @@ class FunctionalGradientDescent(Algorithm):
         """r_l for every layer."""
         if self.step_rule == "chebyshev":
             return chebyshev_steps(self.steps, self.lambda_max / self.condition, self.lambda_max)
+        return np.full(self.steps, self._constant)
+
+    @property
+    def _constant(self) -> float:
+        """The step, where all are equal."""
         default = 1.0 if self.kernel.normalised else 1.9 / self.lambda_max
-        return np.full(self.steps, default if self.step is None else self.step)
+        return default if self.step is None else self.step
 
     # --------------------------------------------------------------------------------------------------------------
     # program
@@ -136,7 +142,7 @@ class FunctionalGradientDescent(Algorithm):
         targets = Lane("y", (self.d_y,), "state", shared=False, bound_from="y_bound")
         stream = example_stream(self.d, self.d_y, *covariates, targets)
         if self.step_rule == "constant":
-            body: tuple[Loop, ...] = (Loop(self.steps, (self._layer("step", float(self.rates()[0])),)),)
+            body: tuple[Loop, ...] = (Loop(self.steps, (self._layer("step", self._constant),)),)
         else:
             body = tuple(Loop(1, (self._layer(f"step {i}", float(r)),)) for i, r in enumerate(self.rates(), start=1))
         return Program(stream, body, (), "y", sign=-1.0)
@@ -160,14 +166,14 @@ class FunctionalGradientDescent(Algorithm):
         """The steps must be small enough for this prompt: r lambda < 2, or all eigenvalues below lambda_max."""
         del y, w0
         if self.kernel.normalised:
-            largest_step = float(self.rates().max()) if self.step_rule == "constant" else 0.0
+            largest_step = self._constant if self.step_rule == "constant" else 0.0
             if largest_step >= 2.0:
                 raise InputError("softmax attention converges for steps in (0, 2)", got=largest_step)
             return
         if not self.kernel.positive or self.covariate_step:
             return
         top = float(torch.linalg.eigvalsh(self.kernel(X, X).double()).max())
-        limit = 2.0 / float(self.rates().max()) if self.step_rule == "constant" else self.lambda_max * (1 + 1e-9)
+        limit = 2.0 / self._constant if self.step_rule == "constant" else self.lambda_max * (1 + 1e-9)
         if top > limit:
             hint = (
                 f"give lambda_max={math.ceil(100 * top) / 100:g} or more"

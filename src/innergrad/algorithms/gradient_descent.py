@@ -34,7 +34,7 @@ from innergrad.functions.scalar import ACTIVATIONS, Activation, threshold_unit
 from innergrad.ir.program import Options, Program
 
 BOX_BITS = 24
-MOST_DIFFERENT = 100_000  # steps that differ: each has layers of its own
+MOST_DIFFERENT = 10_000  # steps that differ: each has layers of its own
 PROGRAMS = {  # by variant
     "literal": literal_program,
     "compact": compact_program,

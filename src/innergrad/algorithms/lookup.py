@@ -325,6 +325,8 @@ class _Table:
 
 def _context_ids(algorithm: Tabulated, n: int) -> _Table:
     """The table, with the sharpness s of the softmax that keeps its ids farthest apart."""
+    if n**2 > 2 * MOST_ROWS:  # of two codes there are m + 1 multisets of m
+        raise _too_large(algorithm, 2 * math.log10(n))
     if table_rows(algorithm, n) > math.log10(MOST_ROWS):
         raise _too_large(algorithm, table_rows(algorithm, n))
     size = algorithm.grid ** (algorithm.d_x + algorithm.d_y)

@@ -22,7 +22,7 @@ from innergrad.errors import InputError, integer, seed_number
 from innergrad.functions.scalar import ACTIVATIONS, Activation
 
 Output = Literal["linear", "activation"]
-LARGEST_NETWORK = 10**9
+LARGEST_NETWORK, DEEPEST = 10**8, 1000
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Network:
         if len(whole) < 2:
             allowed = "two or more positive integers"
             raise InputError("sizes are d_x, hidden widths..., d_y", got=repr(sizes), allowed=allowed)
+        if len(whole) > DEEPEST:
+            raise InputError("the network is too deep", got=f"{len(whole)} sizes", allowed=f"at most {DEEPEST}")
         sizes = whole
         if sum(c * k for c, k in pairwise(sizes)) > LARGEST_NETWORK:
             raise InputError(

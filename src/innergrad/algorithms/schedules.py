@@ -11,27 +11,30 @@ from typing import NamedTuple
 
 import torch
 
+from innergrad.algorithms.base import MOST_STEPS
 from innergrad.errors import InputError, integer, real, seed_number
 
 Rates = tuple[float, ...]
 Batches = tuple[tuple[int, ...], ...]
 STEPS = 5  # where nothing says how many
+MOST_RATES = 1_000_000  # of a list
+MOST_BATCHES, MOST_EXAMPLES = 100_000, 10_000_000
 
 
 def constant(lr: float, steps: int) -> Rates:
-    return (real("lr", lr, low=0.0),) * integer("steps", steps)
+    return (real("lr", lr, low=0.0),) * integer("steps", steps, high=MOST_RATES)
 
 
 def cosine(lr: float, steps: int, final: float = 0.0) -> Rates:
     """final + (lr - final) (1 + cos(pi l / steps)) / 2, as ``CosineAnnealingLR(T_max=steps, eta_min=final)``."""
     lr, final = real("lr", lr, low=0.0), real("final", final, low=0.0)
-    count = integer("steps", steps)
+    count = integer("steps", steps, high=MOST_RATES)
     return tuple(final + (lr - final) * (1.0 + math.cos(math.pi * step / count)) / 2.0 for step in range(count))
 
 
 def warmup_cosine(lr: float, steps: int, warmup: int, final: float = 0.0) -> Rates:
     """lr (l + 1) / (warmup + 1) for l < warmup, then :func:`cosine` over the steps that are left."""
-    lr, count = real("lr", lr, low=0.0), integer("steps", steps)
+    lr, count = real("lr", lr, low=0.0), integer("steps", steps, high=MOST_RATES)
     warmup = integer("warmup", warmup, low=0, high=count - 1)
     return (*(lr * (step + 1) / (warmup + 1) for step in range(warmup)), *cosine(lr, count - warmup, final))
 
@@ -39,7 +42,7 @@ def warmup_cosine(lr: float, steps: int, warmup: int, final: float = 0.0) -> Rat
 def step_decay(lr: float, steps: int, every: int, factor: float = 0.1) -> Rates:
     """lr factor^(l // every), as ``StepLR(step_size=every, gamma=factor)``."""
     lr, factor, every = real("lr", lr, low=0.0), real("factor", factor, low=0.0), integer("every", every)
-    return tuple(lr * factor ** (step // every) for step in range(integer("steps", steps)))
+    return tuple(lr * factor ** (step // every) for step in range(integer("steps", steps, high=MOST_RATES)))
 
 
 def exponential(lr: float, steps: int, factor: float) -> Rates:
@@ -54,6 +57,9 @@ def minibatches(n: int, size: int, epochs: int = 1, seed: int | None = None) -> 
     steps then are as many as there are batches.
     """
     n, size, epochs = integer("n", n), integer("size", size), integer("epochs", epochs)
+    if -(-n // max(size, 1)) * epochs > MOST_BATCHES or n * epochs > MOST_EXAMPLES:
+        got, allowed = f"{n} examples, {epochs} epochs", f"{MOST_BATCHES:,} batches and {MOST_EXAMPLES:,} examples"
+        raise InputError("there are too many batches", got=got, allowed=f"at most {allowed}")
     if size > n:
         raise InputError("a batch has at most as many examples as there are", got=f"size={size}", allowed=f"1 to {n}")
     generator = None if seed is None else torch.Generator().manual_seed(seed_number(seed))
@@ -80,9 +86,9 @@ def plan(lr: object, steps: object, batches: object, epochs: object) -> Plan:
     chosen = None if batches is None else _batches(batches)
     varied = isinstance(lr, Iterable) and not isinstance(lr, str)
     rates = _rates(lr)
-    counts: dict[str, int] = {} if steps is None else {"steps": integer("steps", steps)}
+    counts: dict[str, int] = {} if steps is None else {"steps": integer("steps", steps, high=MOST_STEPS)}
     if epochs is not None:
-        counts["epochs, of so many batches"] = integer("epochs", epochs) * len(chosen or (None,))
+        counts["epochs, of so many batches"] = integer("epochs", epochs, high=MOST_STEPS) * len(chosen or (None,))
     if varied:
         counts["rates in lr"] = len(rates)
     if len(set(counts.values())) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from innergrad.cli import lab
 from innergrad.cli.flags import MODEL, THEOREM, Force, takes
-from innergrad.errors import InputError, JobError
+from innergrad.errors import InputError, JobError, limit_of
 
 app = typer.Typer(
     add_completion=False,
@@ -256,18 +257,36 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageE
 
 
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2, a failed job one line and exit code 1."""
+    """Entry point: bad input is one line on stderr and exit code 2, a failed job one line and exit code 1.
+
+    What is too large for the machine, or for Python, is bad input.
+    """
+    _say_everything()
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()  # here, where somebody can say that there is no room, or nobody who reads it
     except (InputError, USAGE_ERROR) as error:
         code = _complain(error.format_message() if hasattr(error, "format_message") else str(error), 2)
+    except BrokenPipeError:  # who reads has seen enough: innergrad cost ... | head -1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
     except (JobError, OSError) as error:
         code = _complain(str(error), 1)
-    except (MemoryError, OverflowError) as error:
-        code = _complain(f"too large for this machine: {error}", 1)
     except typer.Abort:
         code = _complain("interrupted", 1)
+    except Exception as error:
+        words = limit_of(error)
+        if words is None:
+            raise
+        code = _complain(words, 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say_everything() -> None:
+    """Names of files and columns are anybody's: what a terminal cannot show is shown by its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _complain(message: str, code: int) -> int:

@@ -20,12 +20,14 @@ from innergrad.cli.show import print_cost, print_explanation, print_report, prin
 from innergrad.errors import DomainError, InputError, JobError
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import Explanation, draw, explain
+from innergrad.evidence.verification import foreseen_bytes
 from innergrad.files import Writer, make_folder
 from innergrad.model.executors import rounding
 from innergrad.model.storage import CONFIG, WEIGHTS, check_folder
 from innergrad.transformer import CompiledTransformer, Run, load
 
 LARGE = 10**8  # bytes of an export that is worth a word
+LARGE_MEMORY = 10**9  # bytes, likewise
 RUN = "run.json"  # beside the CSV files of a run: what it was, and their digests
 
 
@@ -103,6 +105,10 @@ def verify_model(
         () if table is None else (table.X, table.y, table.X_query if len(table.X_query) else None)
     )
     explanation, worst = None, None
+    rows = [tf.options.n_examples + 1] if table is None else [len(table.X) + len(table.X_query), tf.options.n_examples]
+    size = foreseen_bytes(tf, prompts, max(rows))
+    if size > LARGE_MEMORY and not quiet:
+        print(f"note: verifying takes up to {size / 1e9:,.1f} GB of memory", file=sys.stderr)
     with warning_lines(quiet), working("verifying", quiet or as_json):
         reports = {"random prompts": tf.verify(seed=seed, prompts=prompts)}
         if table is not None:

@@ -252,7 +252,7 @@ def _note_changes(folder: Path) -> None:
 
     began = read_manifest(folder).get("imports", {})
     for name, digest in IMPORTED.items():
-        if began.get(name, digest) != digest:
+        if isinstance(began, dict) and began.get(name, digest) != digest:
             print(f"note: {name} has changed since this run began", file=sys.stderr)
 
 

@@ -41,11 +41,15 @@ from innergrad.interpret import plain
 from innergrad.interpret.pairs import radii_after
 from innergrad.ir.program import Layer, Score
 from innergrad.ir.stream import State
+from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import executor_of
 from innergrad.model.prompt import ArrayLike, Prompt, placed
+from innergrad.targets.parts.base import PIECE
 
 U = 2.0**-53
+ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of what it is compared with
+FEWER = "take fewer prompts, or a smaller model"
 Part = Callable[[Prompt, State], Tensor]  # of what a forward pass gave, or of what it may be off by
 Case = tuple[str, Prompt, Prompt, Part]  # what must not matter, two prompts that differ in it, what must be the same
 
@@ -65,11 +69,23 @@ def verify(
     if (X is None) != (y is None) or (X is None and X_query is not None):
         raise InputError("verify takes X and y together, or neither", hint="without data it draws random prompts")
     if X is None or y is None:
+        require_memory(foreseen_bytes(tf, prompts, tf.options.n_examples + 1), "verifying", FEWER)
         prompt = random_prompt(tf, seed, prompts, w0)
     else:
         prompt = tf.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed)
+        tokens = prompt.X.shape[1] + prompt.X_query.shape[1]
+        require_memory(foreseen_bytes(tf, len(prompt.X), tokens), "verifying", FEWER)
         _require_inside(tf, prompt)
     return _Verification(tf, prompt, seed).report()
+
+
+def foreseen_bytes(tf: Compiled, prompts: int, tokens: int) -> int:
+    """What verification takes, about: matrices, streams with what they are compared to, and what a layer computes at a
+    time. A law gives the prompt as many queries as it has examples.
+    """
+    n, rows = 2 * max(4, integer("prompts", prompts)) * tokens, tf.cost().rows
+    units = max((row.heads for row in rows if row.kind != "attention"), default=0)
+    return ENTRY * tf.cost().nonzeros + 8 * (n * (STREAMS * tf.d_model + 3 * units) + 4 * PIECE)
 
 
 def _require_inside(tf: Compiled, prompt: Prompt) -> None:

@@ -25,10 +25,10 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.export.note import note
 from innergrad.files import Writer, digest, digests, make_folder, write_whole
+from innergrad.memory import require_memory
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.mlps import FeedForward
 from innergrad.targets.parts.norms import LN_EPS, PAD
-from innergrad.targets.weights.modules import require_memory
 from innergrad.transformer import CompiledTransformer
 
 if TYPE_CHECKING:

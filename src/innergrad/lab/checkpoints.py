@@ -24,10 +24,12 @@ from safetensors.torch import save as serialised
 from torch import Tensor
 
 from innergrad.errors import InputError, integer
-from innergrad.files import make_folder
+from innergrad.files import make_folder, require_regular
+from innergrad.memory import require_memory
 
 FORMAT, VERSION = "innergrad-lab-checkpoint", "1"
 PATTERN, PART = "step-*.safetensors", ".part"
+MOST = 2**42  # bytes of a checkpoint
 NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -104,13 +106,16 @@ class Damaged(InputError):
 
 
 def _read(path: Path, device: torch.device | str) -> Checkpoint:
+    require_regular(path, MOST)
     try:
         with path.open("rb") as file:
             start = file.read(9)
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        size = path.stat().st_size
+    except OSError as error:
         raise InputError(f"cannot read the checkpoint {path}", got=error.strerror) from error
     if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
         raise InputError(f"{path} is a pickle", allowed="safetensors", hint="a pickle runs code; none is ever loaded")
+    require_memory(2 * size, f"loading {path}", "it is larger than this machine")
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
             header = file.metadata() or {}

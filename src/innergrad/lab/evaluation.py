@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from innergrad.config import change, parse, to_table
-from innergrad.errors import InputError, integer, seed_number
+from innergrad.errors import InputError, integer, seed_number, within_limits
 from innergrad.files import Writer, make_folder
 from innergrad.lab import checkpoints, metrics
 from innergrad.lab.baselines import Mean, Predictor
@@ -29,6 +29,7 @@ from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import CONFIG, LOG, MANIFEST, SWEEP
 from innergrad.lab.metrics import Curve
+from innergrad.lab.room import check_evaluation
 from innergrad.lab.tasks import Task
 from innergrad.lab.training import load_learner
 
@@ -162,6 +163,7 @@ def measured(p: Tensor, y: Tensor, scale: float) -> dict[str, Curve]:
     return dict(zip(MEASURES, curves, strict=True))
 
 
+@within_limits("evaluating")
 def evaluate_run(
     run: str | Path,
     *,
@@ -194,7 +196,8 @@ def evaluate_run(
         check_predictor(baseline, task.d)
     if step < experiment.train.steps:
         notes.append(f"training is not finished: {step:,} of {experiment.train.steps:,} steps")
-    points = experiment.n_points if n_points is None else n_points
+    points = integer("points", experiment.n_points if n_points is None else n_points, low=2)
+    check_evaluation(experiment, task, integer("prompts", n_prompts, low=2), points, integer("batch", batch))
     found = evaluate(
         learner.predict,
         task,
@@ -224,7 +227,7 @@ def evaluate_run(
 def evaluate_all(run: str | Path, **settings: Any) -> list[Evaluation]:
     """``evaluate_run`` of every model of a stack; baselines are measured once for every task, with its first model."""
     _refuse_sweep(Path(run))
-    tables = [table["task"] for table in checkpoints.load(run).meta.get("experiments", [])]
+    tables = [table.get("task") for table in checkpoints.load(run).meta.get("experiments", [])]
     return [
         evaluate_run(run, model=model, **{**settings, **({"baselines": []} if task in tables[:model] else {})})
         for model, task in enumerate(tables)

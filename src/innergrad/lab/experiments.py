@@ -15,6 +15,8 @@ from innergrad.lab.learners import GPTConfig, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Linear, Task
 
+MOST = 10**9  # of anything that is counted: steps, prompts, points
+
 
 @dataclass(frozen=True)
 class Curriculum:
@@ -33,9 +35,9 @@ class Curriculum:
 
     def __post_init__(self) -> None:
         for name in ("first_dims", "first_points"):
-            integer(f"curriculum.{name}", getattr(self, name), low=0)
+            integer(f"curriculum.{name}", getattr(self, name), low=0, high=MOST)
         for name in ("more_dims", "more_points", "every", "buckets"):
-            integer(f"curriculum.{name}", getattr(self, name))
+            integer(f"curriculum.{name}", getattr(self, name), high=MOST)
 
     def dims(self, step: Tensor, d: int) -> Tensor | None:
         """Coordinates that are not zero."""
@@ -74,7 +76,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_choices(self, "train.")
         for name in ("steps", "batch", "data_every", "log_every", "checkpoint_every"):
-            integer(f"train.{name}", getattr(self, name))
+            integer(f"train.{name}", getattr(self, name), high=MOST)
 
 
 @dataclass(frozen=True)
@@ -92,4 +94,4 @@ class Experiment:
         seed_number(self.seed)
         if not self.name or self.name.startswith(".") or set(self.name) & set("/\\\0"):
             raise InputError("name is that of a folder", got=repr(self.name), allowed="no slashes, no dot in front")
-        integer("n_points", self.n_points, low=2)
+        integer("n_points", self.n_points, low=2, high=MOST)

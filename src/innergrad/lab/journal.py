@@ -27,13 +27,14 @@ from typing import IO, Any, Protocol
 
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
-from innergrad.files import make_folder, read_text, write_whole
+from innergrad.files import make_folder, read_text, require_plain, require_regular, write_whole
 from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
 CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.jsonl", "checkpoints", ".lock"
 BEGUN = ".begun"  # there is no checkpoint yet
 SWEEP = "sweep.json"  # beside the folders of the runs of a sweep
+MOST_LOG = 2**28  # bytes
 Row = dict[str, Any]
 
 
@@ -50,6 +51,7 @@ class Journal:
         if step is None:
             check_new(self.folder, config)
         make_folder(self.folder, "the run")
+        require_plain(self.folder, (CONFIG, MANIFEST, LOG, LOCK, BEGUN))
         made = self._manifest(config, step)
         self._lock = _lock(self.folder)
         self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
@@ -67,7 +69,8 @@ class Journal:
         if not old:
             return made
         again = {name: made[name] for name in ("started", "versions", "git", "imports", "hardware", "command")}
-        return {**old, "resumed": [*old.get("resumed", []), {"step": step, **again}]}
+        before = old.get("resumed", [])
+        return {**old, "resumed": [*(before if isinstance(before, list) else []), {"step": step, **again}]}
 
     @property
     def checkpoints(self) -> Path:
@@ -114,7 +117,10 @@ def _begun(folder: Path, config: Any) -> bool:
     If it says so itself, the log may go as far as that checkpoint; else it must end before.
     """
     path = folder / CONFIG
-    if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != to_toml(config):
+    try:
+        if not path.is_file() or read_text(path) != to_toml(config):
+            return False
+    except (OSError, UnicodeDecodeError):
         return False
     table = to_table(config) if dataclasses.is_dataclass(config) else config
     settings = table.get("experiments", [table])[0].get("train", {})
@@ -145,6 +151,7 @@ def read_log(folder: str | Path) -> list[Row]:
     path = Path(folder) / LOG
     if not path.is_file():
         raise InputError(f"there is no log in {folder}", allowed=f"the folder of a run, with {LOG}")
+    require_regular(path, MOST_LOG)
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # what follows the last \n is unfinished
     return [_parsed(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
 
@@ -166,9 +173,9 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 def _parsed(path: Path, number: int, line: str) -> Row:
     try:
         row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         row = None
-    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
         raise InputError(f"{path}, line {number} is not a line of a log", got=repr(line[:60]))
     return row
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +22,7 @@ import torch
 
 from innergrad.config import change, parse, read
 from innergrad.errors import InputError, JobError
-from innergrad.files import make_folder, read_text, write_whole
+from innergrad.files import make_folder, read_text, require_plain, write_whole
 from innergrad.lab.checkpoints import newest
 from innergrad.lab.devices import pick_device
 from innergrad.lab.evaluation import COMMA
@@ -29,6 +30,7 @@ from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, read_log
 from innergrad.lab.training import check_folder, check_stack, train
 
+MOST_RUNS = 10_000  # of a grid
 ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
 
 Bar = Callable[[int, str], AbstractContextManager[Progress]]
@@ -96,6 +98,9 @@ def grid(base: Experiment, axes: Iterable[str]) -> list[tuple[Experiment, tuple[
             hint = f"values of one key stand together: --grid {key}={','.join(choices[key] + values)}"
             raise InputError(f"a grid has the key {key} twice", hint=hint)
         choices[key] = values
+    count = math.prod(map(len, choices.values()))
+    if count > MOST_RUNS:
+        raise InputError("a grid has too many combinations", got=f"{count:,}", allowed=f"at most {MOST_RUNS:,}")
     made = []
     for chosen in itertools.product(*choices.values()):
         pairs = list(zip(choices, chosen, strict=True))
@@ -144,6 +149,7 @@ def sweep(
     if (folder / CONFIG).exists() or newest(folder) is not None:
         raise InputError(f"{folder} is the folder of a run", hint="choose another for the sweep")
     make_folder(folder, "the run")
+    require_plain(folder, [SWEEP])
     rows: dict[int, Row] = {}
     others = read_sweep(folder)
     together = groups(experiments) if stack else [[number] for number in range(len(made))]
@@ -175,6 +181,7 @@ def read_sweep(folder: str | Path) -> list[dict[str, Any]]:
     try:
         rows = json.loads(read_text(path))
         found = [vars(Row(**row)) for row in rows] if isinstance(rows, list) else None
+        hash(tuple((row["run"], row["model"]) for row in found or ()))
     except (OSError, ValueError, TypeError, RecursionError):
         found = None
     if found is None:
@@ -198,4 +205,9 @@ def _one(
 def last_line(run: Path, stack: int) -> tuple[int, list[float | None]]:
     """The step and the losses, one a model, in the last line of a run's log; 0 and None before there is one."""
     log = read_log(run) if (run / LOG).exists() else []
-    return (log[-1]["step"], log[-1]["loss"]) if log else (0, [None] * stack)
+    if not log:
+        return 0, [None] * stack
+    losses = log[-1].get("loss")
+    if not isinstance(losses, list) or len(losses) != stack:
+        raise InputError(f"the last line of {run / LOG} has no loss for each model", got=repr(losses))
+    return log[-1]["step"], losses

@@ -23,7 +23,7 @@ import torch
 from torch import distributed as dist
 
 from innergrad.config import differences, parse, to_table
-from innergrad.errors import InputError, JobError
+from innergrad.errors import InputError, JobError, within_limits
 from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
@@ -31,6 +31,7 @@ from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import Journal, Progress, check_new, read_log
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
+from innergrad.lab.room import check_learner, check_training
 from innergrad.lab.stack import Stack
 
 
@@ -45,6 +46,7 @@ class Result:
     log: tuple[dict[str, Any], ...]
 
 
+@within_limits("training")
 def train(
     experiments: Experiment | Sequence[Experiment],
     folder: Path | str | None = None,
@@ -77,6 +79,7 @@ def _train(
 ) -> Result:
     """The loop. ``told``: signals that ask for an end."""
     check_stack(experiments)
+    check_training(experiments)
     stack, config = Stack(experiments, device), experiments[0].train
     first = stack.rank == 0
     if resume:
@@ -169,6 +172,9 @@ def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str 
     found.require({name: tuple(value.shape) for name, value in stack.state.items()})
     for name, value in found.tensors.items():
         stack.state[name].copy_(value)
+    if int(stack.step) != found.step or found.step > stack.config.steps:
+        got = f"step {int(stack.step)}, and {found.step} in the header, of {stack.config.steps}"
+        raise checkpoints.Damaged(f"the checkpoint {found.path} is damaged", got=got)
 
 
 def check_folder(folder: Path, experiments: Sequence[Experiment]) -> None:
@@ -195,6 +201,7 @@ def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment])
         raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)
 
 
+@within_limits("loading the learner")
 def load_learner(
     path: Path | str, model: int = 0, device: torch.device | str | None = "cpu"
 ) -> tuple[Learner, Experiment]:
@@ -205,12 +212,17 @@ def load_learner(
     if not 0 <= model < len(tables):
         raise InputError("no such model in the stack", got=model, allowed=f"0 to {len(tables) - 1}")
     experiment = parse(Experiment, tables[model], source=found.path.name)
+    check_learner(experiment)
     learner = experiment.learner.build(experiment.task.d, experiment.n_points)
     layout, named = Layout(learner), dict(learner.named_parameters())
     if found.meta.get("layout") != layout.table:
         raise InputError(f"{found.path.name} has other parameters than its configuration says")
+    theta, wanted = found.tensors.get("theta"), (len(tables), layout.width)
+    if theta is None or tuple(theta.shape) != wanted:
+        got = "no theta" if theta is None else tuple(theta.shape)
+        raise checkpoints.Damaged(f"the checkpoint {found.path} is damaged", got=got, allowed=f"theta {wanted}")
     with torch.no_grad():
-        for name, value in layout.unpack(found.tensors["theta"][model : model + 1]).items():
+        for name, value in layout.unpack(theta[model : model + 1]).items():
             named[name].copy_(value)
         learner.scale.fill_(experiment.task.scale)
     return learner.to(device).eval(), experiment

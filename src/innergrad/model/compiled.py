@@ -21,11 +21,12 @@ from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret.plain import Limits, ScalarFunction
 from innergrad.ir.program import Layer, Options, Program
+from innergrad.memory import require_memory
 from innergrad.model.cost import Cost, cost_of
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.targets import TARGETS, LoopedTransformer, Target
-from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count, require_memory
+from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
 from innergrad.targets.weights.rows import require_room
 
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"

@@ -38,16 +38,17 @@ from torch import Tensor
 
 from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError
+from innergrad.errors import InputError, within_limits
 from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.ir.program import Options, Program
+from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
-from innergrad.targets.weights.modules import SparseStack, require_memory
+from innergrad.targets.weights.modules import SparseStack
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -128,10 +129,13 @@ def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
     return path
 
 
+@within_limits("sealing")
 def seal(path: str | Path) -> None:
     """Makes a folder whose files were changed on purpose one that loads; whether it is right, ``verify`` says."""
     folder = Path(path)
     config, tensors, _ = _parsed(folder)
+    if not isinstance(config, dict):
+        raise InputError(f"{folder / CONFIG} is no model's", got=type(config).__name__)
     _write(folder, {**config, "digest": _digest(tensors)}, tensors)
 
 
@@ -139,9 +143,9 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     """Of names, types, shapes and numbers."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
+        tensor = tensors[name].clone(memory_format=torch.contiguous_format)
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -164,6 +168,7 @@ def _write(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> No
             part.unlink(missing_ok=True)
 
 
+@within_limits("loading")
 def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
     """The model in a folder, weights and approximants as they were saved; see :func:`innergrad.load`."""
     config, tensors = _read(path)
@@ -183,7 +188,7 @@ def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
         _check_structure(compiled, config)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RuntimeError) as error:
         what = f"{path} is not a complete model"
         raise InputError(what, got=f"{type(error).__name__}: {error}", hint="save it again") from error
     return compiled

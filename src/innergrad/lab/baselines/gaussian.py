@@ -115,7 +115,7 @@ class NNGP(Predictor, kind="nngp"):
     weight_std: float = 1.0
 
     def __post_init__(self) -> None:
-        integer("layers", self.layers)
+        integer("layers", self.layers, high=1000)
         integer("width", self.width)
         real("noise", self.noise, low=0.0)
         real("weight_std", self.weight_std, above=0.0)

@@ -34,6 +34,11 @@ class LearnerConfig(Family):
         """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers."""
         raise lacks(self, "build(d, n_points, stack)")
 
+    def activations(self, n_points: int) -> int:
+        """How many numbers a prompt leaves behind in a forward pass, about; 0 where nobody knows."""
+        del n_points
+        return 0
+
 
 class Learner(nn.Module):
     """What training and evaluation ask of a learner: parameters with a leading dimension S, and these methods."""

@@ -82,6 +82,10 @@ class GPTConfig(LearnerConfig, kind="gpt"):
     def build(self, d: int, n_points: int, stack: int = 1) -> GPT:
         return GPT(self, d, max(n_points, self.max_points), stack)
 
+    def activations(self, n_points: int) -> int:
+        tokens = 2 * n_points - 1 if self.tokens == "interleaved" else n_points
+        return self.n_layers * tokens * (10 * self.d_model + 3 * self.d_mlp + self.n_heads * tokens)
+
 
 class GPT(Learner):
     """A stack of GPT-2s that read vectors; see the module."""

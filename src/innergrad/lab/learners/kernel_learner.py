@@ -62,6 +62,9 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
     def build(self, d: int, n_points: int, stack: int = 1) -> KernelLearner:
         return KernelLearner(self, d, stack)
 
+    def activations(self, n_points: int) -> int:
+        return self.n_layers * len(self.heads) * 3 * n_points**2
+
 
 class KernelLearner(Learner):
     """A stack of attention-only models; see the module. Prompts may have any number of points."""

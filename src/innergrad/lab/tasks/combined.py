@@ -13,6 +13,8 @@ from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.tasks.base import Params, Task
 from innergrad.lab.tasks.inputs import Inputs
 
+MOST_TASKS = 100  # of a mixture, which evaluates all of them for every prompt
+
 
 @dataclass(frozen=True)
 class Pool(Task, kind="pool"):
@@ -71,6 +73,8 @@ class Mixture(Task, kind="mixture"):
     def __post_init__(self) -> None:
         if not self.tasks:
             raise InputError("a mixture needs tasks", got="none")
+        if len(self.tasks) > MOST_TASKS:
+            raise InputError(f"a mixture has at most {MOST_TASKS} tasks", got=len(self.tasks))
         _take_over(self, self.tasks[0])
         super().__post_init__()
         for task in self.tasks[1:]:

@@ -13,6 +13,7 @@ from innergrad.errors import InputError, integer, lacks, real
 from innergrad.lab.counter_rng import CounterRNG
 
 Matrix = tuple[tuple[float, ...], ...]
+MOST_EIGENVALUES = 1024  # of a matrix that is kept as rows of numbers
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Covariance(Inputs, kind="covariance"):
     def __post_init__(self) -> None:
         if not isinstance(self.base, Inputs) or isinstance(self.base, Covariance):
             raise InputError("base must be a distribution of inputs without a covariance", got=repr(self.base))
+        if len(self.eigenvalues) > MOST_EIGENVALUES:
+            raise InputError(f"a covariance has at most {MOST_EIGENVALUES} eigenvalues", got=len(self.eigenvalues))
         for value in self.eigenvalues:
             real("an eigenvalue of a covariance", value, above=0.0)
         u = _orthogonal(integer("sigma_seed", self.sigma_seed, low=0), len(self.eigenvalues))

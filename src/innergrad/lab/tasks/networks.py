@@ -62,7 +62,7 @@ class Networks(Task, kind="network"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        integer("layers", self.layers)
+        integer("layers", self.layers, high=1000)
         integer("width", self.width)
         ACTIVATIONS.find(self.activation)
         check_choices(self)

@@ -10,12 +10,13 @@ import torch
 from innergrad.errors import InputError, LongRun
 from innergrad.interpret import plain
 from innergrad.ir.stream import State
+from innergrad.memory import require_memory
 from innergrad.model.compiled import SMALLER
 from innergrad.model.executors.base import Layered, Step, check_rounding
 from innergrad.model.executors.timing import dense_seconds
 from innergrad.model.guard import Guard
 from innergrad.model.prompt import Prompt
-from innergrad.targets.weights.modules import require_memory
+from innergrad.targets.parts.base import PIECE
 
 LONG = 3.0  # seconds, from which a run is announced
 
@@ -49,7 +50,8 @@ class Dense(Layered):
         of, stream = self.of, self.of.program.stream
         h = stream.pack(state)
         largest = max(row.heads * max(row.d_head, 1) for row in of.cost().rows)
-        room = 4 * largest * h.shape[0] * h.shape[1] * h.element_size()
+        whole, head = largest * h.shape[0] * h.shape[1], h.shape[0] * h.shape[1] * (h.shape[1] + of.d_model)
+        room = 4 * min(whole, max(PIECE, head)) * h.element_size()  # heads are computed in pieces
         require_memory(room, "running the dense transformer", SMALLER)
         module = of.module_for(h.dtype)
         modules = iter(module.stored_readout()) if readout else module.layers()

@@ -288,6 +288,7 @@ class KernelAttention(Heads):
         "softmax": "exactly, over the examples",
         "examples": "exactly: products of identity, relu and exp scores",
     }
+    separable: ClassVar[bool] = False  # several scores may be of one head
     about = "this target has attention layers only, which sum, or take the softmax, over the examples"
 
     def __init__(self, name: str, *stacks: SparseStack, heads: list[list[str]], t: int) -> None:

@@ -33,7 +33,7 @@ from innergrad.errors import InputError, LoweringError
 from innergrad.functions.fits.sums import FEATURES, Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
 from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
-from innergrad.targets.weights.modules import Count, LoopedTransformer, Sublayer, looped
+from innergrad.targets.weights.modules import Count, LoopedTransformer, SparseStack, Sublayer, looped
 from innergrad.targets.weights.rows import Row, Units
 
 Ability = Literal["linear map", "product", "function", "score", "division", "mean", "softmax", "token", "examples"]
@@ -50,6 +50,7 @@ ABILITIES: dict[Ability, str] = {
     "examples": "a sum over the examples of functions of scores",
 }
 Approximants = Mapping[str, Any]  # of the kind the target makes: PiecewiseLinear, FeatureSum
+PIECE = 2**22  # numbers that heads have at a time: 32 MB
 DEFAULT_BOUND = 8.0
 
 
@@ -284,18 +285,63 @@ class Part(Sublayer, ABC):
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]: ...
 
 
+class Piece(NamedTuple):
+    """The heads from ``first`` to before ``last``, and how large the largest of them is."""
+
+    first: int
+    last: int
+    d_head: int
+    d_v: int
+
+
 class Heads(Part):
     """h += what W_O writes of what each head makes of its queries, keys and values."""
 
     kind = "attention"
     hooks: ClassVar[tuple[str, ...]] = ("hook_q", "hook_k", "hook_v", "hook_pattern")
+    separable: ClassVar[bool] = True  # what a head makes depends on no other
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         if self.n_heads == 0:
             return h
         g = self.normalised(h)
+        pieces = self._pieces(h)
+        if len(pieces) > 1:
+            return h + sum(self._written(h, g, piece) for piece in pieces)
         q, k, v = (self.show(f"hook_{name.lower()}", getattr(self, f"W_{name}").project(g)) for name in "QKV")
         return h + self.W_O.write(self.mixed(h, q, k, v))
+
+    def _pieces(self, h: Tensor) -> list[Piece]:
+        """Heads that are computed together, so that queries, keys, values and scores take :data:`PIECE` numbers or so;
+        all of them if there are few, if somebody looks, or if matrices are dense, as those of an export are.
+        """
+        _, d_head, _, d_v = (n for stack in (self.W_Q, self.W_V) for n in stack.shape[:2])
+        tokens, whole = h.shape[0] * h.shape[1], [Piece(0, self.n_heads, d_head, d_v)]
+        if not self.separable or type(self.W_Q) is not SparseStack:
+            return whole
+        looked = any(self.get_submodule(hook)._forward_hooks for hook in self.hooks)
+        if looked or tokens * self.n_heads * (2 * (d_head + d_v) + h.shape[1]) <= PIECE:
+            return whole
+        d_heads = torch.maximum(self.W_Q.used(1), self.W_K.used(1)).tolist()
+        d_vs = torch.maximum(self.W_V.used(1), self.W_O.used(2)).tolist()
+        pieces = [Piece(0, 0, 1, 1)]
+        for head, (d_head, d_v) in enumerate(zip(d_heads, d_vs, strict=True)):
+            last = pieces[-1]
+            more = Piece(last.first, head + 1, max(last.d_head, d_head), max(last.d_v, d_v))
+            if tokens * (more.last - more.first) * (2 * (more.d_head + more.d_v) + h.shape[1]) <= PIECE:
+                pieces[-1] = more
+            else:
+                pieces.append(Piece(head, head + 1, max(1, d_head), max(1, d_v)))
+        return [piece for piece in pieces if piece.last > piece.first]
+
+    def _written(self, h: Tensor, g: Tensor, piece: Piece) -> Tensor:
+        """What some heads write. The heads of a layer are as large as its largest; these, as their own largest."""
+        (first, last, d_head, d_v), d_model = piece, self.W_Q.shape[2]
+        q, k, v = (
+            stack.some(first, last, size, d_model).project(g)
+            for stack, size in ((self.W_Q, d_head), (self.W_K, d_head), (self.W_V, d_v))
+        )
+        return self.W_O.some(first, last, d_model, d_v).write(self.mixed(h, q, k, v))
 
     @abstractmethod
     def mixed(self, h: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Float[Tensor, "heads batch tokens d_v"]:

@@ -200,7 +200,7 @@ class ScoreAttention(Scores, Heads, Activated):
         if self.get_submodule("hook_pattern")._forward_hooks:  # somebody looks: all heads at once
             return self.show("hook_pattern", self.phi(q @ k.mT) / tokens) @ v
         chunk = max(1, _CHUNK // (h.shape[0] * tokens * tokens))
-        parts = [slice(m, m + chunk) for m in range(0, self.n_heads, chunk)]
+        parts = [slice(m, m + chunk) for m in range(0, len(q), chunk)]
         return torch.cat([self.phi(q[m] @ k[m].mT) @ v[m] / tokens for m in parts])
 
     @classmethod

@@ -6,7 +6,6 @@ A stack of matrices is stored by its entries, and saves and loads as the dense t
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, cast
@@ -18,26 +17,9 @@ from torch import Tensor, nn
 
 from innergrad.errors import InputError
 from innergrad.ir.program import Layer, Program
+from innergrad.memory import require_memory
 
 BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put together
-
-
-def available_memory() -> int:
-    """Bytes of memory that can be allocated now."""
-    try:
-        with open("/proc/meminfo") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def require_memory(n_bytes: int, what: str, hint: str) -> None:
-    """Refuse, before allocating, what the machine has no room for."""
-    available = available_memory()
-    if n_bytes > available:
-        raise InputError(
-            f"{what} needs {n_bytes / 2**30:.1f} GiB of memory", got=f"{available / 2**30:.1f} GiB available", hint=hint
-        )
 
 
 class SparseStack(nn.Module):
@@ -100,6 +82,18 @@ class SparseStack(nn.Module):
         """The sum over the matrices."""
         flat: Tensor = self.wide() @ z.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)
         return flat.T.view(*z.shape[1:3], self.shape[1])
+
+    def some(self, first: int, last: int, rows: int, columns: int) -> SparseStack:
+        """The matrices from ``first`` to before ``last``, of so many rows and columns: others of theirs are zero."""
+        chosen = (self.index[0] >= first) & (self.index[0] < last)
+        index = self.index[:, chosen]
+        index[0] -= first
+        return SparseStack((last - first, rows, columns), index, self.value[chosen])
+
+    def used(self, axis: int) -> Tensor:
+        """Of every matrix, how many rows (axis 1) or columns (2) it has up to the last that is not zero."""
+        found = self.index.new_zeros(self.shape[0])
+        return found.scatter_reduce_(0, self.index[0], self.index[axis] + 1, "amax")
 
     def norms(self, often: Tensor | int = 1) -> Float[Tensor, " matrices"]:
         """Induced 1-norm (largest absolute column sum) of every matrix. often: for how many an entry counts."""

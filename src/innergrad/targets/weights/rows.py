@@ -23,7 +23,8 @@ from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import NEGATION
 from innergrad.ir.program import Attend, Expr, Program, Score, labels_of
 from innergrad.ir.stream import Stream
-from innergrad.targets.weights.modules import BYTES_PER_ENTRY, SparseStack, require_memory, stack
+from innergrad.memory import require_memory
+from innergrad.targets.weights.modules import BYTES_PER_ENTRY, SparseStack, stack
 
 Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weight
 Pairs = list[tuple[Row, Row]]  # rows of Q and K
