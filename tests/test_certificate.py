@@ -122,6 +122,40 @@ def test_a_batch_and_weighted_examples_are_certified() -> None:
     assert bool(((certificate.path[:, 1] - exact).abs() <= certificate.steps[0].radius).all())
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_batch_in_parts_is_certified_as_a_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is little memory; prompts keep their numbers."""
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1], "tanh"), steps=2)
+    tf = ig.compile(algorithm, epsilon=1e-3, n_examples=4, x_bound=2.0)
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.rand(5, 4, 2, generator=generator), torch.rand(5, 4, 1, generator=generator)
+    whole = tf.certify(X, y, X)
+    monkeypatch.setattr("innergrad.evidence.certificate.prompts_at_a_time", lambda *of: size)
+    found = tf.certify(X, y, X)
+    assert torch.equal(found.path, whole.path)
+    for name in ("trajectory", "predictions"):
+        torch.testing.assert_close(getattr(found, name), getattr(whole, name), rtol=1e-9, atol=0.0)
+    for part, step in zip(found.steps, whole.steps, strict=True):
+        torch.testing.assert_close(part.radius, step.radius, rtol=1e-9, atol=0.0)
+        assert part.shares == pytest.approx(step.shares)
+        assert part.layers == pytest.approx(step.layers)
+    assert found.violations == ()
+    X[3, 0, 0] = 3.0
+    flagged = tf.certify(X, y, outside="flag").violations
+    assert all("in prompt 3" in text for text in flagged)
+    assert flagged
+
+
+def test_certificates_say_what_memory_they_need_before_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    tf = ig.compile(ig.GradientDescent(ig.Network([4, 64, 64, 1], "tanh"), steps=1), epsilon=1e-2, n_examples=64)
+    X, y = torch.rand(64, 4), torch.rand(64, 1)
+    monkeypatch.setattr("innergrad.memory.available_memory", lambda: 2**27)
+    with pytest.raises(
+        ig.InputError, match=r"a certificate for 64 tokens needs .* GiB of memory; got 0\.1 GiB"
+    ):
+        tf.certify(X, y)
+
+
 def test_an_argument_in_a_ramp_is_off_by_the_jump_at_most() -> None:
     """Of ReLU networks nothing but rounding is certified, unless a pre-activation is in the ramp of r'."""
     algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "relu", bias=False), steps=1)

@@ -17,7 +17,7 @@ No sampling and no unknown constants; rounding is included.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -27,8 +27,20 @@ from torch import Tensor
 from innergrad.errors import InputError, JobError
 from innergrad.functions.facts import U
 from innergrad.functions.intervals import LIBRARY_ULP
-from innergrad.interpret.affine import BALL, BEFORE, Affine, Error, Key, radius_of, spectral_norm
+from innergrad.interpret.affine import (
+    BALL,
+    BEFORE,
+    PIECE,
+    Affine,
+    Error,
+    Key,
+    numbers_held,
+    radius_of,
+    spectral_norm,
+)
+from innergrad.ir.program import Program
 from innergrad.ir.stream import Lane, State
+from innergrad.memory import available_memory, require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
 from innergrad.model.guard import Guard, Outside
@@ -37,6 +49,7 @@ from innergrad.model.prompt import ArrayLike, Prompt
 Errors = Literal["sup", "pointwise"]
 INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
 ROUND = 1024  # with more entries the ellipsoid is a ball
+SHARE = 0.25  # of the memory there is
 LOST = 1e9  # a bound this large says nothing, and is infinite a step later
 LARGEST = 1536  # with more entries there is no trajectory bound unless it is asked for
 
@@ -143,7 +156,47 @@ def certify(
     chosen.check(dtype, guard)
     prompt = of.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, guard=guard)
     double = of.in_double(prompt, sample_weight, guard.aside())
-    return certify_run(of, prompt, double, chosen, guard, trajectory=trajectory, errors=errors)
+    size, found = prompts_at_a_time(of, prompt, trajectory), list[Certificate]()
+    for start in range(0, len(prompt.X), size):
+        some, part = slice(start, start + size), guard.part(None if size >= len(prompt.X) else start)
+        found.append(certify_run(of, prompt[some], double[some], chosen, part, trajectory=trajectory, errors=errors))
+    return found[0] if len(found) == 1 else _joined(found)
+
+
+def prompts_at_a_time(of: Compiled, prompt: Prompt, trajectory: bool | None) -> int:
+    """How many prompts of the batch are certified together: their errors take a share of the memory there is. Refuses
+    a prompt whose errors do not fit.
+    """
+    program, tokens = of.program, prompt.state(of.program)["x"].shape[1]
+    places = {lane: 1 if lane.shared else program.carriers or tokens for lane in _learned(program)}
+    size = sum(lane.size * count for lane, count in places.items())
+    follow = size <= LARGEST if trajectory is None else trajectory
+    numbers = numbers_held(program, tokens, size if follow else 0)
+    held, room = 8.0 * (numbers if follow else 2 * numbers), available_memory() - 8.0 * 4 * PIECE
+    hint = "give fewer examples" + (", or trajectory=False, which takes less" if follow else "")
+    require_memory(held + 8.0 * 4 * PIECE, f"a certificate for {tokens} tokens", hint)
+    return max(1, min(len(prompt.X), int(SHARE * room / max(held, 1.0))))
+
+
+def _joined(parts: list[Certificate]) -> Certificate:
+    """Of one batch, from those of its parts, in order."""
+    first, total = parts[0], sum(len(part.path) for part in parts)
+    steps = []
+    for each in zip(*(part.steps for part in parts), strict=True):
+        sources = {source: None for step in each for source in step.shares}
+        shares = {s: sum(len(step.radius) * step.shares.get(s, 0.0) for step in each) / total for s in sources}
+        layers = {name: max(step.layers.get(name, 0.0) for step in each) for step in each for name in step.layers}
+        culprits = tuple(text for step in each for text in step.culprits)
+        steps.append(StepCertificate(torch.cat([step.radius for step in each]), shares, layers, culprits))
+    trajectory, predictions = (
+        None if getattr(first, name) is None else torch.cat([getattr(part, name) for part in parts])
+        for name in ("trajectory", "predictions")
+    )
+    path = torch.cat([part.path for part in parts])
+    said = parts[-1].violations  # all of them
+    return replace(
+        first, steps=tuple(steps), path=path, trajectory=trajectory, predictions=predictions, violations=said
+    )
 
 
 def certify_run(
@@ -231,12 +284,17 @@ def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
     )
 
 
+def _learned(program: Program) -> list[Lane]:
+    """The lanes that a step changes and the next one starts from."""
+    return [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
+
+
 class _Path:
     """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
 
     def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, rounded: dict[str, Tensor]) -> None:
         program = self.program = of.program
-        self.lanes = [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
+        self.lanes = _learned(program)
         state, number, places = prompt.state(program), 0, dict[str, Tensor]()
         for lane in self.lanes:
             shape = (1, *self.like(lane, state).shape[1:])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import torch
@@ -33,12 +33,12 @@ def check_outside(outside: object) -> None:
         raise InputError("unknown treatment of violations", got=repr(outside), allowed="'error' or 'flag'")
 
 
-def in_prompts(outside: Tensor) -> str:
-    """Which prompts of a batch: ``outside`` is (batch, ...)."""
-    rows = outside.flatten(1).any(-1).nonzero().flatten().tolist()
-    return (
-        f"in prompt{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch" if len(outside) > 1 else ""
-    )
+def in_prompts(outside: Tensor, first: int | None) -> str:
+    """Which prompts of a batch: ``outside`` is (batch, ...). first: the number of the first, if it is a part of one."""
+    rows = (outside.flatten(1).any(-1).nonzero().flatten() + (first or 0)).tolist()
+    if len(outside) == 1 and first is None:
+        return ""
+    return f"in prompt{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch"
 
 
 @dataclass
@@ -46,6 +46,7 @@ class Guard:
     """What watches a run.
 
     options: the declared domain of inputs; None: nothing is declared. violations: a sentence each, if they are flagged.
+    first: the number of the first prompt that runs, if the batch runs in parts.
     """
 
     program: Program
@@ -54,6 +55,7 @@ class Guard:
     ranges: Ranges = lambda layer: {}
     outside: Outside = "error"
     violations: list[str] = field(default_factory=list)
+    first: int | None = None
     step: int = field(default=0, init=False)  # 0: the prompt itself is being checked
 
     def __post_init__(self) -> None:
@@ -76,7 +78,11 @@ class Guard:
 
     def aside(self) -> Guard:
         """For a run beside this one, with violations of its own."""
-        return Guard(self.program, self.options, self.approximants, self.ranges, self.outside)
+        return replace(self, violations=[])
+
+    def part(self, first: int | None) -> Guard:
+        """For a part of the batch, from this prompt on; what is flagged is flagged here, too."""
+        return replace(self, first=first)
 
     # -------------------------------------------------------------------------------------------------------- inputs
 
@@ -90,7 +96,7 @@ class Guard:
             sizes, bound = w0[:, start : start + part.size].abs(), self.program.stream[part.lane].bound
             if float(sizes.max()) > bound:
                 found = f"max |{part.lane}| = {float(sizes.max()):.6g} with a box of {bound:g}"
-                hint = _joined(in_prompts(sizes > bound), "use a larger box or smaller initial weights")
+                hint = _joined(in_prompts(sizes > bound, self.first), "use a larger box or smaller initial weights")
                 self.report(InputError("the box must contain w0", got=found, hint=hint))
             start += part.size
 
@@ -98,7 +104,7 @@ class Guard:
         largest = float(tensor.abs().max())
         if bound is not None and largest > bound:
             what = f"{name} leaves the domain the transformer was compiled for"
-            found, place = f"max |{name}| = {largest:g}", in_prompts(tensor.abs() > bound)
+            found, place = f"max |{name}| = {largest:g}", in_prompts(tensor.abs() > bound, self.first)
             self.report(InputError(what, got=found, allowed=f"at most {bound:g}", hint=place))
 
     # ------------------------------------------------------------------------------------------------------- the run
@@ -126,7 +132,7 @@ class Guard:
         """Refuse, or take note of, values that are farther than ``room`` outside the limits."""
         values, low, high = values.detach(), limits[0] - room, limits[1] + room
         if values.numel() and (float(values.min()) < low or float(values.max()) > high):
-            place = in_prompts((values < low) | (values > high))
+            place = in_prompts((values < low) | (values > high), self.first)
             self.report(range_error(what, values, limits, _joined(place, hint)))
 
 
