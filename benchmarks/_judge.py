@@ -164,6 +164,11 @@ def small(row: Row) -> bool:
     return bool(sum(k * (c + 1) for c, k in zip(row["sizes"], row["sizes"][1:], strict=False)) <= 120)
 
 
+def moderate(row: Row) -> bool:
+    """Whether inputs are of an ordinary size: there the oracles are compared with one another."""
+    return bool(1e-3 <= row["x_scale"] <= 30.0 and max(row["y_scale"], row["lr"]) <= 30.0)
+
+
 def algorithm_of(row: Row) -> ig.GradientDescent:
     draw = random.Random(APART + row["number"])
     activation: Any = row["activation"]
@@ -301,7 +306,6 @@ def _examine(row: Row) -> Row:
     memory, predictions = _memory(tf, tf.prompt(X, y, queries, **given), row["executor"])
     algorithm = algorithm_of(row) if row["kind"] != "tampered" else tf.algorithm
     exactly, path = descent(algorithm), certificate.path.double()  # type: ignore[arg-type]
-    moderate = max(row["x_scale"], row["y_scale"], row["lr"]) <= 30.0 and row["x_scale"] > 1e-3
     found: Row = {"entries": 0, "infinite": 0, "violations": [], "closest": 0.0, "ratios": [], "apart": 0.0}
 
     def judge(what: str, error: Long, radius: Tensor) -> None:
@@ -323,7 +327,7 @@ def _examine(row: Row) -> Row:
         for number, part in enumerate(certificate.steps):
             w, held, after = path[b, number], [lanes[b] for lanes in memory[number]], long(path[b, number + 1])
             exact, _ = step(exactly, number, long(w), _state(*held), xs, ys, omega)
-            if moderate:
+            if moderate(row):
                 omegas = inputs[2] / inputs[2].sum()
                 check = autograd_step(exactly, number, w, (held[0], held[1]), inputs[0], inputs[1], omegas)
                 gap = float(np.abs(long(check) - exact).max() / (1 + np.abs(exact).max()))

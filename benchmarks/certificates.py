@@ -18,8 +18,10 @@ import itertools
 import json
 import math
 import multiprocessing
+import re
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -30,7 +32,20 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from _judge import ACTIVATIONS, APART, LOSSES, MODES, SIN_DOMAIN, SMOOTH, Row, descent, examine, small
+from _judge import (
+    ACTIVATIONS,
+    APART,
+    LOSSES,
+    MODES,
+    PROMPTS,
+    SIN_DOMAIN,
+    SMOOTH,
+    Row,
+    descent,
+    examine,
+    moderate,
+    small,
+)
 from _oracle import Long, forward, long, step
 from _results import store
 from innergrad.algorithms.losses import ResidualLoss
@@ -95,15 +110,21 @@ def examined(first: int, count: int, workers: int) -> list[Row]:
 def violations(rows: list[Row]) -> Row:
     ran = [row for row in rows if "entries" in row]
     by: dict[str, Callable[[Row], str]] = {
+        "kind": lambda row: row["kind"],
+        "optimiser": optimiser,
+        "target": lambda row: row["target"],
+        "precision": lambda row: f"{row['dtype']}, {row['executor']}",
         "activation": lambda row: row["activation"],
         "loss": lambda row: row["loss"],
-        "precision": lambda row: f"{row['dtype']}, {row['executor']}",
         "errors": lambda row: row["errors"],
         "depth": lambda row: f"N = {len(row['sizes']) - 1}",
+        "inputs": lambda row: "|x| of 30 or less, and 1e-3 or more" if moderate(row) else "|x| larger, or smaller",
     }
     return {
         "configurations": len(rows),
-        "refused": [{"number": row["number"], "reason": row["refused"]} for row in rows if "refused" in row],
+        "prompts": PROMPTS,
+        "refused": refusals(rows),
+        "overflowed": sum("overflowed" in row for row in rows),
         "failed": [row for row in rows if "failed" in row],
         "with_trajectory": sum(map(small, ran)),
         "oracles_apart": max(row["apart"] for row in ran),
@@ -111,6 +132,21 @@ def violations(rows: list[Row]) -> Row:
         "all": [{"group": "all", **_summary(ran)}],
         **{name: grouped(ran, key) for name, key in by.items()},
     }
+
+
+def optimiser(row: Row) -> str:
+    if row["adam"]:
+        return "Adam"
+    return "Nesterov" if row["nesterov"] else "momentum" if row["momentum"] else "gradient descent"
+
+
+def refusals(rows: list[Row]) -> list[Row]:
+    """How often, and why: the reasons without their numbers."""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        if "refused" in row:
+            found[row["kind"], re.sub(r"-?\d[\d.,e+-]*", "...", row["refused"])[:160]] += 1
+    return [{"kind": kind, "count": count, "reason": reason} for (kind, reason), count in sorted(found.items())]
 
 
 def _parallel(task: Callable[..., Row], cells: Iterable[tuple[Any, ...]], workers: int) -> Iterable[Row]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,20 +235,24 @@ def violations() -> list[str]:
     stored = read("certificates_violations")
     lines = ["| | configurations | bounds checked | violated | infinite | bound / error: median | 95% | closest |"]
     lines.append("|---" * 8 + "|")
-    for row in [row for key in ("activation", "loss", "precision", "depth", "all") for row in stored[key]]:
+    keys = ("kind", "optimiser", "target", "precision", "inputs", "activation", "loss", "depth", "all")
+    for row in [row for key in keys for row in stored[key]]:
         checked = row["entries"] + row["infinite"]
         cells = [row["group"], f"{row['configurations']:,}", f"{checked:,}", str(row["violations"])]
         cells += [_percent(row["infinite"] / checked), *(_short(row[key]) for key in ("median", "q95"))]
         lines.append("| " + " | ".join([*cells, f"{row['closest']:.2f}"]) + " |")
-    reasons = "an argument of sin left the domain it was compiled for, or a target the range of an activated output"
-    lines += ["", f"Refused by the transformer ({reasons}): {len(stored['refused'])}."]
+    refused: Counter[str] = Counter()
+    for row in stored["refused"]:
+        refused[row["kind"]] += row["count"]
+    counts = ", ".join(f"{count:,} of kind *{kind}*" for kind, count in refused.most_common())
+    lines += ["", f"Refused, in a sentence: {counts}. Overflowed, in a sentence: {stored['overflowed']:,}."]
     return lines
 
 
 def violated() -> list[str]:
     """The same in one sentence."""
     stored = read("certificates_violations")
-    row, refused = stored["all"][0], len(stored["refused"])
+    row, refused = stored["all"][0], sum(row["count"] for row in stored["refused"])
     checked = f"{row['entries']:,} finite bounds on {row['configurations']:,} configurations"
     text = f"{checked} ({refused} were refused), **{row['violations']} violated**; bound / error of a step: median "
     return [f"{text}{_short(row['median'])}, 95% below {_short(row['q95'])}."]

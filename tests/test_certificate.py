@@ -150,9 +150,7 @@ def test_certificates_say_what_memory_they_need_before_they_start(monkeypatch: p
     tf = ig.compile(ig.GradientDescent(ig.Network([4, 64, 64, 1], "tanh"), steps=1), epsilon=1e-2, n_examples=64)
     X, y = torch.rand(64, 4), torch.rand(64, 1)
     monkeypatch.setattr("innergrad.memory.available_memory", lambda: 2**27)
-    with pytest.raises(
-        ig.InputError, match=r"a certificate for 64 tokens needs .* GiB of memory; got 0\.1 GiB"
-    ):
+    with pytest.raises(ig.InputError, match=r"a certificate for 64 tokens needs .* GiB of memory; got 0\.1 GiB"):
         tf.certify(X, y)
 
 

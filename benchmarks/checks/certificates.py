@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _judge import ACTIVATIONS, LOSSES
+from _judge import ACTIVATIONS, KINDS, LOSSES
 from _results import read
 from checks._require import equal, require
 
@@ -13,11 +13,22 @@ def no_certificate_is_violated() -> None:
     equal(f"{file}, violations", stored["violations"], [])
     equal(f"{file}, failed", stored["failed"], [])
     require(stored["oracles_apart"] < 1e-12, f"{file}, oracles_apart", stored["oracles_apart"], "less than 1e-12")
-    depths = {f"N = {N}" for N in range(1, 7)}
-    for key, groups in (("activation", set(ACTIVATIONS)), ("loss", set(LOSSES)), ("depth", depths)):
-        equal(f"{file}, groups of {key}", {row["group"] for row in stored[key]}, groups)
-    refused = len(stored["refused"])
+    expected = {
+        "kind": set(KINDS),
+        "optimiser": {"gradient descent", "momentum", "Nesterov", "Adam"},
+        "target": {"relu", "gpt", "softmax", "sigma"},
+        "loss": set(LOSSES),
+        "depth": {f"N = {N}" for N in range(1, 7)},
+    }
+    for key, groups in expected.items():
+        missing = groups - {row["group"] for row in stored[key]} - {"hostile"}  # which may all be refused
+        equal(f"{file}, groups of {key} that are missing", missing, set())
+    refused = sum(row["count"] for row in stored["refused"] if row["kind"] in ("descent", "honest"))
     require(refused < 0.02 * stored["configurations"], f"{file}, refused", refused, "less than 2%")
+    row = stored["all"][0]
+    infinite, median = row["with_infinite"] / row["configurations"], row["median"]
+    require(infinite <= 0.05, f"{file}, configurations without a finite bound", infinite, "at most 5%")
+    require(median <= 8.7, f"{file}, median of bound / error", median, "at most 8.7")
 
 
 def certificates_are_as_tight_as_claimed() -> None:
