@@ -98,7 +98,10 @@ def of_a_kernel(flips: int, folder: Path) -> Row | None:
     (folder / "products.cpp").write_text("int nothing;\n")
     kernel.PRODUCTS = folder / "products.cpp"
     os.environ["INNERGRAD_CACHE"] = str(folder / "cache")
-    build = lambda: kernel._compiled(SOURCE, torch.float64, ".so", kernel.KERNEL_HOW)
+
+    def build() -> Path:
+        return kernel._compiled(SOURCE, torch.float64, ".so", kernel.KERNEL_HOW)
+
     try:
         path = build()
     except kernel.NoCompiler:

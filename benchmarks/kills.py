@@ -13,9 +13,9 @@ alone. It ends by one of these faults:
     quota      files may not grow beyond a random size (RLIMIT_FSIZE)
     SIGTERM, SIGINT     the polite ones, after a random time
 
-Then everything is compared with a run that was never disturbed: every checkpoint that is left (all tensors, bit for bit),
-the logs but for their seconds, configurations, the table of the sweep, and the names of all files. A life that is not
-killed may fail only with a sentence and exit code 1.
+Then everything is compared with a run that was never disturbed: every checkpoint that is left (all tensors, bit for
+bit), the logs but for their seconds, configurations, the table of the sweep, and the names of all files. A life that is
+not killed may fail only with a sentence and exit code 1.
 
 The points are counted by this script's own patches of ``open`` and ``os``, in the process that will die; the library
 knows nothing of them. Processes are forked from one that has imported torch and computed nothing.
@@ -136,7 +136,7 @@ class Points:
                 self.point("made", path)
             return found
 
-        builtins.open = io.open = watched  # type: ignore[assignment]
+        builtins.open = io.open = watched
         os.open = os_open
         for name in ("replace", "unlink", "mkdir"):
             setattr(os, name, functools.partial(self._around, getattr(os, name), name))

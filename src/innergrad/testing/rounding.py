@@ -26,7 +26,7 @@ from innergrad.interpret import plain
 from innergrad.interpret.pairs import Balls, Pair
 from innergrad.interpret.plain import Labelled, ScalarFunction, contract, placed, tokens_in, total
 from innergrad.interpret.walk import Token, added, in_place
-from innergrad.ir.program import Attend, Expr, Layer, Program, Score
+from innergrad.ir.program import Expr, Layer, Program, Score
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.prompt import Prompt
@@ -101,10 +101,14 @@ def through_function(f: ScalarFunction, t: Tensor, off: Tensor) -> Tensor:
 
 
 def rounding_of(
-    functions: dict[str, ScalarFunction], u: float, as_weights: bool, score: Score, argument: Labelled
+    functions: dict[str, ScalarFunction], u: float, as_weights: bool, fits: bool, score: Score, argument: Labelled
 ) -> Tensor:
-    """What an evaluation of a function rounds by; as_weights: where a head is a term."""
+    """What an evaluation of a function rounds by; as_weights: where a head is a term; fits: with the error of a fit
+    that is summed over tokens, for it is not zero at tokens that hold zeros.
+    """
     f, t = functions[score.f.name], argument.tensor
+    if isinstance(f, FeatureSum) and fits and "S" in argument.labels:
+        return rounding_of(functions, u, as_weights, False, score, argument) + f.error
     if isinstance(f, FeatureSum):
         a, b, c = (torch.tensor(column, dtype=t.dtype) for column in (f.a, f.b, f.c))
         value = FEATURES[f.feature](t.unsqueeze(-1) * a + b).abs()
@@ -139,16 +143,18 @@ def radii_after(program: Program, layer: Layer, state: State, radii: State, roun
     return after
 
 
-def radii_of(tf: Compiled, prompt: Prompt, dtype: torch.dtype, dense: bool) -> tuple[Tensor, Tensor]:
+def radii_of(
+    tf: Compiled, prompt: Prompt, dtype: torch.dtype, dense: bool = False, fits: bool = False
+) -> tuple[Tensor, Tensor]:
     """What the last weights (batch, D_w) and the predictions (batch, n_query, d_y) of a prompt, given in float64, may
     be off by in a dtype. dense: as the matrices compute it; where functions are fitted, products are, too, and every
-    layer may be off by what the target states of it.
+    layer may be off by what the target states of it. fits: also by fits that are summed over tokens.
     """
     program, u, functions = tf.program, unit(dtype), dict(tf.functions)
     state = prompt.state(program)
     radii = {name: _given(name, value, u) for name, value in state.items()}
     more = tf.n_heads if dense else 0
-    off = partial(rounding_of, functions, u, dense)
+    off = partial(rounding_of, functions, u, dense, fits)
     stated = tf.target.functions.rounding(tf.options) * u * 2.0**53 if dense and not tf.proven else 0.0
     weights = radii
     for layer, step_ends in program.schedule():
@@ -169,9 +175,6 @@ def _given(name: str, value: Tensor, u: float) -> Tensor:
 
 
 def _full(radii: State, state: State) -> State:
-    return {
-        name: radii[name].expand_as(lane) if radii[name].shape[1] == 1 else radii[name] for name, lane in state.items()
-    }
-
-
-__all__ = ["Attend", "radii_of", "unit"]
+    """Radii of the shape of their lanes, which may have become one for every token."""
+    whole = {name: radii[name].shape[1] > 1 for name in state}
+    return {name: radii[name] if whole[name] else radii[name].expand_as(lane) for name, lane in state.items()}
