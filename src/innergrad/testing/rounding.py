@@ -94,10 +94,12 @@ class Rounded(Balls):
 
 
 def through_function(f: ScalarFunction, t: Tensor, off: Tensor) -> Tensor:
-    """|f(t +- off) - f(t)|, twice, from secants: wide enough that their own rounding does not matter."""
+    """How far f moves if its argument does by ``off``: by the steepest secant there. Secants are wide enough that their
+    own rounding does not matter; the rest is for what f bends between them.
+    """
     at, wide = f(t), off + STEP * (1.0 + t.abs())
-    moved = torch.maximum((f(t + wide) - at).abs(), (f(t - wide) - at).abs())
-    return 2.0 * moved / wide * off
+    slopes = [(f(t + side * wide) - at).abs() / (abs(side) * wide) for side in (1.0, -1.0, 0.5, -0.5)]
+    return (1.01 * torch.stack(slopes).amax(0) + STEP) * off
 
 
 def rounding_of(
@@ -136,7 +138,7 @@ def radii_after(program: Program, layer: Layer, state: State, radii: State, roun
         if f is not None and after[lane] is radii[lane]:
             g = f.plus_identity
             size = rounded.u * FEW * (g(now).abs() + (0.0 if not any(g.slopes) else now.abs()))
-            after[lane] = through_function(g, now, radii[lane]) / 2.0 + size
+            after[lane] = through_function(g, now, radii[lane]) + size
             continue
         _, radius = added(program, i, rounded)
         after[lane] = placed(after[lane], i, radius.aligned("BI" + i.family))
