@@ -17,6 +17,7 @@ import innergrad as ig
 from cases import CASES, LONG
 from innergrad import IDENTITY, NEGATION, Attend, Lane, Layer, Loop, Score
 from innergrad.errors import LoweringError
+from innergrad.model.executors import EXECUTORS
 from innergrad.targets import TARGETS
 from innergrad.testing import Case, Conformance, forward, laws
 from logistic_regression import LogisticRegression
@@ -41,6 +42,16 @@ class TestInnergrad(Conformance):
         assert ("no certificate" in str(report)) == (not proven)
         exact = case is CASES["one layer"] or not case.tf.approximants
         assert max(report.distance) > 0 or exact
+
+    @pytest.mark.soak
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+    @pytest.mark.parametrize("executor", EXECUTORS)
+    def test_rows_are_what_they_are_alone_by_every_executor(
+        self, case: Case, executor: Any, dtype: torch.dtype
+    ) -> None:
+        if dtype == torch.float32 and not case.float32:
+            pytest.skip("a weight is too steep for float32")
+        laws.rows_are_what_they_are_alone(case.tf, case.prompts(4), case.ordered, executor, dtype)
 
 
 GROWTH = ig.Function(
@@ -194,7 +205,7 @@ def test_laws_of_runs_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (lambda run: run.predictions * (1 + 1e-10 * run.predictions.shape[1]), "a query alone"),
         (lambda run: run.predictions * (1 + 1e-10 * torch.get_num_threads()), "by two threads"),
-        (lambda run: run.predictions * (1 + 2e-16 * (next(calls) > 5)), ""),
+        (lambda run: run.predictions * (1 + 2e-16 * (next(calls) > 5)), "again"),
     ):
         with monkeypatch.context() as patch:
             disturbed(patch, change)

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
-from innergrad.model.executors import EXECUTORS
-from innergrad.model.executors import Name as Executor
 from innergrad.testing import laws
 from innergrad.testing.case import Case
 from innergrad.testing.judges import ramps
@@ -107,16 +105,6 @@ class Conformance:
 
     def test_rows_are_what_they_are_alone(self, case: Case) -> None:
         laws.rows_are_what_they_are_alone(case.tf, case.prompts(3), case.ordered)
-
-    @pytest.mark.soak
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-    @pytest.mark.parametrize("executor", EXECUTORS)
-    def test_rows_are_what_they_are_alone_by_every_executor(
-        self, case: Case, executor: Executor, dtype: torch.dtype
-    ) -> None:
-        if dtype == torch.float32 and not case.float32:
-            pytest.skip("a weight is too steep for float32")
-        laws.rows_are_what_they_are_alone(case.tf, case.prompts(4), case.ordered, executor, dtype)
 
     def test_the_order_of_the_examples_matters_where_it_should(self, case: Case) -> None:
         if case.ordered:
