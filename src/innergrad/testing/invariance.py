@@ -187,7 +187,7 @@ def _largest(part: Tensor) -> float:
 
 # ------------------------------------------------------------------------------------------------------------ the lab
 
-ROUNDINGS = 16  # of each sum of a block, and of what its norm and its function make of them
+ROUNDINGS = 2  # of each term of a sum, a product and an addition; what norms and functions add is in the blocks
 #: What must not matter to a learner; the last, to one that reads examples as a set.
 OF_LEARNERS = (
     "alone",
