@@ -19,6 +19,7 @@ import executor_tables
 import lab_tables
 import optimisers
 import products
+import reliability_tables
 import settings_tables
 import variants
 from _results import read
@@ -394,6 +395,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **settings_tables.TABLES,
     **abilities_tables.TABLES,
     **architecture.TABLES,
+    **reliability_tables.TABLES,
 }
 PAGES = (
     "README.md",
@@ -408,6 +410,7 @@ PAGES = (
     "docs/settings.md",
     "docs/extending.md",
     "docs/architecture.md",
+    "docs/reliability.md",
 )
 
 

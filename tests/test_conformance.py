@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import innergrad as ig
 from cases import CASES, LONG
 from innergrad import IDENTITY, NEGATION, Attend, Lane, Layer, Loop, Score
 from innergrad.errors import LoweringError
+from innergrad.model.executors import EXECUTORS
 from innergrad.targets import TARGETS
 from innergrad.testing import Case, Conformance, forward, laws
 from logistic_regression import LogisticRegression
@@ -40,6 +42,16 @@ class TestInnergrad(Conformance):
         assert ("no certificate" in str(report)) == (not proven)
         exact = case is CASES["one layer"] or not case.tf.approximants
         assert max(report.distance) > 0 or exact
+
+    @pytest.mark.soak
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+    @pytest.mark.parametrize("executor", EXECUTORS)
+    def test_rows_are_what_they_are_alone_by_every_executor(
+        self, case: Case, executor: Any, dtype: torch.dtype
+    ) -> None:
+        if dtype == torch.float32 and not case.float32:
+            pytest.skip("a weight is too steep for float32")
+        laws.rows_are_what_they_are_alone(case.tf, case.prompts(4), case.ordered, executor, dtype)
 
 
 GROWTH = ig.Function(
@@ -177,15 +189,28 @@ def test_laws_of_the_algorithm_can_fail(tmp_path: Path) -> None:
 
 
 def test_laws_of_runs_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = broken()
+    case, sgd = broken(), CASES["gpt raw: SGD"]
     with pytest.raises(AssertionError):
-        laws.the_order_of_examples(case.tf, case.prompts(1), ordered=True)
-    with pytest.raises(AssertionError):
-        laws.the_order_of_examples(CASES["gpt raw: SGD"].tf, CASES["gpt raw: SGD"].prompts(1), ordered=False)
-    with monkeypatch.context() as patch:
-        disturbed(patch, lambda run: run.predictions + 1e-3 * run.predictions.sum())
-        with pytest.raises(AssertionError):
-            laws.a_prompt_depends_on_no_other(case.tf, case.prompts(2))
+        laws.the_order_of_examples_matters(case.tf, case.prompts(1))
+    with pytest.raises(AssertionError, match="examples in another order, auto"):
+        laws.rows_are_what_they_are_alone(sgd.tf, sgd.prompts(1), ordered=False)
+    laws.rows_are_what_they_are_alone(case.tf, case.prompts(2), ordered=False)
+    calls = itertools.count()
+    for change, words in (
+        (lambda run: run.predictions + 1e-10 * run.predictions.sum(), "alone"),
+        (lambda run: run.predictions + 1e-10 * run.predictions[:1], "alone"),
+        (
+            lambda run: run.predictions * (1 + 1e-10 * torch.arange(len(run.predictions[0])).double()[:, None]),
+            "queries in",
+        ),
+        (lambda run: run.predictions * (1 + 1e-10 * run.predictions.shape[1]), "a query alone"),
+        (lambda run: run.predictions * (1 + 1e-10 * torch.get_num_threads()), "by two threads"),
+        (lambda run: run.predictions * (1 + 2e-16 * (next(calls) > 5)), "again"),
+    ):
+        with monkeypatch.context() as patch:
+            disturbed(patch, change)
+            with pytest.raises(AssertionError, match=words):
+                laws.rows_are_what_they_are_alone(case.tf, case.prompts(2), ordered=False)
     disturbed(monkeypatch, lambda run: run.predictions * (1.001 if run.weights.dtype == torch.float32 else 1.0))
     with pytest.raises(AssertionError):
         laws.float32_is_close_to_float64(case.tf, case.prompts(1))

@@ -353,7 +353,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # tests/test_kills.py has a dozen, of all kinds
 def test_kill_9_and_resume_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path) -> None:
     """A stack of two, killed at random moments until it ends: parameters, optimiser and log are a quiet run's."""
     one = replace(BASE, train=replace(TRAIN, steps=400, log_every=10, checkpoint_every=20))

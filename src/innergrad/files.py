@@ -6,6 +6,7 @@ files that cannot (CSV, safetensors), a JSON file of the command in the same fol
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -156,6 +157,7 @@ def write_whole(path: Path, text: str) -> None:
         return
     path = path.resolve()  # a link stays one
     part = path.with_name(f".{path.name}.{os.getpid()}.part")  # not the name of anybody's file
+    _remove_left(path)
     try:
         with part.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -164,6 +166,27 @@ def write_whole(path: Path, text: str) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _remove_left(path: Path) -> None:
+    """Removes what writers of this file left that were killed: parts of processes that are no more."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        number = part.name.split(".")[-2]
+        if number.isdecimal() and not _alive(int(number)):
+            part.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    """Whether there is such a process; where that cannot be asked, there may be."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 # ------------------------------------------------------------------------------------------------------ private files

@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,8 @@ class Journal:
         if step is None:
             (self.folder / BEGUN).touch()
             write_whole(self.folder / CONFIG, to_toml(config))
+        else:
+            saved(self.folder)
         write_whole(self.folder / MANIFEST, json.dumps(made, indent=1) + "\n")
         rows = read_log(self.folder) if step is not None and log.exists() else []
         write_whole(log, "".join(_line(row) for row in rows if row["step"] <= (step or 0)))
@@ -84,21 +87,29 @@ class Journal:
             for name, value in _scalars(row):
                 self._board.add_scalar(name, value, row["step"])
 
-    def saved(self) -> None:
-        """There is a checkpoint: from now on the run is resumed, and never begins again."""
-        (self.folder / BEGUN).unlink(missing_ok=True)
+    def sync(self) -> None:
+        """The log reaches the disk: before the checkpoint does that has its steps."""
+        os.fsync(self._log.fileno())
 
     def close(self) -> None:
-        self._log.close()
-        self._lock.close()
-        if self._board is not None:
-            self._board.close()
+        """Everything, also what cannot be written to a disk that is full."""
+        try:
+            self._log.close()
+        finally:
+            self._lock.close()
+            if self._board is not None:
+                self._board.close()
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def saved(folder: Path) -> None:
+    """There is a checkpoint: from now on the run is resumed, and never begins again."""
+    (folder / BEGUN).unlink(missing_ok=True)
 
 
 def check_new(folder: Path, config: Any) -> None:

@@ -199,7 +199,7 @@ def _one(
         except Exception as error:  # a task is anybody's code
             words = str(error) if isinstance(error, JobError | InputError) else f"{type(error).__name__}: {error}"
             return *last_line(run, len(experiments)), False, words
-    return *last_line(run, len(experiments)), not result.finished, ""
+    return *last_line(run, len(experiments)), result.asked or not result.finished, ""
 
 
 def last_line(run: Path, stack: int) -> tuple[int, list[float | None]]:

@@ -28,7 +28,7 @@ from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
-from innergrad.lab.journal import Journal, Progress, check_new, read_log
+from innergrad.lab.journal import Journal, Progress, check_new, read_log, saved
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.room import check_learner, check_training
@@ -37,13 +37,14 @@ from innergrad.lab.stack import Stack
 
 @dataclass(frozen=True)
 class Result:
-    """A run's end: the stack as it is, the steps taken, and the lines of the log."""
+    """A run's end: the stack as it is, the steps taken, the lines of the log, and whether a signal asked for an end."""
 
     learner: Learner
     experiments: tuple[Experiment, ...]
     step: int
     finished: bool
     log: tuple[dict[str, Any], ...]
+    asked: bool = False
 
 
 @within_limits("training")
@@ -87,6 +88,8 @@ def _train(
     step, began = int(stack.step), time.perf_counter()
     log = [row for row in read_log(folder) if row["step"] <= step] if resume and folder else []
     if step == config.steps:
+        if folder and first:
+            saved(Path(folder))  # killed right after its last checkpoint, which was its first
         return Result(stack.learner, tuple(experiments), step, True, tuple(log))
     journal = None
     if folder and first:
@@ -110,9 +113,11 @@ def _train(
                     raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
             asked = stack.any_device(told)
             if journal and (step % config.checkpoint_every == 0 or step == config.steps or asked):
+                journal.sync()
                 save(stack, experiments, journal.checkpoints, step)
-                journal.saved()
-    return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log))
+                saved(journal.folder)
+    asked = stack.any_device(told)  # also while the last checkpoint was written
+    return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log), asked)
 
 
 # ----------------------------------------------------------------------------------------------------------- around it

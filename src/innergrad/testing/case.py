@@ -51,12 +51,12 @@ class Case:
         """The same for prompts of so many examples."""
         return replace(self, options={**self.options, "n_examples": n_examples})
 
-    def prompts(self, batch: int, n: int | None = None, n_query: int = 2) -> dict[str, Any]:
+    def prompts(self, batch: int, n: int | None = None, n_query: int = 2, seed: int = 5) -> dict[str, Any]:
         """X (batch, n, d), y (batch, n, d_y), X_query (batch, n_query, d), w0 (batch, D_w); by default two examples
         fewer than it is compiled for.
         """
         n = max(1, self.tf.options.n_examples - 2) if n is None else n
-        generator = torch.Generator().manual_seed(5)
+        generator = torch.Generator().manual_seed(seed)
         draw = self.draw or self.algorithm.random_prompt
         drawn = [draw(n, n_query, generator) for _ in range(batch)]
         X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))

@@ -1,0 +1,135 @@
+"""Tables of docs/reliability.md: what was tried, how often, and what went wrong. A trial that has no stored result yet
+has a row that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from _results import RESULTS, read
+
+Row = dict[str, Any]
+COMMANDS = {
+    "certificates_violations": "python benchmarks/certificates.py violations --count 10000 --workers 16",
+    "mutations": "python benchmarks/mutations.py",
+    "kills": "python benchmarks/kills.py --kills 500",
+    "damage": "python benchmarks/damage.py --flips 2000",
+    "invariance": "python benchmarks/invariance.py --count 10000",
+}
+
+
+def _stored(name: str) -> Row | None:
+    return read(name) if (RESULTS / f"{name}.json").exists() else None
+
+
+def certificates(stored: Row) -> tuple[str, str]:
+    found = stored["all"][0]
+    ran, median = found["configurations"], found["median"]
+    without = f"{found['with_infinite'] / ran:.1%} have some bound that is not finite"
+    tried = f"{stored['configurations']:,} random configurations against back-propagation in 80 bits; {without}; "
+    return tried + f"bound / error in the median {median:.3g}", f"{len(stored['violations'])} violated"
+
+
+def mutations(stored: Row) -> tuple[str, str]:
+    """Of whatever kinds there are: cases of each, and what went wrong in them."""
+    kinds = stored.get("kinds", [])
+    cases = stored.get("cases") or sum(kind.get("cases", 0) for kind in kinds)
+    names = ", ".join(str(kind.get("kind", "")) for kind in kinds)
+    wrong = {key: sum(kind.get(key, 0) for kind in kinds) for key in ("raw", "outside")}
+    tried = f"{cases:,} damaged or hostile inputs" + (f" ({names})" if names else "")
+    return tried, f"{wrong['raw']} raw exceptions, {wrong['outside']} writes outside"
+
+
+def kills(stored: Row) -> tuple[str, str]:
+    """Ends of trainings and sweeps."""
+    tried = (
+        f"{stored['kills']:,} kills of trainings and sweeps, and {stored['other_ends']} full disks and polite signals"
+    )
+    return tried, f"{len(stored['wrong'])} did not end bit for bit as if never disturbed"
+
+
+def damage(stored: Row) -> tuple[str, str]:
+    flips = sum(row["flips"] for row in stored["rows"])
+    wrong = sum(row["other"] + row["raw"] for row in stored["rows"])
+    return f"{flips:,} single bits flipped in saved models, checkpoints and built kernels", f"{wrong} without a word"
+
+
+def invariance(stored: Row) -> tuple[str, str]:
+    tried = f"{stored['cases']:,} rows alone, in batches, in other orders, by two threads"
+    return tried, f"{len(stored['apart'])} apart by more than rounding allows"
+
+
+TRIALS: dict[str, Callable[[Row], tuple[str, str]]] = {
+    "certificates_violations": certificates,
+    "mutations": mutations,
+    "kills": kills,
+    "damage": damage,
+    "invariance": invariance,
+}
+
+
+def reliability() -> list[str]:
+    lines = ["| tried | found | command |", "|---|---|---|"]
+    for name, said in TRIALS.items():
+        stored = _stored(name)
+        tried, found = said(stored) if stored else (f"`results/{name}.json` is not stored yet", "")
+        lines.append(f"| {tried} | {found} | `{COMMANDS[name]}` |")
+    return lines
+
+
+def killed() -> list[str]:
+    stored = read("kills")
+    lines = ["| what was killed | points at which something reaches the disk | cases | kills | not bit-exact |"]
+    lines.append("|---|---|---|---|---|")
+    for row in stored["scenarios"]:
+        points = stored["points"][row["scenario"]]
+        lines.append(f"| {row['scenario']} | {points} | {row['cases']} | {row['kills']} | {row['wrong']} |")
+    places = [f"{row['where']}: {row['ends']}" for row in stored["where"]]
+    faults = [f"{row['fault']}: {row['ends']}" for row in stored["fault"]]
+    lines += ["", f"How: {', '.join(faults)}. In {stored['in_a_row']} cases more than once in a row."]
+    return [*lines, "", f"During: {'; '.join(places)}."]
+
+
+def rows_alone() -> list[str]:
+    stored = read("invariance")
+    lines = ["| what must not matter | cases | equal bit for bit | largest difference | of what is allowed |"]
+    lines.append("|---|---|---|---|---|")
+    for row in stored["changes"]:
+        lines.append(_compared(row["change"], row))
+    lines += [
+        "",
+        "| model, executor, precision | cases | equal bit for bit | largest difference | of what is allowed |",
+    ]
+    lines.append("|---|---|---|---|---|")
+    lines += [_compared(row["kind"], row) for row in stored["kinds"]]
+    share = stored["vacuous"] / max(1, stored["cases"] - stored["refused"])
+    refused = f"{stored['refused']} were refused with a sentence (a program that cannot be fused, a prompt outside)"
+    return [
+        *lines,
+        "",
+        f"Of {stored['cases']:,} cases {refused}. In {share:.1%} the limit leaves less than half the digits.",
+    ]
+
+
+def _compared(name: str, row: Row) -> str:
+    equal = f"{row['equal'] / row['cases']:.0%}"
+    numbers = f"{row['largest_difference']:.0e} | {row['largest_share']:.2g}"
+    return f"| {name} | {row['cases']:,} | {equal} | {numbers} |"
+
+
+def flips() -> list[str]:
+    lines = ["| a bit flips in | file | flips | refused | the same | something else | raw exceptions |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for row in read("damage")["rows"]:
+        numbers = " | ".join(str(row[key]) for key in ("flips", "refused", "same", "other", "raw"))
+        lines.append(f"| {row['what']} | {row['file']} | {numbers} |")
+    return lines
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "reliability": reliability,
+    "reliability_kills": killed,
+    "reliability_invariance": rows_alone,
+    "reliability_damage": flips,
+}

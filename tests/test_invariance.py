@@ -1,0 +1,123 @@
+"""What rounding allows two runs to be apart, and that rows of learners are what they are alone. (Of compiled
+transformers this is a law of the battery.)
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import invariance as bench
+from cases import CASES
+from innergrad.lab.learners.gpt import GPTConfig
+from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
+from innergrad.testing.invariance import OF_LEARNERS, SYMMETRIC, learner_limit, rows
+from innergrad.testing.rounding import radii_of
+
+PROVEN = [name for name, case in CASES.items() if case.options["target"] in (None, "relu", "kernel") and case.float32]
+SOME = PROVEN[::8]
+
+
+@pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.soak) for n in PROVEN])
+def test_float32_is_within_the_radius_of_float64(name: str) -> None:
+    """By the program and by the matrices: the radius is a bound, and a tenth of a thousandth of it would be none."""
+    case = CASES[name]
+    if not case.tf.proven:
+        pytest.skip("fits have no radius in float32")
+    prompts = {key: value.float().double() for key, value in case.prompts(3).items()}
+    prompt = case.tf.prompt(**prompts)
+    exact = case.tf.run(**prompts, executor="plain")
+    for executor in ("plain", "dense"):
+        weights, predictions = radii_of(case.tf, prompt, torch.float32, executor == "dense")
+        run = case.tf.run(**prompts, executor=executor, dtype=torch.float32)
+        assert bool(((run.weights[:, -1] - exact.weights[:, -1]).abs() <= weights).all())
+        assert bool(((run.predictions - exact.predictions).abs() <= predictions).all())
+        assert bool(((run.predictions - exact.predictions).abs() > 1e-6 * predictions).any())
+
+
+def test_the_radius_grows_with_what_is_summed() -> None:
+    """With the examples, and with the size of what is learned from; and it is 2^29 times as large in float32."""
+    case = CASES["kernel: linear"]
+    tf = case.compile()
+    few, many = (tf.prompt(**case.prompts(1, n)) for n in (2, 9))
+    small = radii_of(tf, few, torch.float64)[1]
+    assert float(small.min()) > 0.0
+    assert float(radii_of(tf, many, torch.float64)[1].mean()) > 2 * float(small.mean())
+    ratio = radii_of(tf, few, torch.float32)[1] / small
+    assert bool((ratio / 2.0**29 - 1).abs().max() < 1e-3)
+
+
+KINDS = [
+    GPTConfig(2, 16, 2, 16, attention, "count", positions, tokens=tokens, qk_norm=tied, tied=tied, init_std=0.3)
+    for attention, positions, tokens, tied in (
+        ("softmax", "learned", "interleaved", False),
+        ("relu", "rotary", "interleaved", True),
+        ("linear", "none", "columns", False),
+        ("exp", "none", "columns", True),
+    )
+]
+
+
+@pytest.mark.parametrize("config", [*KINDS, KernelLearnerConfig(2, ("softmax", "exp"), True, "count")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_of_learners_are_what_they_are_alone(config: Any, dtype: torch.dtype) -> None:
+    learner = config.build(3, 6).init([4]).to(dtype)
+    generator = torch.Generator().manual_seed(2)
+    x, y = torch.randn(5, 6, 3, generator=generator).to(dtype), torch.randn(5, 6, generator=generator).to(dtype)
+    a_set = isinstance(config, KernelLearnerConfig) or (config.tokens, config.positions) == ("columns", "none")
+    for name in OF_LEARNERS:
+        found = rows(learner, x, y, name, generator)
+        assert (found.share <= 1.0) == (name != SYMMETRIC or a_set), (name, found)
+        assert found.equal or name != "again"
+    assert learner_limit(learner, x, y) < (1e-3 if dtype == torch.float32 else 1e-11)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        (lambda out: out + 1e-7 * out.mean(1, keepdim=True), "alone"),
+        (lambda out: out + 1e-7 * torch.arange(out.shape[1])[None, :, None], "in another batch"),
+        (lambda out: out + 1e-7 * out.shape[1], "in batches of another size"),
+        (lambda out: out + 1e-7 * out.shape[2], "of a shorter prompt"),
+        (lambda out: out * (1 + 1e-7 * len(out)), "in a stack"),
+        (lambda out: out * (1 + 1e-7 * torch.get_num_threads()), "by two threads"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_the_law_of_learners_can_fail(wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = KINDS[0].build(2, 5).init([0]).double()
+    kind, generator = type(learner), torch.Generator().manual_seed(0)
+    x, y = torch.randn(4, 5, 2, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    assert rows(learner, x, y, name, generator).share <= 1.0
+    forward = kind.forward
+
+    def other(self: Any, *args: Tensor, **given: Any) -> Tensor:
+        return wrong(forward(self, *args, **given))
+
+    monkeypatch.setattr(kind, "forward", other)
+    assert rows(learner, x, y, name, generator.manual_seed(0)).share > 1.0
+
+
+def test_cases_of_the_trial_are_a_function_of_their_number() -> None:
+    """And every case is taken once, whoever takes it."""
+    assert bench.of_the_lab(14) == bench.of_the_lab(14)
+    numbers = sorted(number for _, part in bench.chunks(1500) for number in part)
+    assert numbers == list(range(1500))
+    name = "kernel: softmax"
+    found = [bench.compiled(number, name, CASES[name]) for number in (3, 8, 3)]
+    assert found[0] == found[2] != found[1]
+    whole = bench.summary([*found, bench.of_the_lab(14), {**found[1], "share": 1.5}])
+    assert (whole["cases"], len(whole["apart"])) == (5, 1)
+
+
+@pytest.mark.soak
+def test_hundreds_of_cases_of_the_trial() -> None:
+    """Of those that are stored, others."""
+    draw, table = random.Random(5), bench.table()
+    found = [bench.compiled(draw.randrange(10**6), name, case) for name, case in table.items() for _ in range(2)]
+    found += [bench.of_the_lab(draw.randrange(10**6)) for _ in range(300)]
+    assert bench.summary(found)["apart"] == []
