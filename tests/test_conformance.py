@@ -41,6 +41,24 @@ class TestInnergrad(Conformance):
         exact = case is CASES["one layer"] or not case.tf.approximants
         assert max(report.distance) > 0 or exact
 
+    @pytest.mark.filterwarnings("ignore::innergrad.errors.PoorRun")
+    def test_a_run_warns_of_what_is_wrong_with_the_algorithms_own(self, case: Case) -> None:
+        """The box binds, the loss rises, or predictions are constant, by the oracle; else not a word."""
+        prompts, algorithm = case.prompts(2), case.algorithm
+        exact = ig.reference(algorithm, **{**prompts, "X_query": prompts["X"]})
+        last, y = exact.weights[:, -1], prompts["y"]
+        box = bool((last.abs() == getattr(algorithm, "box", None)).any())
+        rising = constant = False
+        if isinstance(algorithm, ig.GradientDescent):
+            first, after = (algorithm.risk(w, prompts["X"], y) for w in (prompts["w0"], last))
+            rising = bool((after > 1.02 * first).any())
+            constant = bool(((exact.predictions.amax(1) == exact.predictions.amin(1)) & (y.amax(1) > y.amin(1))).any())
+        found = {symptom.kind for symptom in case.tf.run(**prompts).symptoms}
+        assert ("box binding" in found) == box
+        assert ("loss rising" in found) == rising
+        assert ("constant predictions" in found) == constant
+        assert box or rising or constant or not found
+
 
 GROWTH = ig.Function(
     "exp(min(t,1))-1",

@@ -93,6 +93,9 @@ class CompiledTransformer(Compiled):
 
         outside: what to do about an input, a weight or an argument of a function outside the domain it was compiled
         for: ``error``, or ``flag``, which goes on and lists them in ``run.violations``.
+
+        What is plainly wrong with what was learned is a warning (``ig.PoorRun``) and a sentence in ``run.warnings``:
+        see :mod:`innergrad.model.symptoms`.
         """
         return run(
             self,

@@ -17,6 +17,7 @@ from innergrad.errors import InputError, seed_number
 from innergrad.ir.program import STANDARD_LANES, Options, Program
 from innergrad.ir.stream import POSITION, State
 from innergrad.model.guard import Guard
+from innergrad.model.reading import read_predictions
 
 ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
@@ -105,8 +106,10 @@ class Prompt:
         return flat_weights(program, state, token)
 
     def predictions(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_query d_y"]:
-        first = state[program.prediction].shape[1] - self.X_query.shape[1]
-        return program.sign * state[program.prediction][:, first:]
+        lane = state[program.prediction]
+        here = {"first": 0, "size": lane.shape[-1], "sign": program.sign}
+        found: Tensor = read_predictions(lane, {"zero": None, "prediction": here}, self.X_query.shape[1])
+        return found
 
     def like_y(self, predictions: Tensor) -> Tensor:
         """Without the axis of outputs, if y had none: then ``predictions - y`` means what it says."""
