@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import re
 import warnings
@@ -283,7 +282,7 @@ def test_on_a_quadratic_the_rate_is_one_over_the_curvature() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_online_sgd_and_functional_descent(scale: float) -> None:
-    """Rates of other algorithms: a pass of SGD over the examples; a kernel with covariate steps, which is not refused."""
+    """Rates of other algorithms: a pass of SGD over the examples; a kernel whose steps are not refused."""
     generator = torch.Generator().manual_seed(3)
     algorithm: ig.Algorithm = ig.OnlineSGD(d=3, lr=2.0)
     X, y, X_query = algorithm.random_prompt(12, 2, generator)
@@ -346,7 +345,5 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "run.json").read_text())["warnings"] == said
     printed = call("run", tmp_path / "model", "--data", bad)
     assert "not well: " in printed.out
-    assert len(set(json.loads(done.out)["predictions"][i][0] for i in range(3))) <= 3
     quiet = call("run", tmp_path / "model", "--data", bad, "--quiet")
     assert (quiet.out, quiet.err, quiet.code) == ("", "", 0)
-    assert not math.isnan(json.loads(done.out)["predictions"][0][0])

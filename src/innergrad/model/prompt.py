@@ -41,6 +41,12 @@ class Prompt:
     batched: bool
     flat: bool = False
 
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """The caller's arrays through which gradients flow, by name."""
+        parts = {"X": self.X, "y": self.y, "X_query": self.X_query, "w0": self.w0, "sample_weight": self.omega}
+        return tuple(name for name, part in parts.items() if part.requires_grad and torch.is_grad_enabled())
+
     def state(self, program: Program) -> State:
         """The residual stream before the first layer: the tokens' lanes by name.
 
@@ -235,9 +241,9 @@ def make_prompt(
     (guard or Guard(program, limits)).inputs(prompt.X, prompt.X_query, prompt.y, prompt.w0)
     if sample_weight is not None and not algorithm.weighted:
         raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
-    algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
+    algorithm.check_prompt(prompt.X.detach(), prompt.y.detach(), prompt.w0.detach())
     if prompt.X_query.shape[1]:
-        algorithm.check_queries(prompt.X_query)
+        algorithm.check_queries(prompt.X_query.detach())
     return prompt
 
 

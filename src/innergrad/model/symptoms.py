@@ -34,7 +34,7 @@ Kind = Literal["loss rising", "box binding", "saturation", "constant predictions
 INPUTS: Kind = "unscaled inputs"
 LABELS: Kind = "unscaled labels"
 RISE, NOISE, FLOOR = 0.01, 0.5, 1e-4  # of the loss before; likewise of steps on some examples; of the labels' spread
-LOST = 0.25  # of what had been gained on the way
+AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of what had been gained there
 LEARNED = 0.1  # of the labels' spread, as a loss: what is less has been learned, whatever else is to be seen
 FLAT, MOSTLY = 1e-3, 0.8  # of the largest derivative; of the arguments, beyond those of Gaussian ones
 FAR = 3.0  # in sizes of the examples
@@ -196,7 +196,7 @@ def _rising(learned: Learned, after: Tensor) -> Symptom | None:
         for step in range(1, len(learned.weights) - 1):
             between = _losses(learned, step)
             least = least if between is None else torch.fmin(least, between)
-        risen |= after > least * (1.0 + RISE) + LOST * (before - least) + floor
+        risen |= after > least * (1.0 + AGAIN) + LOST * (before - least) + floor
     if not bool(risen.any()):
         return None
     worst = int(torch.where(risen, after - least, -math.inf).argmax())
