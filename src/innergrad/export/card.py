@@ -45,12 +45,15 @@ def main():
         inputs[0, token, entry] = value
     with torch.no_grad():
         hidden = hidden_states(model, inputs)
-    predictions = read_predictions(hidden, note["read"], example["n_query"])[0].double()
-    error = float((predictions - torch.tensor(example["predictions"], dtype=torch.float64)).abs().max())
+    predictions = read_predictions(hidden, note["read"], example["n_query"])[0]
+    zero = note["read"]["zero"]
+    held = (hidden - hidden[..., zero : zero + 1])[0][:, example["places"]]  # what all tokens learned
+    pairs = ((predictions, example["predictions"]), (held, example["held"]))
+    error = max(float((a.double() - torch.tensor(b, dtype=torch.float64)).abs().max()) for a, b in pairs)
     print(f"predictions {{predictions.flatten().tolist()}}")
-    print(f"off by {{error:.1e}}, allowed: {{example['tolerance']:.1e}}")
+    print(f"they, and the weights learned, are off by {{error:.1e}}, allowed: {{example['tolerance']:.1e}}")
     if not error <= example["tolerance"]:
-        sys.exit("this is not what the model should predict{hint}")
+        sys.exit("this is not what the model should learn{hint}")
 
 
 if __name__ == "__main__":
@@ -70,8 +73,9 @@ in its prompt, by the algorithm that `innergrad.json` names, and predicts at the
 
 ## Call it
 
-- `inputs_embeds` is (batch, tokens, n_embd), {dtype}. Its tokens: {tokens}. `layout` in `innergrad.json` says what each
-  entry holds. With innergrad, `innergrad.export.gpt2_inputs(tf, tf.stream(X, y, X_query))` makes all arguments.
+- `inputs_embeds` is (batch, tokens, n_embd), {dtype}. Its tokens: {tokens}.
+  `layout` in `innergrad.json` says what each entry holds. With innergrad,
+  `innergrad.export.gpt2_inputs(tf, tf.stream(X, y, X_query))` makes all arguments.
 - {mask}
 - Nothing checks ranges: `ranges` in `innergrad.json` has the lanes that must stay within some.
 
@@ -83,15 +87,15 @@ what the last LayerNorm subtracted, which entry {zero} shows. One function does 
 
 ## Check it
 
-`python example.py` runs the model and compares: {tried}. `innergrad.export.check(folder)` does the same, and
-`innergrad.export.check(folder, hidden_states=mine)` checks *your* way to call it, `mine(model, inputs_embeds)`, and
-finds a mask that is missing.
+`python example.py` runs the model and compares: {tried}.
+`innergrad.export.check(folder)` does the same, and `innergrad.export.check(folder, hidden_states=mine)` checks *your*
+way to call it, `mine(model, inputs_embeds)`, and finds a mask that is missing.
 """
 
 _NO_MASK = "No token sees a later one, so GPT-2's own causal mask is right: give no `attention_mask`."
 _MASK = """**It needs a 4-D attention mask of zeros**, `attention_mask=zeros(batch, 1, tokens, tokens)`, in the dtype of
   the model. Every token sees all tokens; GPT-2 hides the later ones unless it is given such a mask. Without it, or with
-  the usual 2-D mask of ones, it runs, and **its predictions are wrong without a word**."""
+  the usual 2-D mask of ones, it runs, and **what it learns and predicts is wrong without a word**."""
 
 
 def example_script(causal: bool) -> str:
@@ -107,7 +111,7 @@ def card(tf: CompiledTransformer, note: dict[str, Any], dtype: str) -> str:
     read, example, where = note["read"], note["example"], note["read"]["prediction"]
     tried = "there is no prompt to try it on, for no random one is in the domain of this model"
     if example is not None:
-        tried = f"predictions must be within {example['tolerance']:.1e} of those in `innergrad.json`"
+        tried = f"predictions and learned weights must be within {example['tolerance']:.1e} of `innergrad.json`'s"
     return _README.format(
         kind=tf.algorithm.kind.replace("_", " ").capitalize(),
         dtype=dtype,

@@ -25,8 +25,8 @@ Call = Callable[[Any, Any], Any]  # a model, its input -> hidden states
 
 
 def check(path: str | Path, model: Any = None, hidden_states: Call | None = None) -> float:
-    """The largest error of the predictions on the prompt that the export carries; a :class:`JobError` if it is more
-    than it may be, which says so if it is a missing attention mask.
+    """The largest error of predictions and learned weights on the prompt that the export carries; a :class:`JobError`
+    if it is more than it may be, which says so if it is a missing attention mask.
 
     path: a folder of ``export_gpt2``, or a file of ``export_onnx``. model: what was loaded from it, by default loaded
     here. hidden_states: how it is called, by default as it should be.
@@ -37,31 +37,41 @@ def check(path: str | Path, model: Any = None, hidden_states: Call | None = None
     if example is None:
         raise InputError(f"{path} has no prompt to try it on", hint="export it again")
     inputs = _inputs(note, model)
-    expected = torch.tensor(example["predictions"], dtype=torch.float64)
-    found = _predictions(hidden_states or right, model, inputs, note)
-    if found.shape != expected.shape:
-        got, allowed = tuple(found.shape), f"{tuple(expected.shape)}: is it the last hidden state?"
-        raise InputError("the predictions that were read have the wrong shape", got=got, allowed=allowed)
+    expected, found = _expected(example), _held(hidden_states or right, model, inputs, note)
     error, allowed = float((found - expected).abs().max()), example["tolerance"]
     if error <= allowed:
         return error
     why = "the weights, or the way it is called, are not those that were exported"
     if wrong is not None:
-        masked = _predictions(wrong, model, inputs, note)
+        masked = _held(wrong, model, inputs, note)
         if float((found - masked).abs().max()) <= max(0.1 * error, allowed):
             why = (
                 "it was called without the 4-D attention mask of zeros, (batch, 1, tokens, tokens), so GPT-2 hid later "
                 "tokens; give attention_mask=inputs_embeds.new_zeros(batch, 1, tokens, tokens)"
             )
-    raise JobError(f"{path}: predictions are off by {error:.1e}, allowed: {allowed:.1e}; {why}")
+    raise JobError(
+        f"{path}: predictions, or the weights it learned, are off by {error:.1e} (at most {allowed:.1e}); {why}"
+    )
 
 
-def _predictions(call: Call, model: Any, inputs: Any, note: dict[str, Any]) -> Tensor:
+def _expected(example: dict[str, Any]) -> Tensor:
+    parts = (example["predictions"], example["held"])
+    return torch.cat([torch.tensor(part, dtype=torch.float64).flatten() for part in parts])
+
+
+def _held(call: Call, model: Any, inputs: Any, note: dict[str, Any]) -> Tensor:
+    """Predictions, and what all tokens hold in the places of weights and predictions, flat."""
+    example, read = note["example"], note["read"]
     with torch.no_grad():
         hidden = call(model, inputs)
-    hidden = torch.as_tensor(np.asarray(hidden) if isinstance(hidden, np.ndarray) else hidden)
-    found: Tensor = read_predictions(hidden, note["read"], note["example"]["n_query"])
-    return found[0].double()
+    shape = (1, example["tokens"], inputs.shape[-1])
+    if not isinstance(hidden, Tensor | np.ndarray) or tuple(hidden.shape) != shape:
+        got = tuple(hidden.shape) if isinstance(hidden, Tensor | np.ndarray) else type(hidden).__name__
+        raise InputError("these are not the model's last hidden states", got=got, allowed=f"an array {shape}")
+    hidden = torch.as_tensor(hidden).double()
+    predictions = read_predictions(hidden, read, example["n_query"])
+    stream = hidden if read["zero"] is None else hidden - hidden[..., read["zero"], None]
+    return torch.cat([predictions.flatten(), stream[0][:, example["places"]].flatten()])
 
 
 def _inputs(note: dict[str, Any], model: Any) -> Any:

@@ -67,7 +67,9 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | None:
-    """A prompt, as the entries of its stream that are not zero, and the predictions that a model must give for it.
+    """A prompt, as the entries of its stream that are not zero; the predictions that a model must give for it; and what
+    every token must hold after the last block, in the places of weights and predictions. (A token that saw too little
+    may have learned wrong weights, and a query that sees all of them predict right.)
 
     tolerance: what a model in this dtype may be off by: ten times what the module is, and a little for other sums. None
     if no random prompt is in the domain of the transformer.
@@ -75,16 +77,19 @@ def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | Non
     stream = _random_stream(tf)
     if stream is None:
         return None
-    exact, rounded = (
-        tf.predictions(tf.module_for(kind)(stream.to(kind)), QUERIES)[0].double() for kind in (torch.float64, dtype)
-    )
-    slack = SLACK[dtype] * max(1.0, float(exact.abs().max()))
+    lanes, offsets = tf.program.stream, tf.program.stream.offsets
+    held = [*tf.program.weights, lanes[tf.program.prediction]]
+    places = [offsets[lane.name] + i for lane in held for i in range(lane.size)]
+    after = {kind: tf.module_for(kind)(stream.to(kind)).double() for kind in (torch.float64, dtype)}
+    exact, rounded = (hidden[0][:, places] for hidden in (after[torch.float64], after[dtype]))
     return {
         "tokens": stream.shape[1],
         "entries": [[token, entry, float(stream[0, token, entry])] for token, entry in stream[0].nonzero().tolist()],
         "n_query": QUERIES,
-        "predictions": exact.tolist(),
-        "tolerance": 10.0 * float((rounded - exact).abs().max()) + slack,
+        "predictions": tf.predictions(after[torch.float64], QUERIES)[0].tolist(),
+        "places": places,
+        "held": exact.tolist(),
+        "tolerance": 10.0 * float((rounded - exact).abs().max()) + SLACK[dtype] * max(1.0, float(exact.abs().max())),
     }
 
 
