@@ -53,6 +53,36 @@ class TestInnergrad(Conformance):
             pytest.skip("a weight is too steep for float32")
         laws.rows_are_what_they_are_alone(case.tf, case.prompts(4), case.ordered, executor, dtype)
 
+    @pytest.mark.filterwarnings("ignore::innergrad.errors.PoorRun")
+    def test_one_function_reads_predictions_off_hidden_states(self, case: Case) -> None:
+        """What the module returns, the lane and the sign known to nobody here, against a run."""
+        prompts = case.prompts(2)
+        hidden = case.tf.module(case.tf.stream(**prompts))
+        found, run = case.tf.predictions(hidden, 2), case.tf.run(**prompts, executor="dense")
+        assert torch.equal(found, run.predictions)
+        numbers = ig.read_predictions(hidden.numpy(), case.tf.reading, 2)
+        assert torch.equal(torch.from_numpy(numbers), found)
+
+    @pytest.mark.filterwarnings("ignore::innergrad.errors.PoorRun")
+    def test_a_run_warns_of_what_is_wrong_with_the_algorithms_own(self, case: Case) -> None:
+        """The box binds, the loss rises, or predictions are constant, by the oracle; else not a word."""
+        prompts, algorithm = case.prompts(2), case.algorithm
+        exact = ig.reference(algorithm, **{**prompts, "X_query": prompts["X"]})
+        last, y = exact.weights[:, -1], prompts["y"]
+        box = bool((last.abs() == (getattr(algorithm, "box", None) or math.inf)).any())
+        rising = constant = False
+        if isinstance(algorithm, ig.GradientDescent):
+            path = torch.stack([algorithm.risk(w, prompts["X"], y) for w in exact.weights.unbind(1)])
+            least = path.amin(0) if algorithm.monotone else path[0]
+            lost = path[-1] > 1.1 * least + 0.25 * (path[0] - least)  # again, a quarter of what was gained
+            rising = bool((lost | (path[-1] > 1.02 * path[0])).any())
+            constant = bool(((exact.predictions.amax(1) == exact.predictions.amin(1)) & (y.amax(1) > y.amin(1))).any())
+        found = {symptom.kind for symptom in case.tf.run(**prompts).symptoms}
+        assert ("box binding" in found) == box
+        assert ("loss rising" in found) == rising
+        assert ("constant predictions" in found) == constant
+        assert box or rising or constant or not found
+
 
 GROWTH = ig.Function(
     "exp(min(t,1))-1",

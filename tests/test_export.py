@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import Tensor
 from transformers import GPT2Model
 
 import innergrad as ig
-from innergrad.export import export_gpt2, export_onnx, gpt2, gpt2_inputs, gpt2_stream, to_gpt2
+from innergrad.errors import JobError
+from innergrad.export import check, export_gpt2, export_onnx, gpt2, gpt2_inputs, gpt2_stream, to_gpt2
 from innergrad.export.gpt2 import config_of, sizes_of
 from innergrad.files import digest
 from test_cli import call
@@ -40,15 +42,16 @@ def prompts(algorithm: ig.Algorithm, batch: int = 2, n: int = 6) -> tuple[Tensor
 
 
 def outcome(tf: ig.CompiledTransformer, stream: Tensor, *data: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights and predictions in a stream."""
+    """Weights and predictions in hidden states."""
     prompt, state = tf.prompt(*data), tf.program.stream.unpack(stream.double())
-    return prompt.weights(tf.program, state), prompt.predictions(tf.program, state)
+    return prompt.weights(tf.program, state), tf.predictions(stream.double(), data[2].shape[-2])
 
 
 def run_gpt2(tf: ig.CompiledTransformer, model: GPT2Model, *data: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         hidden = model(**gpt2_inputs(tf, tf.stream(*data), model.dtype)).last_hidden_state
-    return outcome(tf, gpt2_stream(tf, hidden), *data)
+    weights, _ = outcome(tf, gpt2_stream(tf, hidden), *data)
+    return weights, tf.predictions(hidden, data[2].shape[-2]).double()
 
 
 def error(result: tuple[Tensor, Tensor], reference: ig.Run) -> float:
@@ -138,6 +141,79 @@ def test_the_folder_says_how_to_use_it_without_innergrad(tmp_path: Path) -> None
     prediction = note["read"]["prediction"]["sign"] * stream[0, query, lanes[note["read"]["prediction"]["lane"]]]
     expected = ig.reference(tf.algorithm, X, y, X_query).predictions.numpy()
     np.testing.assert_allclose(prediction, expected, atol=1e-10)
+    np.testing.assert_array_equal(ig.read_predictions(hidden, note["read"], len(X_query))[0], prediction)
+
+
+# ------------------------------------------------------------------------------------- the card, the example, the check
+
+
+def test_hidden_states_of_the_wrong_shape_are_refused() -> None:
+    tf = ig.compile(ALGORITHMS["online SGD"], n_examples=4)
+    for hidden, n_query in ((torch.zeros(5), 1), (torch.zeros(1, 5, 3), 1), (torch.zeros(1, 5, tf.d_model), 6)):
+        with pytest.raises(ig.InputError, match=r"hidden states have the wrong shape; got .*; allowed: "):
+            tf.predictions(hidden, n_query)
+
+
+def unmasked(model: GPT2Model, inputs: Tensor) -> Tensor:
+    hidden: Tensor = model(inputs_embeds=inputs).last_hidden_state
+    return hidden
+
+
+def padded(model: GPT2Model, inputs: Tensor) -> Tensor:
+    """With the mask that most models are given."""
+    hidden: Tensor = model(inputs_embeds=inputs, attention_mask=torch.ones(inputs.shape[:2])).last_hidden_state
+    return hidden
+
+
+@pytest.mark.parametrize("dtype", PRECISION, ids=str)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_check_finds_a_mask_that_is_missing(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Where a mask is needed. The card says so, and whether."""
+    tf = ig.compile(ALGORITHMS[name], target="gpt", epsilon=PRECISION[dtype], n_examples=7)
+    export_gpt2(tf, tmp_path, dtype)
+    assert check(tmp_path) < 1e-4
+    model = GPT2Model.from_pretrained(tmp_path)
+    written = (tmp_path / "README.md").read_text()
+    assert ("needs a 4-D attention mask of zeros" in written) == (not tf.program.causal)
+    assert f"lane `{tf.program.prediction}`" in written
+    for call_it in (unmasked, padded):
+        if tf.program.causal:
+            assert check(tmp_path, model, call_it) < 1e-4
+        else:
+            with pytest.raises(JobError, match="called without the 4-D attention mask of zeros"):
+                check(tmp_path, model, call_it)
+    with pytest.raises(ig.InputError, match="not the model's last hidden states"):
+        check(tmp_path, model, lambda m, x: m(inputs_embeds=x))
+
+
+def test_the_check_finds_a_changed_weight(tmp_path: Path) -> None:
+    tf = ig.compile(ALGORITHMS["exp kernel"], target="gpt", n_examples=7)
+    export_gpt2(tf, tmp_path, torch.float64)
+    tensors = load_file(tmp_path / "model.safetensors")
+    weight = tensors["h.1.attn.c_proj.weight"]
+    weight.view(-1)[weight.abs().argmax()] *= 1.01
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(JobError, match="are not those that were exported"):
+        check(tmp_path)
+    with pytest.raises(ig.InputError, match="no export of innergrad's"):
+        check(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", ["gradient descent", "online SGD"])
+def test_the_example_runs_by_itself(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It knows nothing of innergrad; and it fails if the mask is taken out of it."""
+    tf = ig.compile(ALGORITHMS[name], target="gpt", n_examples=7)
+    export_gpt2(tf, tmp_path, torch.float64)
+    script = tmp_path / "example.py"
+    assert "innergrad" not in script.read_text().replace("innergrad.json", "")
+    runpy.run_path(str(script), run_name="__main__")
+    printed = capsys.readouterr().out
+    expected = json.loads((tmp_path / "innergrad.json").read_text())["example"]["predictions"]
+    assert f"predictions [{expected[0][0]:.8f}"[:-2] in printed
+    if not tf.program.causal:
+        script.write_text(script.read_text().replace(", attention_mask=mask", ""))
+        with pytest.raises(SystemExit, match=r"is the 4-D attention mask missing\?"):
+            runpy.run_path(str(script), run_name="__main__")
 
 
 def test_equal_blocks_share_their_memory() -> None:
@@ -221,7 +297,10 @@ def test_onnx_runtime_computes_what_the_module_computes(name: str, tmp_path: Pat
     path = export_onnx(tf, tmp_path / "model.onnx")
     session = onnxruntime.InferenceSession(str(path))
     note = json.loads(session.get_modelmeta().custom_metadata_map["innergrad"])
-    assert note["read"]["prediction"]["sign"] == tf.program.sign
+    assert note["read"] == tf.reading
+    assert check(path) <= note["example"]["tolerance"]
+    with pytest.raises(JobError, match="are not those that were exported"):
+        check(path, session, lambda session, stream: 1.01 * session.run(None, {"stream": stream})[0])
     for batch, n in ((3, most), (1, most // 2)):
         data = prompts(algorithm, batch, n)
         stream = tf.stream(*data).float()
@@ -229,6 +308,8 @@ def test_onnx_runtime_computes_what_the_module_computes(name: str, tmp_path: Pat
         ours = tf.module_for(torch.float32)(stream)
         for a, b in zip(outcome(tf, theirs, *data), outcome(tf, ours, *data), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=3e-5)
+        read = ig.read_predictions(theirs, note["read"], data[2].shape[-2])
+        assert torch.equal(read.double(), outcome(tf, theirs, *data)[1])
         limit = 0.05 if target == "relu" else 1e-4
         assert error(outcome(tf, theirs, *data), ig.reference(algorithm, *data)) < limit
 

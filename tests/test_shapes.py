@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -60,3 +62,70 @@ def test_the_reference_does_not_need_the_callers_mode() -> None:
     with torch.inference_mode():
         inside = ig.reference(ALGORITHMS["gradient descent"], X.clone(), y.clone(), X.clone())
     assert torch.equal(inside.weights, expected.weights)
+
+
+# ---------------------------------------------------------------------------------------------------- gradients, modes
+
+DESCENT, SMALL = ALGORITHMS["gradient descent"], ig.GradientDescent(ig.Network([1, 2, 1]), steps=1)
+TARGETS: dict[str, tuple[ig.Algorithm, dict[str, Any]]] = {
+    "relu": (SMALL, {}),
+    "gpt": (SMALL, {"target": "gpt", "z_bound": 16.0}),
+    "softmax": (SMALL, {"target": "softmax", "z_bound": 16.0}),
+    "sigma": (SMALL, {"target": "sigma", "z_bound": 16.0}),
+    "kernel": (ALGORITHMS["functional"], {}),
+    "online": (ALGORITHMS["online"], {}),
+}
+WAYS: list[tuple[Any, bool | None]] = [("plain", None), ("dense", None), ("fused", False), ("auto", None)]
+
+
+SOAK = ("softmax", "sigma")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.soak) if n in SOAK else n for n in TARGETS])
+def test_gradients_flow_or_are_refused_in_a_sentence(name: str) -> None:
+    """Of every array a caller gives, in every executor; under no_grad and inference_mode all run, in any order."""
+    algorithm, options = TARGETS[name]
+    tf = ig.compile(algorithm, epsilon=1e-3, n_examples=3, **options)
+    X, y, X_query = algorithm.random_prompt(3, 2, torch.Generator().manual_seed(0))
+    given = {"X": 0.3 * X, "y": y, "X_query": 0.3 * X_query}
+    if tf.program.n_weights:
+        start = algorithm.initial_weights(0)
+        given["w0"] = torch.zeros(tf.program.n_weights, dtype=torch.float64) if start is None else start
+    if algorithm.weighted:
+        given["sample_weight"] = torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64)
+    expected = tf.run(**given)
+    for executor, compiled in WAYS:
+        for mode in (torch.inference_mode, torch.no_grad):
+            for part in given:
+                args = {key: value.clone().requires_grad_(key == part) for key, value in given.items()}
+                with mode():
+                    run = tf.run(**args, executor=executor, compiled=compiled)  # type: ignore[arg-type]
+                    inside = {key: value.clone() for key, value in args.items()}
+                torch.testing.assert_close(run.predictions.clone(), expected.predictions, rtol=1e-5, atol=1e-5)
+                tf.run(**inside, executor=executor, compiled=compiled)  # type: ignore[arg-type]
+        for part in given:
+            args = {key: value.clone().requires_grad_(key == part) for key, value in given.items()}
+            if executor == "fused":
+                with pytest.raises(ig.InputError, match=f"no gradients; got {part} that requires them; .*'plain'"):
+                    tf.run(**args, executor=executor, compiled=compiled)  # type: ignore[arg-type]
+                continue
+            run = tf.run(**args, executor=executor, compiled=compiled)  # type: ignore[arg-type]
+            (gradient,) = torch.autograd.grad(run.predictions.sum(), args[part])
+            moved = {**given, part: given[part] + 1e-3 * gradient}
+            change = float((tf.run(**moved).predictions - expected.predictions).sum())
+            assert change == pytest.approx(1e-3 * float(gradient.square().sum()), rel=0.1, abs=1e-5)
+
+
+def test_evidence_does_not_need_the_callers_mode() -> None:
+    """Certificates take gradients of their own: under no_grad, in inference_mode, from tensors that require some."""
+    tf = ig.compile(DESCENT, epsilon=1e-3, n_examples=3)
+    X, y, X_query = DESCENT.random_prompt(3, 2, torch.Generator().manual_seed(0))
+    expected = tf.certify(X, y, X_query)
+    with torch.inference_mode():
+        assert tf.verify(X.clone(), y.clone(), X_query.clone()).passed
+        found = tf.certify(X.clone(), y.clone(), X_query.clone())
+    assert found.gradient == expected.gradient
+    with torch.no_grad():
+        assert tf.certify(X, y, X_query).gradient == expected.gradient
+    given = (X.clone().requires_grad_(), y.clone().requires_grad_(), X_query.clone().requires_grad_())
+    assert max(tf.certify(*given, executor="fused").gradient) == pytest.approx(max(expected.gradient))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from innergrad.algorithms.networks import Network
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
     from innergrad.compiler import compile
-    from innergrad.errors import DegenerateStart, DomainError, InputError, LongRun, LoweringError, NotPositive
+    from innergrad.errors import DegenerateStart, DomainError, InputError, LongRun, LoweringError, NotPositive, PoorRun
     from innergrad.evidence.bounds import DomainCertificate, Domainwide
     from innergrad.evidence.certificate import Certificate
     from innergrad.evidence.solver import Solution
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
     from innergrad.ir.stream import Lane, Stream
     from innergrad.model.ragged import ragged
+    from innergrad.model.reading import read_predictions
     from innergrad.transformer import CompiledTransformer, Run, load, reference
 
 __version__ = "0.2.0"
@@ -50,7 +51,7 @@ _NAMES = {
     "evidence.bounds": "DomainCertificate Domainwide",
     "evidence.certificate": "Certificate",
     "compiler": "compile",
-    "errors": "DegenerateStart DomainError InputError LongRun LoweringError NotPositive",
+    "errors": "DegenerateStart DomainError InputError LongRun LoweringError NotPositive PoorRun",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.decay": "Decay decay_condition",
     "functions.facts": "Facts prove_facts",
@@ -61,6 +62,7 @@ _NAMES = {
     "algorithms.networks": "Network",
     "ir.program": "Attend Layer Loop Options Program Score",
     "model.ragged": "ragged",
+    "model.reading": "read_predictions",
     "evidence.solver": "Solution",
     "ir.stream": "Lane Stream",
     "transformer": "CompiledTransformer Run load reference",
@@ -102,6 +104,7 @@ __all__ = [
     "OnlineSGD",
     "Options",
     "PiecewiseLinear",
+    "PoorRun",
     "Program",
     "RecursiveLeastSquares",
     "ResidualLoss",
@@ -119,6 +122,7 @@ __all__ = [
     "pointwise",
     "prove_facts",
     "ragged",
+    "read_predictions",
     "reference",
     "register_sigma",
     "schedules",

@@ -51,6 +51,10 @@ class DegenerateStart(UserWarning):
     """The initial weights make the gradient zero, or keep hidden units identical for ever."""
 
 
+class PoorRun(UserWarning):
+    """A run has not learned, or not what it could: its loss rises, or its weights are at the box, and the like."""
+
+
 class LongRun(UserWarning):
     """What was asked for will take more than a few seconds."""
 

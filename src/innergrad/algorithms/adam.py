@@ -90,3 +90,7 @@ class Adam(GradientDescent):
     @property
     def basic(self) -> bool:
         return False
+
+    @property
+    def monotone(self) -> bool:
+        return False

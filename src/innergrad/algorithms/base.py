@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, lacks
 from innergrad.functions.scalar import Function
 from innergrad.ir.program import Attend, Options, Program, Score
 from innergrad.ir.stream import Lane, Stream
@@ -35,6 +35,7 @@ class Algorithm(ABC):
     variants: of a target, those it has a program for, if not all.
     weighted: it averages over the examples, each with its weight; verification checks that, unless they are chosen
     ``by_place`` in the prompt.
+    keeps_residuals: after a run, the lane y of an example holds its label minus its prediction.
     """
 
     kind: ClassVar[str]
@@ -46,6 +47,7 @@ class Algorithm(ABC):
     }
     weighted: ClassVar[bool] = True
     by_place: ClassVar[bool] = False
+    keeps_residuals: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         cls.kind = cls.__dict__.get("kind", cls.__name__)
@@ -90,6 +92,45 @@ class Algorithm(ABC):
         the weights of the examples, summing to one.
         """
         del X, y, X_query, w0, omega
+        return None
+
+    # ------------------------------------------------------------------------------------------ how well it has learned
+
+    def predicted(self, w: Tensor, X: Tensor) -> Tensor | None:
+        """Predictions (batch, n, d_y) at X (batch, n, d_x) by the weights w (batch, D_w); None if weights are not all
+        that they follow from.
+        """
+        del w, X
+        return None
+
+    def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor | None:
+        """What it makes small, (batch,), from its weights and its predictions at the examples, (batch, n, d_y), whose
+        weights omega sum to one. None if it is not known: then a run says nothing about its loss.
+        """
+        del w, predictions, y, omega
+        return None
+
+    def seen(self, omega: Tensor) -> Tensor:
+        """The weights of the examples (batch, n) in the objective: those of steps on some of them, averaged."""
+        return omega
+
+    @property
+    def by_example(self) -> bool:
+        """Steps are on some of the examples, so that one may well raise the loss on others."""
+        return False
+
+    @property
+    def rate_setting(self) -> tuple[str, float] | None:
+        """The setting that says how large its steps are, and its largest value; None if there is none."""
+        return None
+
+    def with_rate(self, rate: float, steps: int) -> Algorithm:
+        """The same with ``rate`` as the largest, others in proportion, and with fewer steps."""
+        raise lacks(self, "with_rate(rate, steps)")
+
+    def curvature_rate(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> float | None:
+        """A rate that suits the curvature of the objective at w0 in all prompts, if that is known."""
+        del X, y, w0, omega
         return None
 
     def std(self, variance: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ covariate_step: Theorem 4.6's algorithm, x_j += a sum_i k(x_j, x_i) x_i in every
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,6 +56,7 @@ class FunctionalGradientDescent(Algorithm):
     kind: ClassVar[str] = "functional_gradient_descent"
     targets: ClassVar[tuple[str, ...]] = ("kernel", "gpt")
     weighted: ClassVar[bool] = False
+    keeps_residuals: ClassVar[bool] = True
 
     kernel: Kernel
     steps: int
@@ -210,6 +212,26 @@ class FunctionalGradientDescent(Algorithm):
             residual = y - at_examples
             at_examples, at_queries = at_examples + r * K @ residual, at_queries + r * k @ residual
         return y.new_zeros(len(y), self.steps + 1, 0), at_queries
+
+    def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor:
+        """Half the mean squared residual."""
+        del w
+        return 0.5 * (omega * (predictions - y).square().sum(-1)).sum(-1)
+
+    @property
+    def rate_setting(self) -> tuple[str, float] | None:
+        return ("step", float(self.rates()[0])) if self.step_rule == "constant" else None
+
+    def with_rate(self, rate: float, steps: int) -> FunctionalGradientDescent:
+        slower = copy.copy(self)
+        object.__setattr__(slower, "step", rate)
+        object.__setattr__(slower, "steps", steps)
+        return slower
+
+    def curvature_rate(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> float:
+        """1 / the largest eigenvalue of a kernel matrix, which is the curvature."""
+        del y, w0, omega
+        return 1.0 if self.kernel.normalised else 1.0 / float(torch.linalg.eigvalsh(self.kernel(X, X)).abs().max())
 
     def limit(self, X: Tensor, y: Tensor, X_query: Tensor) -> Tensor:
         """What infinitely many layers would predict (Proposition 3.4): the Bayes predictor k(x)^T K^+ y, or softmax

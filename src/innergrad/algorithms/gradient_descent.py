@@ -6,11 +6,13 @@ in :mod:`innergrad.algorithms.descent.step`, how a step is put together in :mod:
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -193,6 +195,11 @@ class GradientDescent(Algorithm):
     def by_place(self) -> bool:  # type: ignore[override]
         return self.batches is not None
 
+    @property
+    def monotone(self) -> bool:
+        """A small enough rate lowers the objective in every step."""
+        return not self.momentum and self.batches is None
+
     def threshold(self, rate: float) -> float:
         """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, so that soft threshold and box in one are
         exact (in float64, for weights of up to 8 boxes before them).
@@ -274,6 +281,47 @@ class GradientDescent(Algorithm):
         """L(w) = 1/2 sum_i omega_i l(f(x_i), y_i), omega summing to one (1/n by default)."""
         losses = self.loss.value(self.network.forward(w, X), y)
         return 0.5 * (losses.mean(-1) if omega is None else (omega * losses).sum(-1))
+
+    def predicted(self, w: Tensor, X: Tensor) -> Tensor:
+        return self.network.forward(w, X)
+
+    def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor:
+        """The risk, and what weight decay and l1 stand for."""
+        risk = 0.5 * (omega * self.loss.value(predictions, y)).sum(-1)
+        return risk + 0.5 * self.weight_decay * w.square().sum(-1) + self.l1 * w.abs().sum(-1)
+
+    def seen(self, omega: Tensor) -> Tensor:
+        if self.batches is None:
+            return omega
+        cycle = [self.batches[step % len(self.batches)] for step in range(min(self.steps, len(self.batches)))]
+        total = torch.stack([batch_weights(omega, batch) for batch in cycle]).mean(0)
+        return torch.where(total.sum(-1, keepdim=True) > 0, total / total.sum(-1, keepdim=True), omega)
+
+    @property
+    def by_example(self) -> bool:
+        return self.batches is not None
+
+    @property
+    def rate_setting(self) -> tuple[str, float]:
+        return "lr", max(self.rates) if self.schedule else self.lr
+
+    def with_rate(self, rate: float, steps: int) -> GradientDescent:
+        slower = copy.copy(self)
+        factor, rates = rate / self.rate_setting[1], self.schedule
+        object.__setattr__(slower, "lr", factor * self.lr)
+        object.__setattr__(slower, "steps", steps)
+        object.__setattr__(slower, "schedule", rates and tuple(factor * one for one in rates[:steps]))
+        return slower
+
+    def curvature_rate(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> float | None:
+        """The rule's, from the largest curvature of the risk of any batch, in any prompt."""
+        found = []
+        for weights in [batch_weights(omega, batch) for batch in self.distinct_batches] or [omega]:
+            w = w0.detach().requires_grad_()
+            risk = self.risk(w, X, y, weights)
+            (gradient,) = torch.autograd.grad(risk.sum(), w, create_graph=True)
+            found.append(self.rule.safe_rate(risk.detach(), gradient.detach(), partial(_curved, gradient, w)))
+        return min(found)
 
     def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
         """Training by torch autograd with the same projection: the oracle."""
@@ -360,3 +408,11 @@ class GradientDescent(Algorithm):
         activation, loss = activations.find(settings.pop("activation")), losses.find(settings.pop("loss"))
         network = Network(settings.pop("sizes"), activation, settings.pop("output"), settings.pop("bias"))
         return cls(network, loss, **settings)
+
+
+def _curved(gradient: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    """The Hessian times v, prompt by prompt."""
+    if not gradient.requires_grad:  # it does not depend on w
+        return torch.zeros_like(v)
+    (found,) = torch.autograd.grad((gradient * v).sum(), w, retain_graph=True, materialize_grads=True)
+    return found

@@ -9,7 +9,7 @@ layer, each matrix row-major, its bias after it; D_w entries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -111,13 +111,20 @@ class Network:
 
     def forward(self, w: Float[Tensor, "... n_weights"], X: Float[Tensor, "... n d_x"]) -> Float[Tensor, "... n d_y"]:
         """The exact network, differentiable by autograd."""
+        *_, (_, p) = self.layers(w, X)
+        return p
+
+    def layers(
+        self, w: Float[Tensor, "... n_weights"], X: Float[Tensor, "... n d_x"]
+    ) -> Iterator[tuple[Float[Tensor, "... n k_j"], Float[Tensor, "... n k_j"]]]:
+        """z_j and p_j of every layer."""
         p = X
         for j, (V, b) in enumerate(self.unflatten(w), start=1):
             z = p @ V.mT
             if b is not None:
                 z = z + b.unsqueeze(-2)
             p = self.activation.r(z) if self.activated(j) else z
-        return p
+            yield z, p
 
     def embed(self, small: Network, w: Float[Tensor, "... n_small"]) -> Float[Tensor, "... n_weights"]:
         """Zero-pad the weights of a smaller network of the same depth and kind into this one.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -65,6 +65,14 @@ class _Online(Algorithm):
         variance = "variance" if "variance" in stream.by_name else None
         body = tuple(Loop(1, layers) for layers in steps)
         return Program(stream, body, readout, "out", variance=variance, tokens="interleaved", causal=True)
+
+    def predicted(self, w: Tensor, X: Tensor) -> Tensor | None:
+        return X @ w.unsqueeze(-1)
+
+    def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor:
+        """Half the mean squared error over all examples."""
+        del w
+        return 0.5 * (omega * (predictions - y).square().sum(-1)).sum(-1)
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """A linear function of Gaussian inputs, clipped to |x| <= 3, with a little noise."""
@@ -122,6 +130,26 @@ class OnlineSGD(_Online):
             (gradient,) = torch.autograd.grad(loss, w)
             path.append(w.detach() - self.lr * gradient)
         return torch.stack(path, dim=1), X_query @ path[-1].unsqueeze(-1)
+
+    def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor:
+        return super().objective_at(w, predictions, y, omega) + self.weight_decay * w.square().sum(-1)
+
+    @property
+    def by_example(self) -> bool:
+        return True
+
+    @property
+    def rate_setting(self) -> tuple[str, float]:
+        return "lr", self.lr
+
+    def with_rate(self, rate: float, steps: int) -> OnlineSGD:
+        del steps  # there are as many as examples
+        return replace(self, lr=rate)
+
+    def curvature_rate(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> float:
+        """1 / the curvature of the steepest example's loss, |x|^2 + 2 weight_decay."""
+        del y, w0, omega
+        return 1.0 / max(float(X.square().sum(-1).max()) + 2.0 * self.weight_decay, torch.finfo(X.dtype).tiny)
 
     def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
         del epsilon
@@ -203,6 +231,9 @@ class RecursiveLeastSquares(_Online):
             Attend("w[k]", value="b[k]", scale=1.0 / self.ridge),
         )
         return Layer("mlp", "solve", (*solve, *spread)), Layer("mlp", "predict", (predict, *variance))
+
+    def predicted(self, w: Tensor, X: Tensor) -> Tensor | None:
+        return super().predicted(w, X) if self.form == "rls" else None  # else the weights are b
 
     def std(self, variance: Tensor) -> Tensor:
         return self.noise * super().std(variance)

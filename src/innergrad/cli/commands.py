@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,14 @@ from innergrad.algorithms import GradientDescent
 from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
 from innergrad.cli.show import print_cost, print_explanation, print_report, print_run, warning_lines, working
-from innergrad.errors import DomainError, InputError, JobError
+from innergrad.errors import DomainError, InputError, JobError, PoorRun
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import Explanation, draw, explain
 from innergrad.evidence.verification import foreseen_bytes
 from innergrad.files import Writer, make_folder
 from innergrad.model.executors import rounding
 from innergrad.model.storage import CONFIG, WEIGHTS, check_folder
+from innergrad.model.symptoms import LABELS
 from innergrad.transformer import CompiledTransformer, Run, load
 
 LARGE = 10**8  # bytes of an export that is worth a word
@@ -174,15 +176,19 @@ def run_model(
     table = read_table(data, targets, tf)
     X_query = table.X_query if query is None else read_inputs(query, table.inputs)
     with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json):
+        warnings.simplefilter("ignore", PoorRun)  # said below, with the names of the columns
         run = tf.run(table.X, table.y, X_query, dtype=dtypes[dtype], **how)
+    told = [symptom.said(table.targets if symptom.kind == LABELS else table.inputs) for symptom in run.symptoms]
+    for sentence in () if quiet else told:
+        print(f"innergrad: warning: {sentence}", file=sys.stderr)
     losses = None
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
     if out is not None:
         _write_run(out, table, X_query, run)
-        writer.index(out, names, RUN, {"model": str(model), "data": str(data)})
+        writer.index(out, names, RUN, {"model": str(model), "data": str(data), "warnings": told})
     if as_json:
-        print(json.dumps(_run_json(run, losses)))
+        print(json.dumps(_run_json(run, losses) | ({"warnings": told} if told else {})))
     elif not quiet:
         print_run(table, run, losses)
 
@@ -225,6 +231,7 @@ def export_model(
     model: Path | None, out: Path | None, format: str, dtype: str, *, force: bool, as_json: bool, quiet: bool
 ) -> None:
     from innergrad.export import export_gpt2, export_onnx, sizes_of
+    from innergrad.export.card import CARD, EXAMPLE
 
     formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
     if format not in formats:
@@ -250,7 +257,12 @@ def export_model(
         print(json.dumps({"exported": str(out), "format": format, "dtype": dtype}))
     elif not quiet:
         use = "transformers.GPT2Model.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
-        Console().print(f"exported to {out}; next: {use}({str(out)!r})", markup=False, soft_wrap=True)
+        how = f"; {out / EXAMPLE} shows how it is called" if format == "hf" else ""
+        Console().print(f"exported to {out}; next: {use}({str(out)!r}){how}", markup=False, soft_wrap=True)
+        if format == "hf" and not tf.program.causal:
+            print(
+                f"note: called without a 4-D attention mask it is wrong without a word: {out / CARD}", file=sys.stderr
+            )
         worst = max(
             (rounding(f, dtypes[dtype], as_weights=True) for f in tf.approximants.values() if f.error), default=0.0
         )

@@ -92,6 +92,8 @@ def print_run(table: Examples, run: Run, losses: list[float] | None) -> None:
         )
     if run.stopped is not None:
         console.print(f"stopped after {run.stopped} steps: the gradient is certified to be small enough")
+    if run.symptoms:
+        console.print(f"not well: {', '.join(symptom.kind for symptom in run.symptoms)}", style="bold red")
     for sentence in run.violations:
         console.print(f"outside: {sentence}", style="bold red", markup=False, soft_wrap=True)
     if run.online is not None:

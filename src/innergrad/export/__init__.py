@@ -1,6 +1,7 @@
 """Compiled transformers for other people's software: Hugging Face's GPT-2, ONNX Runtime."""
 
+from innergrad.export.checking import check
 from innergrad.export.gpt2 import GPT2Export, export_gpt2, gpt2_inputs, gpt2_stream, sizes_of, to_gpt2
 from innergrad.export.onnx import export_onnx
 
-__all__ = ["GPT2Export", "export_gpt2", "export_onnx", "gpt2_inputs", "gpt2_stream", "sizes_of", "to_gpt2"]
+__all__ = ["GPT2Export", "check", "export_gpt2", "export_onnx", "gpt2_inputs", "gpt2_stream", "sizes_of", "to_gpt2"]

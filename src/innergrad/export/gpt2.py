@@ -2,12 +2,14 @@
 
     model = GPT2Model.from_pretrained(folder)                      # transformers' own class, nothing of innergrad's
     hidden = model(inputs_embeds=..., attention_mask=...).last_hidden_state
-    stream = hidden - hidden[..., zero]                            # undoes the last LayerNorm; see innergrad.json
+    ig.read_predictions(hidden, note["read"], n_query)             # "read" of innergrad.json; or tf.predictions
 
 GPT-2 has heads of equal size that share the width: the stream is padded with zeros to n_head * d_head. It divides
 scores by sqrt(d_head), so W_Q is multiplied by it. Every layer of a loop is written out (GPT-2 has no loops); attention
 and the MLP after it share a block, and a half that is not needed is zero. Programs that are not causal need the 4-D
-attention mask of zeros that :func:`gpt2_inputs` makes: GPT-2 adds such a mask to the scores as it is.
+attention mask of zeros that :func:`gpt2_inputs` makes: GPT-2 adds such a mask to the scores as it is. Without it GPT-2
+hides later tokens, and is wrong without a word: README.md in the folder says so, example.py shows it, and
+:func:`innergrad.export.check` finds it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.export.card import CARD, EXAMPLE, card, example_script
 from innergrad.export.note import note
 from innergrad.files import Writer, digest, digests, make_folder, write_whole
 from innergrad.memory import require_memory
@@ -180,7 +183,8 @@ def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float32) -> GPT2
 def export_gpt2(
     tf: CompiledTransformer, path: str | Path, dtype: torch.dtype = torch.float32, *, force: bool = False
 ) -> Path:
-    """Write a folder that ``GPT2Model.from_pretrained`` loads; innergrad.json in it says what the entries are.
+    """Write a folder that ``GPT2Model.from_pretrained`` loads. innergrad.json in it says what entries are, README.md
+    how the model is called and what goes wrong, and example.py calls it.
 
     An earlier export is replaced; other files of these names only with ``force``.
     """
@@ -192,7 +196,7 @@ def export_gpt2(
     shards = _shards(state_of(tf, dtype))
     several = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
     weights = several if len(shards) > 1 else [WHOLE]
-    files = ["config.json", *weights, *([INDEX] if len(shards) > 1 else [])]
+    files = ["config.json", CARD, EXAMPLE, *weights, *([INDEX] if len(shards) > 1 else [])]
     writer = Writer("export", force=force)
     writer.check_all(path, [*files, WHOLE], NOTE)
     make_folder(path)
@@ -203,6 +207,9 @@ def export_gpt2(
         tensors = {key: value.clone().contiguous() for key, value in shard.items()}
         save_file(tensors, path / file, metadata={"format": "pt"})
     write_whole(path / "config.json", json.dumps(config, indent=1) + "\n")
+    content = _note(tf, sizes.n_embd, dtype)
+    write_whole(path / CARD, card(tf, content, name))
+    write_whole(path / EXAMPLE, example_script(tf.program.causal))
     if len(shards) > 1:
         places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
         index = {"metadata": {"total_size": sizes.n_bytes(dtype)}, "weight_map": places}
@@ -210,7 +217,7 @@ def export_gpt2(
     for old in {*before, WHOLE} - {*files}:  # weights of an earlier export would be loaded instead
         if (path / old).is_file() and (force or digest(path / old) == before.get(old)):
             (path / old).unlink()
-    writer.index(path, files, NOTE, _note(tf, sizes.n_embd))
+    writer.index(path, files, NOTE, content)
     return path
 
 
@@ -229,11 +236,10 @@ def _shards(state: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     return shards
 
 
-def _note(tf: CompiledTransformer, width: int) -> dict[str, Any]:
+def _note(tf: CompiledTransformer, width: int, dtype: torch.dtype) -> dict[str, Any]:
     mask = None if tf.program.causal else "zeros (batch, 1, tokens, tokens), in the dtype of the model"
-    zero = tf.program.stream.entry("zero")
-    stream = {"stream": "last_hidden_state - last_hidden_state[..., zero]", "zero": zero}
-    made = note(tf)
+    stream = {"stream": "last_hidden_state - last_hidden_state[..., zero]"}
+    made = note(tf, dtype)
     inputs = f"(batch, tokens, {width}): the residual stream; entries not listed are zero"
     return {"inputs_embeds": inputs, "attention_mask": mask, **made, "read": {**stream, **made["read"]}}
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from innergrad.errors import InputError
 from innergrad.ir.stream import Lane
+from innergrad.model.executors import executor_of
 from innergrad.model.storage import tokens_of_weights
 from innergrad.transformer import CompiledTransformer
 
@@ -21,8 +27,14 @@ _HOLDS = {
 }
 
 
-def note(tf: CompiledTransformer) -> dict[str, Any]:
-    """JSON values: the algorithm, what lanes hold before the first layer, tokens, ranges, where predictions are."""
+EXAMPLES, QUERIES = 8, 2  # of the prompt that a model is tried on
+SLACK = {torch.float64: 1e-8, torch.float32: 1e-4}
+
+
+def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
+    """JSON values: the algorithm, what lanes hold before the first layer, tokens, ranges, where predictions are, and a
+    prompt to try it on.
+    """
     program = tf.program
     where = "where placement says [lane, first entries, token]" if program.placement else "on every token"
     held = {lane.name: f"initial weights, {where}" for lane in program.weights}
@@ -49,8 +61,51 @@ def note(tf: CompiledTransformer) -> dict[str, Any]:
             for layer in program.layers
             for lane, interval in tf.target.bounds(program, layer, tf.options).items()
         },
-        "read": {"prediction": {"lane": program.prediction, "sign": program.sign, "tokens": "the queries, last"}},
+        "read": tf.reading,
+        "example": example(tf, dtype),
     }
+
+
+def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | None:
+    """A prompt, as the entries of its stream that are not zero; the predictions that a model must give for it; and what
+    every token must hold after the last block, in the places of weights and predictions. (A token that saw too little
+    may have learned wrong weights, and a query that sees all of them predict right.)
+
+    tolerance: what a model in this dtype may be off by: ten times what the module is, and a little for other sums. None
+    if no random prompt is in the domain of the transformer.
+    """
+    stream = _random_stream(tf)
+    if stream is None:
+        return None
+    lanes, offsets = tf.program.stream, tf.program.stream.offsets
+    held = [*tf.program.weights, lanes[tf.program.prediction]]
+    places = [offsets[lane.name] + i for lane in held for i in range(lane.size)]
+    after = {kind: tf.module_for(kind)(stream.to(kind)).double() for kind in (torch.float64, dtype)}
+    exact, rounded = (hidden[0][:, places] for hidden in (after[torch.float64], after[dtype]))
+    return {
+        "tokens": stream.shape[1],
+        "entries": [[token, entry, float(stream[0, token, entry])] for token, entry in stream[0].nonzero().tolist()],
+        "n_query": QUERIES,
+        "predictions": tf.predictions(after[torch.float64], QUERIES)[0].tolist(),
+        "places": places,
+        "held": exact.tolist(),
+        "tolerance": 10.0 * float((rounded - exact).abs().max()) + SLACK[dtype] * max(1.0, float(exact.abs().max())),
+    }
+
+
+def _random_stream(tf: CompiledTransformer) -> Tensor | None:
+    """Of a random prompt that stays in every domain: with fewer examples, or smaller, if it must."""
+    most = tf.options.n_examples
+    counts = (most,) if getattr(tf.algorithm, "fixed_length", False) else (min(most, EXAMPLES), min(most, 3), 1)
+    for n, size in itertools.product(counts, (1.0, 0.25)):
+        drawn = tf.algorithm.random_prompt(n, QUERIES, torch.Generator().manual_seed(0))
+        try:
+            X, y, X_query = drawn[0] * size, drawn[1], drawn[2] * size
+            executor_of(tf, "plain").run(tf.prompt(X, y, X_query), (), tf.guard())
+        except InputError:
+            continue
+        return tf.stream(X, y, X_query)
+    return None
 
 
 def _held(lane: Lane) -> str:

@@ -78,7 +78,8 @@ def _require(*packages: str) -> None:
 def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = False) -> Path:
     """Write ``path`` (a file): input ``stream``, output ``learned``, both (batch, tokens, d_model) float32.
 
-    Its metadata ``innergrad`` says what the entries are. Every layer is written out: hundreds take minutes. An earlier
+    Its metadata ``innergrad`` says what the entries are and where predictions are read, and has a prompt that
+    :func:`innergrad.export.check` tries it on. Every layer is written out: hundreds take minutes. An earlier
     export is replaced; another file only with ``force``.
     """
     path = Path(path)
@@ -107,6 +108,7 @@ def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = Fals
             verbose=False,
         )
     assert program is not None
-    program.model.metadata_props["innergrad"] = json.dumps(writer.marked(note(tf)))
+    content = note(tf, torch.float32) | writer.marked({})  # the mark at the end, where it is looked for
+    program.model.metadata_props["innergrad"] = json.dumps(content)
     program.save(str(path))
     return path

@@ -1,6 +1,7 @@
 """Checks for tasks and baselines of one's own: do they keep the promises that training and evaluation rely on?
 
-    check_task(Products(d=3))              a prompt depends on its number alone, evaluate is pure, labels are finite
+    check_task(Products(d=3))              a prompt depends on its number and the seed alone, evaluate is pure, labels
+                                           are finite, vary, and are of the size that scale says
     check_predictor(Nearest(), d=3)        the prediction of y_k sees x_k and the first k pairs, and nothing else
 
 A broken promise is an InputError that names the class. Checks try a few prompts on the CPU: they find slips, and prove
@@ -8,6 +9,8 @@ nothing. ``train`` and ``evaluate_run`` make them for every class that is not in
 """
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -20,21 +23,27 @@ from innergrad.lab.tasks.base import Params, Prompts, Task
 PROMPTS = 8  # of a task: drawn twice, and one of them alone
 ALONE = 5
 SCALE_PROMPTS = 64
-FAR = 10.0  # a scale that is wrong by this factor is worth a note
+NEAR, FAR = 4.0, 10.0  # a scale that is wrong by this factor is worth a note; by that, an error
 ROWS = 4  # prompts of a predictor
 TOLERANCE = 1e-4  # rounding of float32 in products of other sizes
 
 
 def is_users_own(instance: object) -> bool:
-    """Whether the class is a user's."""
-    return not type(instance).__module__.startswith("innergrad.")
+    """Whether the class is a user's, or that of a task that it is made of."""
+    inside = [getattr(instance, one.name) for one in fields(instance)] if isinstance(instance, Task) else []
+    parts = [part for value in inside for part in (value if isinstance(value, tuple) else (value,))]
+    own = not type(instance).__module__.startswith("innergrad.")
+    return own or any(is_users_own(part) for part in parts if isinstance(part, Task))
 
 
 # --------------------------------------------------------------------------------------------------------------- tasks
 
 
-def check_task(task: Task, n: int = 8) -> tuple[str, ...]:
-    """Raise an InputError if a task breaks a promise on prompts of n points. Returns notes on what looks suspicious."""
+def check_task(task: Task, n: int = 8, *, shifted: bool = False) -> tuple[str, ...]:
+    """Raise an InputError if a task breaks a promise on prompts of n points. Returns notes on what looks suspicious.
+
+    shifted: it is not trained on, and errors are divided by the scale of the one that was: its own is worth a note.
+    """
     if not isinstance(task, Task):
         raise InputError("check_task takes a task", got=repr(task), hint="an instance, such as Linear(d=5)")
     integer("n", n)
@@ -43,7 +52,8 @@ def check_task(task: Task, n: int = 8) -> tuple[str, ...]:
     _check_pure(task, rng, index, n)
     _check_repeats(task, rng, index, n)
     _check_batches(task, rng, index, n)
-    return _scale_notes(task, rng, n)
+    _check_varies(task, rng, index, n)
+    return _scale_notes(task, rng, n, shifted)
 
 
 def _check_pure(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
@@ -89,23 +99,59 @@ def _check_batches(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
             )
 
 
-def _scale_notes(task: Task, rng: CounterRNG, n: int) -> tuple[str, ...]:
-    """A sentence if labels without noise are not at all of the size that the task says."""
+def _check_varies(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
+    """Other prompts and other seeds are other numbers; so are labels."""
+    prompts, others = _sample(task, rng, index, n), _sample(task, CounterRNG.of(1, "check task"), index, n)
+    if _same(prompts.x, others.x) and _same(prompts.y, others.y):
+        what, hint = "prompts are the same for every seed", "take random numbers from rng, by index"
+        raise InputError(f"{_name(task)}: {what}", hint=hint)
+    if _same(prompts.x, prompts.x[:1].expand_as(prompts.x)) and _same(prompts.y, prompts.y[:1].expand_as(prompts.y)):
+        raise InputError(f"{_name(task)}: all prompts are the same", hint="take random numbers from rng, by index")
+    labels = torch.cat([_labels(task, each, n) for each in (rng, CounterRNG.of(1, "check task"))])
+    if _same(labels, labels.flatten()[0].expand_as(labels)):
+        got = f"{float(labels.flatten()[0]):.6g} at every point of every prompt"
+        raise InputError(f"{_name(task)}: all labels are equal: there is nothing to learn", got=got)
+
+
+def _scale_notes(task: Task, rng: CounterRNG, n: int, shifted: bool) -> tuple[str, ...]:
+    """A sentence if labels without noise are not quite of the size that the task says; an error if not at all."""
     scale = real(f"{_name(task)}: scale", task.scale, above=0.0)
-    y = task.evaluate(*_drawn(task, rng, torch.arange(SCALE_PROMPTS), n))
-    _check_finite(task, "labels", y)
-    size = float(y.double().square().mean().sqrt())
-    if scale / FAR <= size <= scale * FAR:
+    again = real(f"{_name(task)}: scale", task.scale, above=0.0)
+    if again != scale:
+        got = f"{scale:.6g}, then {again:.6g}"
+        raise InputError(f"{_name(task)}: scale is another number when it is asked again", got=got)
+    size = float(_labels(task, rng, n).double().square().mean().sqrt())
+    if scale / NEAR <= size <= scale * NEAR:
         return ()
     found = f"the root mean square of labels is {size:.3g}, scale is {scale:.3g}"
-    return (f"{_name(task)}: learners see y / scale: {found}",)
+    if shifted or scale / FAR <= size <= scale * FAR:
+        return (f"{_name(task)}: learners see y / scale: {found}",)
+    raise InputError(
+        f"{_name(task)}: scale is far from the size of its labels, and learners see y / scale",
+        got=found,
+        allowed=f"the root mean square of a label without noise, within a factor of {FAR:g}",
+        hint="let scale return it, or lab.tasks.measured_scale(self)",
+    )
+
+
+def _labels(task: Task, rng: CounterRNG, n: int) -> Tensor:
+    """(SCALE_PROMPTS, n), without noise."""
+    labels = task.evaluate(*_drawn(task, rng, torch.arange(SCALE_PROMPTS), n))
+    _check_numbers(task, "labels", labels)
+    return labels
 
 
 def _sample(task: Task, rng: CounterRNG, index: Tensor, n: int) -> Prompts:
     """Prompts of the right shapes, with finite numbers."""
     _drawn(task, rng, index, n)  # says what is wrong with x before evaluate stumbles over it
     prompts = task.sample(rng, index, n)
-    _check_finite(task, "labels", prompts.y)
+    shapes = {"points": (prompts.x, (len(index), n, task.d)), "labels": (prompts.y, (len(index), n))}
+    for what, (values, shape) in shapes.items():
+        if not isinstance(values, Tensor) or values.shape != shape:
+            raise InputError(
+                f"{_name(task)}: sample gives {what} of another shape", got=_shape(values), allowed=f"{shape}"
+            )
+        _check_numbers(task, what, values)
     return prompts
 
 
@@ -119,11 +165,17 @@ def _drawn(task: Task, rng: CounterRNG, index: Tensor, n: int) -> tuple[Params, 
     x, shape = task.points(rng.fork("inputs"), index, n, params), (len(index), n, task.d)
     if not isinstance(x, Tensor) or x.shape != shape:
         raise InputError(f"{_name(task)}: points must be (B, n, d)", got=_shape(x), allowed=f"a tensor {shape}")
-    _check_finite(task, "points", x)
+    _check_numbers(task, "points", x)
     return params, x
 
 
-def _check_finite(task: Task, what: str, values: Tensor) -> None:
+def _check_numbers(task: Task, what: str, values: Tensor) -> None:
+    """Finite, and of the type that learners take."""
+    if values.dtype != torch.float32:
+        hint = "learners work in float32: .float()"
+        raise InputError(f"{_name(task)}: {what} must be float32", got=str(values.dtype), hint=hint)
+    if values.requires_grad:
+        raise InputError(f"{_name(task)}: {what} require gradients", hint="they are data: .detach()")
     wrong = values[~values.isfinite()]
     if len(wrong):
         got = f"{float(wrong[0])} among {values.numel()} numbers"

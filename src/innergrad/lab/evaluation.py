@@ -191,7 +191,7 @@ def evaluate_run(
         baselines = COMMA.split(baselines)
     chosen, notes = default_baselines(task) if baselines is None else ([named_baseline(b, task) for b in baselines], [])
     if is_users_own(task):
-        notes.extend(check_task(task))
+        notes.extend(check_task(task, shifted=task != experiment.task))
     for baseline in filter(is_users_own, chosen):
         check_predictor(baseline, task.d)
     if step < experiment.train.steps:

@@ -25,6 +25,7 @@ from innergrad.memory import require_memory
 from innergrad.model.cost import Cost, cost_of
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
+from innergrad.model.reading import read_predictions, reading
 from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
 from innergrad.targets.weights.rows import require_room
@@ -198,3 +199,19 @@ class Compiled:
         ``tf.program.stream.unpack`` gives its lanes by name.
         """
         return self.program.stream.pack(self.prompt(X, y, X_query, **prompt).state(self.program))
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Where predictions are in the stream, for :func:`innergrad.read_predictions`."""
+        return reading(self.program)
+
+    def predictions(self, hidden: Tensor, n_query: int) -> Tensor:
+        """Predictions (batch, n_query, d_y) off hidden states (batch, tokens, width): of ``tf.module``, of an exported
+        GPT-2 (its ``last_hidden_state``), of an ONNX model. Whatever the target, it knows the lane and the sign.
+        """
+        if hidden.ndim < 2 or hidden.shape[-1] < self.d_model or not 0 <= n_query <= hidden.shape[-2]:
+            got = f"{tuple(hidden.shape)}, n_query = {n_query}"
+            allowed = f"(..., tokens, {self.d_model} or wider), n_query up to the number of tokens"
+            raise InputError("hidden states have the wrong shape", got=got, allowed=allowed)
+        found: Tensor = read_predictions(hidden, self.reading, n_query)
+        return found

@@ -17,6 +17,7 @@ from innergrad.errors import InputError, seed_number
 from innergrad.ir.program import STANDARD_LANES, Options, Program
 from innergrad.ir.stream import POSITION, State
 from innergrad.model.guard import Guard
+from innergrad.model.reading import read_predictions
 
 ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
@@ -44,6 +45,12 @@ class Prompt:
         """Some prompts of the batch."""
         X, y, X_query, w0, omega = (part[some] for part in (self.X, self.y, self.X_query, self.w0, self.omega))
         return Prompt(X, y, X_query, w0, omega, self.batched, self.flat)
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """The caller's arrays through which gradients flow, by name."""
+        parts = {"X": self.X, "y": self.y, "X_query": self.X_query, "w0": self.w0, "sample_weight": self.omega}
+        return tuple(name for name, part in parts.items() if part.requires_grad and torch.is_grad_enabled())
 
     def state(self, program: Program) -> State:
         """The residual stream before the first layer: the tokens' lanes by name.
@@ -110,8 +117,10 @@ class Prompt:
         return flat_weights(program, state, token)
 
     def predictions(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n_query d_y"]:
-        first = state[program.prediction].shape[1] - self.X_query.shape[1]
-        return program.sign * state[program.prediction][:, first:]
+        lane = state[program.prediction]
+        here = {"first": 0, "size": lane.shape[-1], "sign": program.sign}
+        found: Tensor = read_predictions(lane, {"zero": None, "prediction": here}, self.X_query.shape[1])
+        return found
 
     def like_y(self, predictions: Tensor) -> Tensor:
         """Without the axis of outputs, if y had none: then ``predictions - y`` means what it says."""
@@ -237,9 +246,9 @@ def make_prompt(
     (guard or Guard(program, limits)).inputs(prompt.X, prompt.X_query, prompt.y, prompt.w0)
     if sample_weight is not None and not algorithm.weighted:
         raise InputError(f"{algorithm.kind} does not weight its examples", got="sample_weight")
-    algorithm.check_prompt(prompt.X, prompt.y, prompt.w0)
+    algorithm.check_prompt(prompt.X.detach(), prompt.y.detach(), prompt.w0.detach())
     if prompt.X_query.shape[1]:
-        algorithm.check_queries(prompt.X_query)
+        algorithm.check_queries(prompt.X_query.detach())
     return prompt
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -9,13 +10,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, PoorRun
 from innergrad.ir.program import Program
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, choose, executor_of, recorded, require_finite
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt
+from innergrad.model.symptoms import Symptom, symptoms
 
 # a record, a prompt, the same in float64, an executor, a guard, a limit -> weights, lanes, steps taken by each prompt
 Stop = Callable[[Compiled, Prompt, Prompt, Executor, Guard, float], tuple[list[Tensor], State, tuple[int | None, ...]]]
@@ -35,6 +37,7 @@ class Run:
         of a batch
     violations: what left its domain, a sentence each, if they were to be flagged
     recorded: the steps after which ``weights`` are, 0 for the initial weights
+    symptoms: what is plainly wrong with what was learned, and what to change; ``warnings`` are the sentences
     """
 
     weights: Tensor
@@ -44,6 +47,12 @@ class Run:
     stopped: int | tuple[int | None, ...] | None = None
     violations: tuple[str, ...] = ()
     recorded: tuple[int, ...] = ()
+    symptoms: tuple[Symptom, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each symptom: the loss rises, the box binds, units are saturated, predictions are constant."""
+        return tuple(map(str, self.symptoms))
 
 
 def run(
@@ -63,8 +72,11 @@ def run(
     record: int | Literal["all", "last"] = "all",
     compiled: bool | None = None,
     stop: Stop | None = None,
+    watched: bool = True,
 ) -> Run:
-    """As :meth:`innergrad.CompiledTransformer.run` says; name: of the executor; stop: ends a run by a certificate."""
+    """As :meth:`innergrad.CompiledTransformer.run` says; name: of the executor; stop: ends a run by a certificate;
+    watched: look for symptoms, and warn of them.
+    """
     guard, wanted = of.guard(outside), recorded(of.program.steps, record)
     limit = of.options.until if until is None else until
     automatic = name == "auto"
@@ -84,11 +96,15 @@ def run(
     predictions = prompt.predictions(of.program, state)
     require_finite(weights[-1], predictions)
     std = _std(of, prompt, state, chosen, guard, compiled) if return_std else None
+    found = symptoms(of.program, of.algorithm, prompt, weights, state, predictions) if watched else ()
+    for symptom in found:
+        warnings.warn(str(symptom), PoorRun, stacklevel=3)
     return replace(
         as_run(of.program, prompt, torch.stack(weights, dim=1), state, std),
         stopped=stopped if stopped is None or prompt.batched else stopped[0],
         violations=tuple(guard.violations),
         recorded=wanted,
+        symptoms=found,
     )
 
 

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import example_stream, pointwise
+from innergrad.algorithms.descent.curvature import Curved, along, largest, to_zero
 from innergrad.algorithms.losses import Loss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
@@ -43,6 +44,8 @@ from innergrad.functions.adam import ADAM
 from innergrad.functions.scalar import IDENTITY, NEGATION, clip, clip_residual, soft_residual
 from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Program, Score, View, expr
 from innergrad.ir.stream import Lane, Role
+
+LEAST_DAMPING = 0.01  # of a momentum of one or more, with which no rate is safe
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,10 @@ class Rule(ABC):
     @abstractmethod
     def update(self, w: Tensor, gradient: Tensor, state: tuple[Tensor, ...], step: Step) -> tuple[Tensor, ...]:
         """The same on flat vectors, by torch: w and the state, after the step."""
+
+    @abstractmethod
+    def safe_rate(self, risk: Tensor, gradient: Tensor, curved: Curved) -> float:
+        """A rate that suits the risk (batch,) at w0, from its gradients (batch, D_w) and its curvature there."""
 
 
 def _added(kind: Kind, dst: str, source: str, scale: float) -> tuple[Attend, ...]:
@@ -162,6 +169,14 @@ class Momentum(Rule):
         m = g if not state else self.momentum * state[0] + g
         return w - step.rate * (g + self.momentum * m if self.nesterov else m), m
 
+    def safe_rate(self, risk: Tensor, gradient: Tensor, curved: Curved) -> float:
+        """(1 - momentum) / L. On a risk with curvature at most L a step of at most 2 (1 - momentum) / L lowers the sum
+        of the risk and a multiple of the last step's square (Zavriev and Kostyuk, 1993), which starts as the risk.
+        """
+        curvature = largest(curved, gradient) + self.decay
+        rate = min(1.0 / curvature if curvature else math.inf, to_zero(risk, gradient, gradient))
+        return max(1.0 - self.momentum, LEAST_DAMPING) * rate
+
 
 @dataclass(frozen=True)
 class Moments(Rule):
@@ -229,6 +244,14 @@ class Moments(Rule):
         m, v = (b * old + (1.0 - b) * new for b, old, new in zip(self.betas, (m, v), (g, g * g), strict=True))
         c_1, c_2 = step.corrections
         return w - step.rate / c_1 * m / ((v / c_2).sqrt() + self.delta), m, v
+
+    def safe_rate(self, risk: Tensor, gradient: Tensor, curved: Curved) -> float:
+        """(1 - beta_1) times the best first step: its direction is g / (|g| + delta), and the first moment keeps to it
+        for about 1 / (1 - beta_1) steps.
+        """
+        g = gradient if self.clip is None else gradient.clamp(-self.clip, self.clip)
+        s = g / (g.abs() + self.delta)
+        return (1.0 - self.betas[0]) * min(along(curved, gradient, s, self.decay), to_zero(risk, gradient, s))
 
 
 def batch_weights(omega: Tensor, batch: Sequence[int]) -> Tensor:

@@ -69,20 +69,23 @@ class CompiledNetwork(Predictor, kind="compiled"):
     def _some(self, x: Tensor, y: Tensor) -> Tensor:
         """(B, n - 1): the predictions of y_1 .. y_{n-1}."""
         from innergrad.model.ragged import ragged
+        from innergrad.model.running import run
 
         prompts, n, d = x.shape
         cuts = [(row, k) for row in range(prompts) for k in range(1, n)]
         batch = ragged([x[row, :k] for row, k in cuts], [y[row, :k, None] for row, k in cuts])
-        run = self.transformer(d, n - 1).run(
+        fitted = run(
+            self.transformer(d, n - 1),
             batch["X"],
             batch["y"],
             x[:, 1:].reshape(-1, 1, d),
             sample_weight=batch["sample_weight"],
             seed=self.seed,
-            executor="fused",
+            name="fused",
             record="last",
+            watched=False,
         )
-        return run.predictions.view(prompts, n - 1) * self.y_scale
+        return fitted.predictions.view(prompts, n - 1) * self.y_scale
 
 
 @cache

@@ -53,7 +53,7 @@ def choose(of: Compiled, prompt: Prompt, *, compiled: bool | None = None) -> tup
     plain = executor_of(of, "plain")
     if compiled is not None:
         return fused_of(of), compiled
-    if any(part.requires_grad for part in (prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)):
+    if prompt.gradients:
         return plain, None
     seconds = plain_seconds(of, len(prompt.X), prompt.state(of.program)["x"].shape[1])
     if seconds < max(SHORT, GRAPH * len(of.program.body)):

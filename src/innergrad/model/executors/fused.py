@@ -7,10 +7,11 @@ torch, on any device. Both give the numbers of the plain interpreter up to round
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import groupby
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,21 @@ from innergrad.model.prompt import Prompt
 Loops = tuple[tuple[Loop, Graph], ...]
 WORTH_RECORDING = 8  # steps, for which a CUDA graph is made
 PATIENCE = 10.0  # seconds that saying in which prompt a domain was left may take
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _ungraded(f: Callable[P, T]) -> Callable[P, T]:
+    """In no mode of the caller's: working memory that was made in ``torch.inference_mode`` could not be used again."""
+
+    @wraps(f)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        with torch.inference_mode(False), torch.no_grad():
+            return f(*args, **kwargs)
+
+    return called
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,7 @@ class Fused(Executor):
         self, prompt: Prompt, wanted: tuple[int, ...], guard: Guard, compiled: bool | None = None
     ) -> tuple[list[Tensor], State]:
         """compiled: whether the steps are taken by a kernel; by default they are if they can be."""
+        _refuse_gradients(prompt)
         start, later = [prompt.w0] if 0 in wanted else [], [step for step in wanted if step]
         try:
             weights, state = self._steps(prompt, prompt.state(self.program), self.loops, later, compiled)
@@ -113,6 +130,7 @@ class Fused(Executor):
     def read_out(self, state: State, guard: Guard) -> State:
         return Plain(self.of).read_out(state, guard)
 
+    @_ungraded
     def _steps(
         self, prompt: Prompt, state: State, loops: Loops, wanted: list[int], compiled: bool | None
     ) -> tuple[list[Tensor], State]:
@@ -183,6 +201,7 @@ class Fused(Executor):
         after = self._with_axes(lanes, extent)
         return weights, state | {n: after[n] for n in state if not self.demos_suffice or self._shared(n)}
 
+    @_ungraded
     def _read_out(self, prompt: Prompt, state: State) -> State:
         """The lanes after the read-out, from those after the last step; of the queries alone if they suffice."""
         tokens, n_query = state["x"].shape[1], prompt.X_query.shape[1]
@@ -201,6 +220,7 @@ class Fused(Executor):
         what the plain interpreter finds in float64 from the same beginning.
         """
         del guard  # what the steps compute is checked as in a run
+        _refuse_gradients(prompt)
         state = prompt.state(self.program)
         for loop, of in self.loops:
             once = ((replace(loop, count=1), of),)
@@ -210,6 +230,7 @@ class Fused(Executor):
                 state = after
         yield from self._inside(self.program.readout, state, self._read_out_all(prompt, state), False)
 
+    @_ungraded
     def _read_out_all(self, prompt: Prompt, state: State) -> State:
         """With every token, so that layers can be compared."""
         extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
@@ -250,6 +271,17 @@ class Fused(Executor):
     def _with_axes(self, lanes: State, extent: Extent) -> State:
         state = lanes if extent.batched else {name: lane.unsqueeze(0) for name, lane in lanes.items()}
         return {name: lane.unsqueeze(1) if self._shared(name) else lane for name, lane in state.items()}
+
+
+def _refuse_gradients(prompt: Prompt) -> None:
+    """It reuses memory, and keeps nothing for a backward pass."""
+    if prompt.gradients:
+        raise InputError(
+            "the fused executor computes no gradients",
+            got=f"{', '.join(prompt.gradients)} that require{'s' * (len(prompt.gradients) == 1)} them",
+            allowed="executor='plain' or 'auto', which do",
+            hint="or detach it, or run under torch.no_grad()",
+        )
 
 
 def _wider(a: Tensor, b: Tensor) -> Tensor:

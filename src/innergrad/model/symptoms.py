@@ -1,0 +1,375 @@
+"""What is plainly wrong with a run that has ended, a sentence each, with what to change.
+
+    loss rising              the algorithm's own objective on the examples is larger after the run than before it, or,
+                             where steps should only lower it, than on the way; with a rate at which it falls
+    box binding              weights are at the edge of their box
+    saturation               almost no gradient comes through a layer, and the loss is still large
+    constant predictions     the same number in every row, though rows and labels differ
+    unscaled inputs, labels  beside one of these: columns that are large, and by what to scale them
+
+It costs little: the learner, by its own formula, at the first weights, the last and a few between, and only on some of
+the examples if they are many. What looks wrong there is looked at on all of them, before a word is said. Only a loss
+that rises costs more: the rate that is suggested has been tried, by the algorithm itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from innergrad.algorithms.base import Algorithm
+from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.algorithms.losses import ResidualLoss
+from innergrad.functions.scalar import Activation
+from innergrad.ir.program import Program
+from innergrad.model.prompt import Prompt
+
+Kind = Literal["loss rising", "box binding", "saturation", "constant predictions", "unscaled inputs", "unscaled labels"]
+INPUTS: Kind = "unscaled inputs"
+LABELS: Kind = "unscaled labels"
+RISE, NOISE, FLOOR = 0.01, 0.5, 1e-4  # of the loss before; likewise of steps on some examples; of the labels' spread
+AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of what had been gained there
+LEARNED = 0.1  # of the labels' spread, as a loss: what is less has been learned, whatever else is to be seen
+FLAT, MOSTLY = 1e-3, 0.8  # of the largest derivative; of the arguments, beyond those of Gaussian ones
+FAR = 3.0  # in sizes of the examples
+EQUAL = 1e-4  # of the size of predictions, and of the labels' spread
+LARGE = 10.0  # from which an input or a label is not scaled
+SHARE, FEW = 0.006, 32  # of the examples a step, and at least: what is looked at first
+ON_THE_WAY = 3  # steps between the first and the last
+TRIED, TRIALS, WORK = 64, 8, 5e8  # prompts, rates, and additions and multiplications of each trial
+NAMED = 6  # columns
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of inputs or labels that is large: ``largest`` absolute value, and what standardises it."""
+
+    number: int
+    largest: float
+    mean: float
+    std: float
+
+    def said(self, name: str) -> str:
+        how = f"({name} - {self.mean:.3g}) / {self.std:.3g}" if self.std else "the same everywhere: leave it out"
+        return f"{name} is up to {self.largest:.3g}: {how}"
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What was found, and what to change. prompts: in which of a batch."""
+
+    kind: Kind
+    found: str
+    advice: str = ""
+    prompts: tuple[int, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    def said(self, names: Sequence[str] = ()) -> str:
+        """The sentence; names: of the columns, where they have any."""
+        label = "y[:, {}]" if self.kind == LABELS else "X[:, {}]"
+        each = [c.said(names[c.number] if names else label.format(c.number)) for c in self.columns[:NAMED]]
+        more = [f"and {len(self.columns) - NAMED} more"] if len(self.columns) > NAMED else []
+        return f"{self.kind}: " + "; ".join(filter(None, [self.found, self.advice, *each, *more]))
+
+    def __str__(self) -> str:
+        return self.said()
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is looked at: weights after some steps, the first and the last among them; the prompt they come from; the
+    residuals that the stream holds at the examples, of an algorithm that keeps them.
+    """
+
+    algorithm: Algorithm
+    prompt: Prompt
+    weights: tuple[Tensor, ...]
+    residuals: Tensor | None
+
+    def on(self, examples: Tensor) -> Learned:
+        """The same on some of the examples."""
+        part, omega = self.prompt, self.prompt.omega[:, examples]
+        total = omega.sum(-1, keepdim=True)
+        some = replace(
+            part, X=part.X[:, examples], y=part.y[:, examples], omega=torch.where(total > 0, omega / total, omega)
+        )
+        return replace(self, prompt=some, residuals=None if self.residuals is None else self.residuals[:, examples])
+
+    def predictions(self, step: int) -> Tensor | None:
+        """At the examples, by the weights after that step."""
+        if self.residuals is not None:
+            return self.prompt.y - self.residuals if step else torch.zeros_like(self.prompt.y)
+        return self.algorithm.predicted(self.weights[step], self.prompt.X)
+
+    @property
+    def spread(self) -> Tensor:
+        """(batch,): half the labels' variance, or, where they are equal, half their mean square."""
+        y, omega = self.prompt.y, self.prompt.omega.unsqueeze(-1)
+        centred = (omega * (y - (omega * y).sum(1, keepdim=True)).square()).sum((1, 2))
+        return 0.5 * torch.where(centred > 0, centred, (omega * y.square()).sum((1, 2)))
+
+
+def symptoms(
+    program: Program,
+    algorithm: Algorithm,
+    prompt: Prompt,
+    weights: Sequence[Tensor],
+    state: Mapping[str, Tensor],
+    predictions: Tensor,
+) -> tuple[Symptom, ...]:
+    """weights: after the recorded steps, (batch, D_w) each; state: the lanes after the run; predictions: at the
+    queries, (batch, n_query, d_y).
+    """
+    with torch.no_grad():
+        prompt = _detached(prompt, algorithm.seen(prompt.omega.detach()))
+        places = [len(weights) * part // (ON_THE_WAY + 1) for part in range(1, ON_THE_WAY + 1)]
+        between = [
+            weights[place].detach() for place in sorted({*places} - {0, len(weights) - 1}) if place < len(weights)
+        ]
+        path = (prompt.w0, *between, weights[-1].detach())
+        learned = Learned(algorithm, prompt, path, _residuals(program, algorithm, prompt, state))
+        examples = _some(prompt.X.shape[1], program.steps)
+        found = _examined(learned if examples is None else learned.on(examples), program, predictions.detach())
+        if found and examples is not None:
+            found = _examined(learned, program, predictions.detach())
+        if any(symptom.kind == "loss rising" for symptom in found):
+            found = [_with_rate(learned, symptom) if symptom.kind == "loss rising" else symptom for symptom in found]
+        return (*found, *(_scales(prompt, algorithm) if found else ()))
+
+
+def _detached(prompt: Prompt, omega: Tensor) -> Prompt:
+    X, y, X_query, w0 = (part.detach() for part in (prompt.X, prompt.y, prompt.X_query, prompt.w0))
+    return replace(prompt, X=X, y=y, X_query=X_query, w0=w0, omega=omega)
+
+
+def _residuals(program: Program, algorithm: Algorithm, prompt: Prompt, state: Mapping[str, Tensor]) -> Tensor | None:
+    if not algorithm.keeps_residuals:
+        return None
+    first = int(program.sink) + program.carriers
+    return state["y"][:, first : first + prompt.X.shape[1]].detach()
+
+
+def _some(n: int, steps: int) -> Tensor | None:
+    """Which examples are looked at first: spread over all, or None for all."""
+    wanted = max(FEW, math.ceil(SHARE * steps * n))
+    return None if wanted >= n else torch.linspace(0, n - 1, wanted).round().long()
+
+
+def _examined(learned: Learned, program: Program, at_queries: Tensor) -> list[Symptom]:
+    rising = saturated = constant = None
+    after = learned.predictions(-1)
+    if after is not None:
+        loss = learned.algorithm.objective_at(learned.weights[-1], after, learned.prompt.y, learned.prompt.omega)
+        if loss is not None:
+            rising = _rising(learned, loss)
+            saturated = _saturated(learned, loss)
+        constant = _constant(learned, after, at_queries)
+    box = _box(learned, program)
+    if rising is not None:  # that comes first
+        box, saturated = (one and replace(one, advice="lower the rate first") for one in (box, saturated))
+    return [symptom for symptom in (rising, box, saturated, constant) if symptom is not None]
+
+
+# ------------------------------------------------------------------------------------------------------------ the loss
+
+
+def _losses(learned: Learned, step: int) -> Tensor | None:
+    predictions = learned.predictions(step)
+    if predictions is None:
+        return None
+    return learned.algorithm.objective_at(learned.weights[step], predictions, learned.prompt.y, learned.prompt.omega)
+
+
+def _rising(learned: Learned, after: Tensor) -> Symptom | None:
+    before = _losses(learned, 0)
+    assert before is not None
+    floor = FLOOR * learned.spread
+    algorithm = learned.algorithm
+    risen, least = ~(after <= before * (1.0 + (NOISE if algorithm.by_example else RISE)) + floor), before
+    if isinstance(algorithm, GradientDescent) and algorithm.monotone:
+        for step in range(1, len(learned.weights) - 1):
+            between = _losses(learned, step)
+            least = least if between is None else torch.fmin(least, between)
+        risen |= after > least * (1.0 + AGAIN) + LOST * (before - least) + floor
+    if not bool(risen.any()):
+        return None
+    worst = int(torch.where(risen, after - least, -math.inf).argmax())
+    first, low, last = float(before[worst]), float(least[worst]), float(after[worst])
+    way = f"from {first:.4g} to {last:.4g}"
+    if last <= first:
+        way = f"again: {first:.4g}, then {low:.4g}, at last {last:.4g}"
+    return Symptom("loss rising", f"it rose {way} on the examples{_where(risen)}", prompts=_prompts(risen))
+
+
+def _with_rate(learned: Learned, symptom: Symptom) -> Symptom:
+    """The symptom, with a rate that makes the loss fall in these prompts."""
+    setting = learned.algorithm.rate_setting
+    if setting is None or not setting[1]:
+        return symptom
+    rows = torch.tensor(symptom.prompts[:TRIED] or (0,))
+    parts = (learned.prompt.X, learned.prompt.y, learned.prompt.w0, learned.prompt.omega)
+    X, y, w0, omega = (part[rows].double().clone() for part in parts)
+    name, current = setting
+    with torch.inference_mode(False), torch.enable_grad():
+        X, y, w0, omega = (part.detach().clone() for part in (X, y, w0, omega))
+        rate, steps = slower(learned.algorithm, X, y, w0, omega)
+    if rate is None:
+        return replace(symptom, advice=f"no smaller {name} was found that makes it fall: look at the data and at w0")
+    whose = "every rate" if getattr(learned.algorithm, "schedule", None) else name
+    how = f"{name}={rate:g} makes it fall" if whose == name else f"with {rate / current:.2g} times {whose} it falls"
+    tried = "" if steps is None else f", for {steps} steps"
+    return replace(symptom, advice=f"{how} (from the curvature at w0, and tried{tried})")
+
+
+def slower(algorithm: Algorithm, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> tuple[float | None, int | None]:
+    """A rate, smaller than the algorithm's, at which its objective falls in all prompts, from the curvature at w0; and
+    for how many steps it was tried, None for all. A rate of None: none was found.
+    """
+    setting = algorithm.rate_setting
+    start = None if setting is None else algorithm.curvature_rate(X, y, w0, omega)
+    if setting is None or start is None or not start > 0.0:
+        return None, None
+    rate = _rounded(min(start, setting[1] / 2.0))
+    steps = int(getattr(algorithm, "steps", 1))
+    tried = max(1, min(steps, int(WORK / (6.0 * y[..., 0].numel() * max(X.shape[1], w0.shape[-1]) + 5e5))))
+    for _ in range(TRIALS):
+        if _falls(algorithm.with_rate(rate, tried), X, y, w0, omega):
+            return rate, None if tried == steps else tried
+        rate = _rounded(rate / 4.0)
+    return None, None
+
+
+def _falls(algorithm: Algorithm, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> bool:
+    done = algorithm.reference(X, y, X, w0, omega)
+    if done is None:
+        return False
+    start = algorithm.predicted(w0, X)
+    before = algorithm.objective_at(w0, torch.zeros_like(y) if start is None else start, y, omega)
+    after = algorithm.objective_at(done[0][:, -1], done[1], y, omega)
+    return before is not None and after is not None and bool((after < before).all())
+
+
+def _rounded(rate: float) -> float:
+    """To two digits, downwards: what is suggested is what was tried."""
+    unit = 10.0 ** (math.floor(math.log10(rate)) - 1)
+    return float(f"{math.floor(rate / unit) * unit:.2g}")
+
+
+# ------------------------------------------------------------------------------------------ weights, units, predictions
+
+
+def _box(learned: Learned, program: Program) -> Symptom | None:
+    w = learned.weights[-1]
+    count = w.shape[-1]
+    bounds = [w.new_full((part.size,), program.stream[part.lane].bound) for part in program.parts]
+    bound = torch.cat(bounds) if bounds else w.new_zeros(0)
+    at = w.abs() >= bound * (1.0 - 4 * torch.finfo(w.dtype).eps)
+    rows = at.any(-1)
+    if not bool(rows.any()):
+        return None
+    worst = int(at.sum(-1).argmax())
+    pinned, box = int(at[worst].sum()), float(bound[at[worst]].max())
+    found = f"{pinned} of {count} weights are at the box, {box:g}{_where(rows)}: it decides them, not the loss"
+    return Symptom("box binding", found, "give a larger box, or scale the labels", _prompts(rows))
+
+
+def _saturated(learned: Learned, loss: Tensor) -> Symptom | None:
+    """A layer whose derivatives are almost all nothing, and the loss is still large."""
+    algorithm = learned.algorithm
+    large = loss > LEARNED * learned.spread
+    if not isinstance(algorithm, GradientDescent) or not bool(large.any()):
+        return None
+    network = algorithm.network
+    usual, peak = _usual(network.activation)
+    for j, (z, _) in enumerate(network.layers(learned.weights[-1], learned.prompt.X), start=1):
+        if network.activated(j):
+            flat = (network.activation.dr(z).abs() <= FLAT * peak).to(z.dtype).mean(-1)  # (batch, n)
+            share = (learned.prompt.omega * flat).sum(-1)
+            rows = large & (share > usual + MOSTLY * (1.0 - usual))
+            if bool(rows.any()):
+                name, worst = network.activation.name, float(share.max())
+                found = f"{worst:.0%} of the arguments of {name} in layer {j} are where it is flat{_where(rows)}"
+                found += ": almost no gradient comes through"
+                return Symptom("saturation", found, _instead(learned.prompt), _prompts(rows))
+    return None
+
+
+def _instead(prompt: Prompt) -> str:
+    return (
+        "scale the inputs" if bool((prompt.X.abs() > LARGE).any()) else "start from other weights, e.g. of another seed"
+    )
+
+
+@lru_cache(maxsize=64)
+def _usual(activation: Activation) -> tuple[float, float]:
+    """The share of standard Gaussian arguments at which an activation is flat, and its largest derivative there."""
+    slopes = activation.dr(torch.special.ndtri(torch.linspace(0.0025, 0.9975, 200, dtype=torch.float64))).abs()
+    peak = float(slopes.max())
+    return float((slopes <= FLAT * peak).double().mean()), peak
+
+
+def _constant(learned: Learned, at_examples: Tensor, at_queries: Tensor) -> Symptom | None:
+    """At the examples; or at the queries, if they are far from the examples (a few that are not may be alike)."""
+    prompt = learned.prompt
+    shown = (prompt.omega > 0).unsqueeze(-1)
+    for where, predictions, X, rows, apart in (
+        ("the examples", at_examples, prompt.X, shown, EQUAL),
+        ("the queries, which are far from the examples,", at_queries, prompt.X_query, None, FAR),
+    ):
+        width = _range(predictions, rows)
+        same = width <= EQUAL * predictions.abs().sum(1)  # (batch, d_y)
+        if predictions.shape[1] < 2 or not bool(same.any()):
+            continue
+        labels, size = _range(prompt.y, shown), prompt.X.abs().amax((1, 2))
+        differ = _range(X, rows).amax(-1) > apart * size
+        same &= (labels > 0) & (width <= EQUAL * labels) & (width <= EQUAL * predictions.abs().amax(1))
+        found = differ & same.any(-1)
+        if bool(found.any()):
+            row = int(found.to(torch.uint8).argmax())
+            value = float(predictions[row, 0, int(same[row].to(torch.uint8).argmax())])
+            text = f"at {where} they all are {value:.4g}{_where(found)}, though inputs and labels differ"
+            return Symptom("constant predictions", text, _instead(prompt), _prompts(found))
+    return None
+
+
+def _range(values: Tensor, shown: Tensor | None) -> Tensor:
+    """(batch, columns): from the smallest to the largest, of the rows that are shown."""
+    if values.shape[1] == 0:
+        return values.new_zeros(len(values), values.shape[2])
+    if shown is None:
+        return values.amax(1) - values.amin(1)
+    return torch.where(shown, values, -math.inf).amax(1) - torch.where(shown, values, math.inf).amin(1)
+
+
+# -------------------------------------------------------------------------------------------------------------- scales
+
+
+def _scales(prompt: Prompt, algorithm: Algorithm) -> list[Symptom]:
+    """What is not scaled: said beside other symptoms, whose cause it may be."""
+    residual = not isinstance(algorithm, GradientDescent) or isinstance(algorithm.loss, ResidualLoss)
+    given = [(INPUTS, "scale the columns that are large", torch.cat([prompt.X, prompt.X_query], dim=1))]
+    given += [(LABELS, "scale the labels, and the predictions back", prompt.y)] if residual else []
+    found = [Symptom(kind, what, columns=_columns(values)) for kind, what, values in given]
+    return [symptom for symptom in found if symptom.columns]
+
+
+def _columns(values: Tensor) -> tuple[Column, ...]:
+    """Of all prompts, the largest first."""
+    flat = values.double().flatten(0, 1)
+    largest, mean, std = flat.abs().amax(0).tolist(), flat.mean(0).tolist(), flat.std(0, correction=0).tolist()
+    order = sorted((c for c, size in enumerate(largest) if size > LARGE), key=lambda c: -largest[c])
+    return tuple(Column(c, largest[c], mean[c], std[c]) for c in order)
+
+
+def _prompts(rows: Tensor) -> tuple[int, ...]:
+    return tuple(rows.nonzero().flatten().tolist())
+
+
+def _where(rows: Tensor) -> str:
+    return f" (in {int(rows.sum())} of {len(rows)} prompts)" if len(rows) > 1 else ""
