@@ -110,7 +110,6 @@ def configuration(number: int) -> Row:
         activation = activation if kinks or activation in SMOOTH else SMOOTH[number % len(SMOOTH)]
         loss = "squared" if loss == "softmax" else loss
         row["executor"] = draw.choice(["plain", "plain", "fused", "dense"])
-    smooth = activation in SMOOTH
     slow = kind == "others" or row["executor"] == "dense"  # by matrices, or by fits
     if row["executor"] == "fused":
         sizes = list(draw.choice(SHAPES))
@@ -144,7 +143,7 @@ def configuration(number: int) -> Row:
         "delta": 10.0 ** draw.uniform(-2, 0),
         "betas": draw.choice([(0.9, 0.999), (draw.random(), draw.random())]),
         "scheduled": draw.random() < 0.2,
-        "batched": draw.random() < 0.15,
+        "batched": draw.random() < 0.15 and row["target"] == "relu",
         "weighted": draw.random() < 0.25,
         "n": n,
         "x_scale": draw.choice([0.3, 1.0, 3.0, 30.0, 10.0 ** draw.uniform(-12, 8)]),
@@ -154,7 +153,7 @@ def configuration(number: int) -> Row:
     row["nesterov"] = bool(row["momentum"]) and draw.random() < 0.3
     if activation == "sin" or kind == "others":  # approximants on a bounded domain
         row["x_scale"], row["y_scale"] = min(row["x_scale"], 0.5), 1.0 if logits else min(row["y_scale"], 0.5)
-    if row["output"] == "activation" and (smooth or kind == "honest"):
+    if row["output"] == "activation":  # targets are in its range
         row["y_scale"] = min(row["y_scale"], 1.0)
     return row
 
