@@ -250,6 +250,16 @@ def violations() -> list[str]:
     return lines
 
 
+def roundings() -> list[str]:
+    """How exactly libraries evaluate elementary functions."""
+    double, single = read("roundings_float64"), read("roundings_float32")
+    exactly = {row["function"]: row["ulp"] for row in single["rows"]}
+    lines = [f"| units in the last place, at most | float64, {double['points']:,} numbers | float32, all numbers |"]
+    lines.append("|---" * 3 + "|")
+    lines += [f"| {row['function']} | {row['ulp']:.2f} | {exactly[row['function']]:.2f} |" for row in double["rows"]]
+    return lines
+
+
 def violated() -> list[str]:
     """The same in one sentence."""
     stored = read("certificates_violations")
@@ -381,6 +391,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "sigma": sigma,
     "decay": decay,
     "violations": violations,
+    "roundings": roundings,
     "violated": violated,
     "ratios": ratios,
     "tightness": tightness,
