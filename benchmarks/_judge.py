@@ -148,7 +148,7 @@ def configuration(number: int) -> Row:
         "n": n,
         "x_scale": draw.choice([0.3, 1.0, 3.0, 30.0, 10.0 ** draw.uniform(-12, 8)]),
         "y_scale": 1.0 if logits else draw.choice([1.0, 1.0, 10.0 ** draw.uniform(-6, 6)]),
-        "w_scale": draw.choice([0.5, 1.0, 2.0]),
+        "w_scale": draw.choice([0.5, 1.0, 2.0, 10.0 ** draw.uniform(-20, 0)]),
     }
     row["nesterov"] = bool(row["momentum"]) and draw.random() < 0.3
     if activation == "sin" or kind == "others":  # approximants on a bounded domain
@@ -216,7 +216,7 @@ def case(row: Row) -> Case:
     drawn = [algorithm.random_prompt(n, 2, generator) for _ in range(PROMPTS)]
     X, y, X_query = (torch.stack([prompt[i] for prompt in drawn]) for i in range(3))
     noise = torch.randn(PROMPTS, network.n_weights, generator=generator, dtype=torch.float64)
-    w0 = row["w_scale"] * network.init(APART + row["number"]) + 0.1 * noise
+    w0 = row["w_scale"] * (network.init(APART + row["number"]) + 0.1 * noise)
     weight = None
     if row["weighted"]:
         weight = torch.rand(PROMPTS, n, generator=generator, dtype=torch.float64)

@@ -17,6 +17,7 @@ No sampling and no unknown constants; rounding is included.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -34,6 +35,7 @@ from innergrad.interpret.affine import (
     Affine,
     Error,
     Key,
+    norm_of,
     numbers_held,
     radius_of,
     spectral_norm,
@@ -72,7 +74,7 @@ class StepCertificate:
     @property
     def bound(self) -> float:
         """On the Euclidean norm of the error of the weights, for every prompt of the batch."""
-        return float(self.radius.norm(dim=-1).max())
+        return float(norm_of(self.radius).max())
 
 
 @dataclass(frozen=True)
@@ -221,11 +223,11 @@ def certify_run(
             f"errors of approximants are measured, not proven, on target {of.options.target!r}",
             allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
-    rounded = rounded_inputs(prompt.state(program), given.state(program))
-    path = _Path(of, prompt, mode, rounded)
+    exactly, state = given.state(program), prompt.state(program)
+    path = _Path(of, prompt, mode, started(program, state, exactly))
     follow = path.size <= LARGEST if trajectory is None else trajectory
     steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
-    before, affine = double(prompt.state(program)), fresh(of, mode, rounded)
+    before, affine = double(state), fresh(of, mode, started(program, state, exactly))
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         if len(steps) < program.steps:
@@ -235,7 +237,7 @@ def certify_run(
         if step_ends:
             steps.append(_step(affine, path, after))
             weights.append(prompt.weights(program, state))
-            affine = fresh(of, mode, rounded)
+            affine = fresh(of, mode, started(program, state, exactly))
             if follow:
                 along.append(path.end_step(after) if path.finite else along[-1])
         before = after
@@ -256,23 +258,29 @@ def double(state: State) -> State:
     return {name: value.double() for name, value in state.items()}
 
 
-def rounded_inputs(state: State, given: State) -> dict[str, Tensor]:
-    """How far the input lanes are from what the caller gave: weights of examples are quotients and logarithms."""
+def started(program: Program, state: State, given: State) -> dict[str, Tensor]:
+    """How far the lanes at the beginning of a step are from where the algorithm begins it, given weights and state:
+    inputs are rounded, or were touched, weights of examples are quotients and logarithms, and scratch lanes may not
+    have been cleared to the last bit.
+    """
     sums = len(state["x"][0]) + LIBRARY_ULP  # roundings of a quotient whose denominator is a sum over examples
+    found = dict[str, Tensor]()
+    for lane in program.stream.lanes:
+        value, exact = state[lane.name].double(), given[lane.name]
+        if lane.role == "scratch":
+            found[lane.name] = (value - lane.fill).abs()
+        elif lane.role == "input":
+            size = exact.abs() if lane.name in ("omega", "batch") else 0.0 * exact
+            size = 1 + exact.abs() if lane.name in ("log_omega", "log_tokens", "log_batch") else size
+            found[lane.name] = (value - exact).abs() + sums * U * size
+    return found
 
-    def off(name: str, given: Tensor) -> Tensor | float:
-        if name in ("omega", "batch"):
-            return sums * U * given.abs()
-        return sums * U * (1 + given.abs()) if name in ("log_omega", "log_tokens", "log_batch") else 0.0
 
-    return {name: (value.double() - given[name]).abs() + off(name, given[name]) for name, value in state.items()}
-
-
-def fresh(of: Compiled, errors: Errors, rounded: dict[str, Tensor], *, columns: bool = False) -> Affine:
+def fresh(of: Compiled, errors: Errors, off: Mapping[str, Tensor], *, columns: bool = False) -> Affine:
+    """At the beginning of a step. off: what the lanes are off by already."""
     affine = Affine(of.program, of.approximants, pointwise=errors == "pointwise", columns=columns)
-    for lane, radius in rounded.items():
-        if of.program.stream[lane].role == "input":
-            affine.given(lane, radius)
+    for lane, radius in off.items():
+        affine.given(lane, radius[:, :1] if of.program.stream[lane].shared else radius)
     return affine
 
 
@@ -292,7 +300,7 @@ def _learned(program: Program) -> list[Lane]:
 class _Path:
     """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
 
-    def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, rounded: dict[str, Tensor]) -> None:
+    def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, off: Mapping[str, Tensor]) -> None:
         program = self.program = of.program
         self.lanes = _learned(program)
         state, number, places = prompt.state(program), 0, dict[str, Tensor]()
@@ -303,7 +311,7 @@ class _Path:
         self.size = number
         weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
         self.learned: Tensor = weights.long()
-        self.affine = fresh(of, errors, rounded, columns=self.size <= ROUND)
+        self.affine = fresh(of, errors, off, columns=self.size <= ROUND)
         self.finite = True  # for some prompt of the batch
 
     def like(self, lane: Lane, state: State) -> Tensor:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from innergrad.evidence.certificate import INFLATION, double, fresh, rounded_inputs
+from innergrad.evidence.certificate import INFLATION, double, fresh, started
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor
@@ -36,10 +36,11 @@ def run_until(
     """
     until, program = check_until(compiled.algorithm, until), compiled.program
     lr: float = compiled.algorithm.lr  # type: ignore[attr-defined]
-    rounded = rounded_inputs(prompt.state(program), given.state(program))
+    exactly = given.state(program)
     kept = prompt.state(program)  # of every prompt, at the beginning of the step, or where it stopped
     stopped: list[int | None] = [None] * len(prompt.X)
-    weights, before, affine = [prompt.w0], double(kept), fresh(compiled, "pointwise", rounded)
+    weights, before = [prompt.w0], double(kept)
+    affine = fresh(compiled, "pointwise", started(program, kept, exactly))
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         affine.layer(layer, before, after)
@@ -58,7 +59,7 @@ def run_until(
         if bool(done.all()):
             break
         weights.append(prompt.weights(program, kept))
-        affine = fresh(compiled, "pointwise", rounded)
+        affine = fresh(compiled, "pointwise", started(program, state, exactly))
         if len(weights) > program.steps:
             break
     return weights, executor.read_out(kept, guard), tuple(stopped)

@@ -179,7 +179,7 @@ class Forms(Algebra[Form]):
         for key, part in self.lanes.errors.get(view.lane, {}).items():
             if key == BALL:
                 ball = labelled(part.flatten(1), replace(view, index=())).map(torch.abs)
-                parts[BALL] = ball if ball.labels[-1] in axes else Labelled(ball.tensor.norm(dim=-1), "B")
+                parts[BALL] = ball if ball.labels[-1] in axes else Labelled(norm_of(ball.tensor), "B")
             elif key.kind in "RS":
                 parts = merged(parts, {LOOSE: labelled(measure(key, part)).map(torch.abs)})
             else:
@@ -668,8 +668,15 @@ def measure(key: Key, part: Tensor) -> Tensor:
     """rad, symbols on the last axis: Euclidean for the symbols BEFORE, else the sum of absolute coefficients."""
     if key.kind in "RN":
         return part
-    size: Tensor = part.norm(dim=-1) if key == BEFORE else part.abs().sum(-1)
-    return size
+    return norm_of(part) if key == BEFORE else part.abs().sum(-1)
+
+
+def norm_of(vectors: Tensor) -> Tensor:
+    """Euclidean norms along the last axis, also where squares are too small or too large to be numbers."""
+    largest = vectors.abs().amax(-1, keepdim=True) if vectors.shape[-1] else vectors.sum(-1, keepdim=True)
+    unit = torch.where((largest > 0) & torch.isfinite(largest), torch.exp2(torch.floor(torch.log2(largest))), 1.0)
+    norms: Tensor = (vectors / unit).norm(dim=-1) * unit.squeeze(-1)
+    return norms
 
 
 def sound(radius: Tensor) -> Tensor:
@@ -709,9 +716,11 @@ def times(factor: Labelled, part: Labelled) -> Labelled:
 def spectral_norm(matrix: Tensor) -> Tensor:
     """The spectral norm of every matrix (..., rows, columns), infinite where an entry is, or is on the way there."""
     if 1 in matrix.shape[-2:]:
-        return sound(matrix.flatten(-2).norm(dim=-1))
-    bad = ~(matrix.abs() < 1e100).flatten(-2).all(-1)
-    finite = torch.where(bad[..., None, None], 0.0, matrix)
+        return sound(norm_of(matrix.flatten(-2)))
+    largest = matrix.abs().flatten(-2).amax(-1)
+    bad = ~(largest < 1e100)
+    unit = torch.where(bad | (largest == 0), 1.0, torch.exp2(torch.floor(torch.log2(largest))))
+    finite = torch.where(bad[..., None, None], 0.0, matrix / unit[..., None, None])
     gram = finite @ finite.mT if matrix.shape[-2] <= matrix.shape[-1] else finite.mT @ finite
-    norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * (1 + 1e-9)
+    norm = torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0.0).sqrt() * unit * (1 + 1e-9)
     return torch.where(bad, math.inf, norm)
