@@ -50,12 +50,11 @@ def test_bounds_hold_or_are_refused(kind: str) -> None:
     assert ("refused" in row) == (kind == "hostile")
 
 
-@pytest.mark.parametrize("variant", ["raw", "pre-ln"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_what_matrices_do_not_clear_counts_in_the_next_step(activation: str, variant: str) -> None:
+def test_what_matrices_do_not_clear_counts_in_the_next_step(activation: str) -> None:
     """In float32 something is left in scratch lanes: much, beside weights and targets as small as these."""
     row = judge.configuration(fresh(kind="others", target="gpt"))
-    row |= {"activation": activation, "variant": variant, "executor": "dense", "dtype": "float32", "steps": 3}
+    row |= {"activation": activation, "variant": "raw", "executor": "dense", "dtype": "float32", "steps": 3}
     row |= {"x_scale": 1e-5, "y_scale": 1e-26, "w_scale": 1e-20, "sizes": [1, 2, 1], "clip": None, "loss": "squared"}
     found = judge._examine(row | {"output": "linear", "box": None, "l1": 0.0, "batched": False})
     assert found["violations"] == []
