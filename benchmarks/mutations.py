@@ -148,6 +148,7 @@ class Case:
     inputs: Path
     out: Path
     watch: Watch
+    number: int
 
     def write(self, name: str, content: bytes | str) -> Path:
         path = self.inputs / name
@@ -408,9 +409,9 @@ def run_folder(case: Case) -> Act:
     name = case.rng.choice(names)
     path = folder / name
     how = case.rng.random()
-    if how < 0.35 or not path.is_file():
+    if how < 0.35 or not path.is_file() or name in (".lock", ".begun"):
         _files(case, folder, (name,))
-    elif how < 0.6:
+    elif how < 0.6 or name == "sweep.json":  # changed already
         path.write_bytes(damaged(case.rng, path.read_bytes()))
     elif name == "log.jsonl":
         rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -628,7 +629,7 @@ def judge(number: int, seed: int, given: Bases, home: Path, watch: Watch) -> Fou
     for folder in (inputs, out, here):
         folder.mkdir(parents=True)
     os.chdir(here)
-    act = KINDS[kind][1](Case(rng, given, inputs, out, watch))
+    act = KINDS[kind][1](Case(rng, given, inputs, out, watch, number))
     before, began = _peak()[1], time.process_time()
     verdict, words = "done", ""
     try:
