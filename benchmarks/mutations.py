@@ -85,6 +85,12 @@ class Bases:
     experiments: list[dict[str, Any]] = field(default_factory=list)  # of train and sweep
     runs: list[Path] = field(default_factory=list)
 
+    @property
+    def small(self) -> int:
+        """The number of a small model of gradient descent."""
+        known = [i for i, one in enumerate(self.configs) if one["algorithm"]["kind"] == "gradient_descent"]
+        return min(known, key=lambda i: len(self.models[i][1]))
+
 
 def bases(folder: Path, few: bool = False) -> Bases:
     found = Bases(folder)
@@ -323,10 +329,11 @@ def _toml(case: Case, tree: Any, others: list[Any]) -> bytes:
 
 
 def csv_files(case: Case) -> Act:
-    config, weights = case.bases.models[0]
+    number = case.bases.small
+    config, weights = case.bases.models[number]
     folder = case.write("model/config.json", config).parent
     case.write("model/weights.safetensors", weights)
-    stream = {lane["name"]: lane["shape"] for lane in case.bases.configs[0]["layout"]}
+    stream = {lane["name"]: lane["shape"] for lane in case.bases.configs[number]["layout"]}
     d_x, d_y = (stream[name][0] for name in "xy")
     header = [f"x{i}" for i in range(d_x)] + [f"y{i}" for i in range(d_y)]
     rows = [[f"{case.rng.uniform(-1, 1):.3g}" for _ in header] for _ in range(3)]

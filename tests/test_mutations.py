@@ -107,7 +107,7 @@ def _raises() -> None:
 
 
 def _allocates() -> None:
-    torch.zeros(mutations.ROOM // 4)
+    torch.zeros(mutations.ROOM)
 
 
 def _loops() -> None:
