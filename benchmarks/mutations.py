@@ -85,6 +85,12 @@ class Bases:
     experiments: list[dict[str, Any]] = field(default_factory=list)  # of train and sweep
     runs: list[Path] = field(default_factory=list)
 
+    @property
+    def small(self) -> int:
+        """The number of a small model of gradient descent."""
+        known = [i for i, one in enumerate(self.configs) if one["algorithm"]["kind"] == "gradient_descent"]
+        return min(known, key=lambda i: len(self.models[i][1]))
+
 
 def bases(folder: Path, few: bool = False) -> Bases:
     found = Bases(folder)
@@ -148,6 +154,7 @@ class Case:
     inputs: Path
     out: Path
     watch: Watch
+    number: int
 
     def write(self, name: str, content: bytes | str) -> Path:
         path = self.inputs / name
@@ -322,10 +329,11 @@ def _toml(case: Case, tree: Any, others: list[Any]) -> bytes:
 
 
 def csv_files(case: Case) -> Act:
-    config, weights = case.bases.models[0]
+    number = case.bases.small
+    config, weights = case.bases.models[number]
     folder = case.write("model/config.json", config).parent
     case.write("model/weights.safetensors", weights)
-    stream = {lane["name"]: lane["shape"] for lane in case.bases.configs[0]["layout"]}
+    stream = {lane["name"]: lane["shape"] for lane in case.bases.configs[number]["layout"]}
     d_x, d_y = (stream[name][0] for name in "xy")
     header = [f"x{i}" for i in range(d_x)] + [f"y{i}" for i in range(d_y)]
     rows = [[f"{case.rng.uniform(-1, 1):.3g}" for _ in header] for _ in range(3)]
@@ -408,9 +416,9 @@ def run_folder(case: Case) -> Act:
     name = case.rng.choice(names)
     path = folder / name
     how = case.rng.random()
-    if how < 0.35 or not path.is_file():
+    if how < 0.35 or not path.is_file() or name in (".lock", ".begun"):
         _files(case, folder, (name,))
-    elif how < 0.6:
+    elif how < 0.6 or name == "sweep.json":  # changed already
         path.write_bytes(damaged(case.rng, path.read_bytes()))
     elif name == "log.jsonl":
         rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -628,7 +636,7 @@ def judge(number: int, seed: int, given: Bases, home: Path, watch: Watch) -> Fou
     for folder in (inputs, out, here):
         folder.mkdir(parents=True)
     os.chdir(here)
-    act = KINDS[kind][1](Case(rng, given, inputs, out, watch))
+    act = KINDS[kind][1](Case(rng, given, inputs, out, watch, number))
     before, began = _peak()[1], time.process_time()
     verdict, words = "done", ""
     try:
