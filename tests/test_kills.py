@@ -115,7 +115,7 @@ def test_a_full_disk_does_not_keep_the_folder(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_no_wrong_input(tmp_path: Path) -> None:
     full = mock.patch.object(os, "mkdir", side_effect=OSError(28, "No space left on device"))
-    with full, pytest.raises(JobError, match="cannot write the run into .*: No space left on device"):
+    with full, pytest.raises(JobError, match=r"cannot write the run into .*: No space left on device"):
         train(SMALL, tmp_path / "run")
 
 
