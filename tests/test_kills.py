@@ -17,6 +17,7 @@ from unittest import mock
 import pytest
 
 from innergrad import files
+from innergrad.errors import JobError
 from innergrad.files import write_whole
 from innergrad.lab import training
 from innergrad.lab.experiments import Experiment, TrainConfig
@@ -110,6 +111,12 @@ def test_a_full_disk_does_not_keep_the_folder(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         journal.close()
     Journal(tmp_path, {}).close()
+
+
+def test_a_full_disk_is_no_wrong_input(tmp_path: Path) -> None:
+    full = mock.patch.object(os, "mkdir", side_effect=OSError(28, "No space left on device"))
+    with full, pytest.raises(JobError, match=r"cannot write the run into .*: No space left on device"):
+        train(SMALL, tmp_path / "run")
 
 
 def test_a_run_killed_right_after_its_only_checkpoint_is_no_longer_begun(tmp_path: Path) -> None:

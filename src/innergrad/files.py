@@ -6,6 +6,7 @@ files that cannot (CSV, safetensors), a JSON file of the command in the same fol
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -21,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, JobError
 
 HEAD, TAIL = 4096, 65536  # bytes in which a mark is looked for
 MOST_TEXT = 2**26  # bytes of a settings file, a manifest, a table of runs
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the disk's fault
 SEAL, AN_HOUR = ".sha256", 3600.0
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
 _PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
@@ -147,6 +149,8 @@ def make_folder(path: Path, what: str = "") -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         words = f"cannot write {what} into {path}" if what else f"cannot write into {path}"
+        if error.errno in FULL:  # nothing is wrong with the input
+            raise JobError(f"{words}: {error.strerror}") from error
         raise InputError(words, got=str(error), allowed="a folder, existing or new") from error
 
 
