@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from innergrad import lab
 from innergrad.errors import InputError
 from innergrad.lab.baselines import Boosting, Mean, Predictor, Ridge, TrainedNetwork, Tree, TunedRidge
-from innergrad.lab.checks import check_predictor, check_task
+from innergrad.lab.checks import check_predictor, check_task, is_users_own
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.learners import KernelLearner, KernelLearnerConfig
 from innergrad.lab.tasks import (
@@ -25,6 +26,7 @@ from innergrad.lab.tasks import (
     Networks,
     Params,
     Pool,
+    Prompts,
     SmoothFunctions,
     Task,
     measured_scale,
@@ -208,7 +210,106 @@ class NoScale(Right):
         return 0.0
 
 
+class WholeLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x).round().long()
+
+
+class ComplexLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x) + 0j
+
+
+class WholePoints(Right):
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return rng.integers(index, 5, n, self.d)
+
+
+class LearningLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x) * torch.ones((), requires_grad=True)
+
+
+class ConstantLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.ones_like(x[..., 0])
+
+
+class ZeroLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.zeros_like(x[..., 0])
+
+
+class OneSeed(Right):
+    """By index, but not from the generator."""
+
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": CounterRNG.of(5, "mine").normal(index, self.d)}
+
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return CounterRNG.of(6, "mine").normal(index, n, self.d)
+
+
+class OnePrompt(Right):
+    """From the generator, but not by index."""
+
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        return {"w": rng.normal(torch.zeros_like(index), self.d)}
+
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return rng.normal(torch.zeros_like(index), n, self.d)
+
+
+class LongSample(Right):
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, dims: int | Tensor | None = None) -> Prompts:
+        return super().sample(rng, index, n + 1, dims)
+
+
+class LargeLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return 30.0 * super().evaluate(params, x)
+
+
+class SmallLabels(Right):
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return super().evaluate(params, x) / 30.0
+
+
+class WrongScale(Right):
+    @property
+    def scale(self) -> float:
+        return 50.0
+
+
+class ChangingScale(Right):
+    @property
+    def scale(self) -> float:
+        return 1.0 + 0.1 * next(TICKS)
+
+
+class TextScale(Right):
+    @property
+    def scale(self) -> float:
+        return "1"  # type: ignore[return-value]
+
+
+TICKS = itertools.count()
+FAR = "scale is far from the size of its labels, .*root mean square of labels is .*measured_scale"
 WRONG_TASKS = [
+    (WholeLabels, "labels must be floating-point numbers; got torch.int64"),
+    (ComplexLabels, "labels must be floating-point numbers; got torch.complex64"),
+    (WholePoints, "points must be floating-point numbers; got torch.int64"),
+    (LearningLabels, "labels require gradients"),
+    (ConstantLabels, "all labels are equal: there is nothing to learn; got 1 "),
+    (ZeroLabels, "all labels are equal: there is nothing to learn; got 0 "),
+    (OneSeed, "prompts are the same for every seed"),
+    (OnePrompt, "all prompts are the same"),
+    (LongSample, r"sample gives points of another shape; got a tensor \(8, 9, 3\); allowed: \(8, 8, 3\)"),
+    (LargeLabels, FAR),
+    (SmallLabels, FAR),
+    (WrongScale, FAR),
+    (ChangingScale, "scale is another number when it is asked again"),
+    (TextScale, "scale must be a positive number"),
     (GlobalParams, r"params \(w\) are other numbers when the same prompts are drawn again"),
     (SeededParams, "global random numbers"),
     (GlobalPoints, "points are other numbers"),
@@ -239,12 +340,44 @@ def test_labels_of_another_shape_are_an_error() -> None:
         check_task(WrongLabels())
 
 
-@pytest.mark.parametrize("std", [100.0, 0.001])
-def test_a_scale_that_is_far_off_is_noted(std: float) -> None:
-    (note,) = check_task(Right(inputs=Gaussian(std=std)))
+@pytest.mark.parametrize("std", [100.0, 0.001, 1e-20, 1e15])
+def test_a_scale_that_is_far_off_is_an_error(std: float) -> None:
+    with pytest.raises(InputError, match=f"Right: {FAR}"):
+        check_task(Right(inputs=Gaussian(std=std)))
+    (note,) = check_task(Right(inputs=Gaussian(std=std)), shifted=True)  # it was trained on another
     assert note.startswith("Right: learners see y / scale: the root mean square of labels is")
-    assert note.endswith("scale is 1")
     assert check_task(Right(inputs=Gaussian(std=2.0))) == ()
+
+
+@pytest.mark.parametrize("factor", [3.0**k for k in range(-7, 8)])
+def test_how_far_a_scale_may_be_off(factor: float) -> None:
+    """Nothing up to 4, a note up to 10, then an error: whichever is the larger."""
+
+    class Scaled(Right):
+        @property
+        def scale(self) -> float:
+            return factor * 3**0.5
+
+    far = max(factor, 1.0 / factor)
+    if far > 10.0:
+        with pytest.raises(InputError, match=FAR):
+            check_task(Scaled())
+    else:
+        assert len(check_task(Scaled())) == (far > 4.0)
+
+
+def test_a_task_inside_another_is_looked_at() -> None:
+    """Training checks the user's own, also those that a pool or a mixture is made of."""
+    one = lab.Experiment(
+        n_points=4, task=Linear(d=3), learner=KernelLearnerConfig(), train=lab.TrainConfig(steps=1, batch=4)
+    )
+    for task in (LargeLabels(), Pool(LargeLabels(), 4), Mixture((Linear(d=3), LargeLabels()))):
+        assert is_users_own(task)
+        with pytest.raises(InputError, match="scale is far"):
+            check_task(task)
+        with pytest.raises(InputError, match="scale is far"):
+            lab.train(dataclasses.replace(one, task=task))
+    assert not is_users_own(Pool(Linear(d=3), 4))
 
 
 def test_classes_are_not_tasks() -> None:

@@ -171,9 +171,9 @@ def _drawn(task: Task, rng: CounterRNG, index: Tensor, n: int) -> tuple[Params, 
 
 def _check_numbers(task: Task, what: str, values: Tensor) -> None:
     """Finite, and of the type that learners take."""
-    if values.dtype != torch.float32:
-        hint = "learners work in float32: .float()"
-        raise InputError(f"{_name(task)}: {what} must be float32", got=str(values.dtype), hint=hint)
+    if not values.is_floating_point():
+        got, hint = str(values.dtype), "learners work in float32: .float()"
+        raise InputError(f"{_name(task)}: {what} must be floating-point numbers", got=got, hint=hint)
     if values.requires_grad:
         raise InputError(f"{_name(task)}: {what} require gradients", hint="they are data: .detach()")
     wrong = values[~values.isfinite()]
