@@ -48,6 +48,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/certificates.py tightness
 	$(BIN)/python benchmarks/certificates.py trajectory
 	$(BIN)/python benchmarks/certificates.py attack
+	$(BIN)/python benchmarks/kills.py --kills 500
+	$(BIN)/python benchmarks/damage.py
+	$(BIN)/python benchmarks/invariance.py
 	$(BIN)/python benchmarks/executor.py grid
 	$(BIN)/python benchmarks/executor.py grid --threads 2
 	$(BIN)/python benchmarks/executor.py batch

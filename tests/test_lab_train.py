@@ -361,7 +361,7 @@ def test_kill_9_and_resume_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path) 
     config = tmp_path / "config.toml"
     config.write_text(to_toml({"experiments": [to_table(each) for each in (one, two)]}))
     quiet, killed = tmp_path / "quiet", tmp_path / "killed"
-    assert start(config, quiet, "begin").wait(120) == 0
+    assert start(config, quiet, "begin").wait(600) == 0
     chance, moments, how = random.Random(int(time.time())), [], "begin"
     while True:
         process = start(config, killed, how)
@@ -370,7 +370,7 @@ def test_kill_9_and_resume_is_bit_for_bit_the_uninterrupted_run(tmp_path: Path) 
         while process.poll() is None and len(list(killed.glob("checkpoints/*"))) == began == 0:
             time.sleep(0.01)  # until there is something to resume from
         try:
-            code = process.wait(moment if len(moments) < 5 else 120)
+            code = process.wait(moment if len(moments) < 5 else 600)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
