@@ -296,13 +296,13 @@ def _text(value: object) -> object:
 
 GPT = {"target": "gpt", "n_examples": 5}
 KERNEL = ig.Kernel("exp", bandwidth=1.5)
-GRID = {"loss": "squared", "lr": 0.5, "steps": 2, "box": 2.0, "weight_decay": 0.1, "grid": 2}
+GRID = {"loss": "squared", "lr": 0.05, "steps": 2, "box": 2.0, "weight_decay": 0.1, "grid": 2}
 MODELS = {
     "grid": Model(
         "grid",
         {**GRID, "x_bound": 5.0, "y_bound": 6.0},
         ig.GridDescent(
-            ig.GradientDescent(ig.Network([2, 1]), lr=0.5, steps=2, box=2.0, weight_decay=0.1),
+            ig.GradientDescent(ig.Network([2, 1]), lr=0.05, steps=2, box=2.0, weight_decay=0.1),
             grid=2,
             x_bound=5.0,
             y_bound=6.0,

@@ -53,7 +53,6 @@ class TestInnergrad(Conformance):
             pytest.skip("a weight is too steep for float32")
         laws.rows_are_what_they_are_alone(case.tf, case.prompts(4), case.ordered, executor, dtype)
 
-    @pytest.mark.filterwarnings("ignore::innergrad.errors.PoorRun")
     def test_one_function_reads_predictions_off_hidden_states(self, case: Case) -> None:
         """What the module returns, the lane and the sign known to nobody here, against a run."""
         prompts = case.prompts(2)
@@ -63,7 +62,6 @@ class TestInnergrad(Conformance):
         numbers = ig.read_predictions(hidden.numpy(), case.tf.reading, 2)
         assert torch.equal(torch.from_numpy(numbers), found)
 
-    @pytest.mark.filterwarnings("ignore::innergrad.errors.PoorRun")
     def test_a_run_warns_of_what_is_wrong_with_the_algorithms_own(self, case: Case) -> None:
         """The box binds, the loss rises, or predictions are constant, by the oracle; else not a word."""
         prompts, algorithm = case.prompts(2), case.algorithm

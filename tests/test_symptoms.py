@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
+from innergrad.errors import JobError
 from innergrad.ir.program import Options
 from innergrad.model.executors import EXECUTORS
 from innergrad.model.preparation import default_variant
@@ -21,7 +22,6 @@ from innergrad.model.prompt import Prompt, make_prompt
 from innergrad.model.symptoms import Symptom, slower, symptoms
 from test_cli import call, write_rows
 
-pytestmark = pytest.mark.filterwarnings("ignore::innergrad.errors.PoorRun")
 NET = ig.Network([3, 8, 8, 1])
 
 
@@ -100,6 +100,18 @@ def test_inputs_that_are_not_scaled(activation: str, executor: Any) -> None:
         assert column.std == pytest.approx(float(numbers.std(correction=0)))
     assert "X[:, 1] is up to" in run.warnings[-1]
     assert "income is up to" in scales.said(["age", "income", "x"])
+
+
+@pytest.mark.parametrize("executor", ["plain", "fused"])
+def test_a_run_that_overflows_names_a_rate(executor: Any) -> None:
+    X, y = data()
+    network = ig.Network([3, 4, 1], "relu")
+    tf = ig.compile(ig.GradientDescent(network, lr=1e30, steps=9, box=None), epsilon=0.1, n_examples=40)
+    with pytest.raises(JobError, match=r"the forward pass overflowed: .*; lr=\S+ makes it fall") as caught:
+        tf.run(X, y, executor=executor, **settled(executor))
+    rate = float(re.search(r"lr=(\S+) makes", str(caught.value))[1])  # type: ignore[index]
+    slow = ig.GradientDescent(network, lr=rate, steps=9, box=None)
+    assert ig.compile(slow, epsilon=0.1, n_examples=40).run(X, y).warnings == ()
 
 
 def test_labels_that_are_not_scaled() -> None:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
     from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
     from innergrad.ir.stream import Lane, Stream
+    from innergrad.model.prompt import read_predictions
     from innergrad.model.ragged import ragged
-    from innergrad.model.reading import read_predictions
     from innergrad.transformer import CompiledTransformer, Run, load, reference
 
 __version__ = "0.2.0"
@@ -62,7 +62,7 @@ _NAMES = {
     "algorithms.networks": "Network",
     "ir.program": "Attend Layer Loop Options Program Score",
     "model.ragged": "ragged",
-    "model.reading": "read_predictions",
+    "model.prompt": "read_predictions",
     "evidence.solver": "Solution",
     "ir.stream": "Lane Stream",
     "transformer": "CompiledTransformer Run load reference",

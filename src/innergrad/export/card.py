@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from innergrad.model.reading import read_predictions
+from innergrad.model.prompt import read_predictions
 from innergrad.transformer import CompiledTransformer
 
 CARD, EXAMPLE = "README.md", "example.py"

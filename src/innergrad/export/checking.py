@@ -19,7 +19,7 @@ from torch import Tensor
 from innergrad.errors import InputError, JobError
 from innergrad.export.gpt2 import NOTE
 from innergrad.files import read_text
-from innergrad.model.reading import read_predictions
+from innergrad.model.prompt import read_predictions
 
 Call = Callable[[Any, Any], Any]  # a model, its input -> hidden states
 

@@ -24,8 +24,7 @@ from innergrad.ir.program import Layer, Options, Program
 from innergrad.memory import require_memory
 from innergrad.model.cost import Cost, cost_of
 from innergrad.model.guard import Guard, Outside
-from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
-from innergrad.model.reading import read_predictions, reading
+from innergrad.model.prompt import ArrayLike, Prompt, make_prompt, read_predictions, reading
 from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
 from innergrad.targets.weights.rows import require_room

@@ -1,10 +1,13 @@
-"""Prompts: examples, queries and initial weights as the initial state of a residual stream."""
+"""Prompts: examples, queries and initial weights as the initial state of a residual stream; and predictions, read off
+what has become of it: one function, for every target, module and export.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +20,12 @@ from innergrad.errors import InputError, seed_number
 from innergrad.ir.program import STANDARD_LANES, Options, Program
 from innergrad.ir.stream import POSITION, State
 from innergrad.model.guard import Guard
-from innergrad.model.reading import read_predictions
 
 ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
 # number of tokens, the sink aside; weights of the examples of batches, and their logarithms
 TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch")
+ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows what that has subtracted
 NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
 
 
@@ -295,3 +298,34 @@ def _normalised(omega: Tensor) -> Tensor:
     if bool((omega < 0).any()) or bool((total <= 0).any()):
         raise InputError("sample_weight must be non-negative, with a positive sum in every prompt")
     return omega / total
+
+
+# --------------------------------------------------------------------------------------------------------- predictions
+
+
+def reading(program: Program) -> dict[str, Any]:
+    """Where predictions are, as JSON values; exports carry it."""
+    stream, lane = program.stream, program.prediction
+    return {
+        "zero": stream.entry(ZERO) if ZERO in stream.by_name else None,
+        "prediction": {
+            "lane": lane,
+            "first": stream.offsets[lane],
+            "size": stream[lane].size,
+            "sign": program.sign,
+            "tokens": "the queries, last",
+        },
+    }
+
+
+def read_predictions(hidden: Any, read: Any, n_query: int) -> Any:
+    """Predictions (..., n_query, d_y) from hidden states (..., tokens, width), of torch or of numpy.
+
+    read: where they are, ``tf.reading`` or what an export says under "read". The queries are the last tokens. What a
+    LayerNorm after the last block has subtracted from every entry is in the entry "zero", and is added again.
+    """
+    if read["zero"] is not None:
+        hidden = hidden - hidden[..., read["zero"] : read["zero"] + 1]
+    first, size, sign = (read["prediction"][name] for name in ("first", "size", "sign"))
+    tokens = hidden.shape[-2]
+    return sign * hidden[..., tokens - n_query : tokens, first : first + size]

@@ -10,14 +10,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError, PoorRun
+from innergrad.errors import InputError, JobError, PoorRun
 from innergrad.ir.program import Program
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
-from innergrad.model.executors import Executor, Name, choose, executor_of, recorded, require_finite
+from innergrad.model.executors import OVERFLOWED, Executor, Name, choose, executor_of, recorded, require_finite
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt
-from innergrad.model.symptoms import Symptom, symptoms
+from innergrad.model.symptoms import Symptom, rate_advice, symptoms
 
 # a record, a prompt, the same in float64, an executor, a guard, a limit -> weights, lanes, steps taken by each prompt
 Stop = Callable[[Compiled, Prompt, Prompt, Executor, Guard, float], tuple[list[Tensor], State, tuple[int | None, ...]]]
@@ -84,17 +84,21 @@ def run(
     chosen.check(dtype, guard, None if automatic else compiled)
     prompt = of.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, guard=guard)
     stopped: tuple[int | None, ...] | None = None
-    if limit is not None and stop is not None:
-        _check_until(guard, record)
-        given = of.in_double(prompt, sample_weight)
-        weights, state, stopped = stop(of, prompt, given, chosen, guard, limit)
-        wanted = tuple(range(len(weights)))
-    else:
-        if automatic and not guard.flags:
-            chosen, compiled = choose(of, prompt, compiled=compiled)
-        weights, state = chosen.run(prompt, wanted, guard, compiled)
-    predictions = prompt.predictions(of.program, state)
-    require_finite(weights[-1], predictions)
+    try:
+        if limit is not None and stop is not None:
+            _check_until(guard, record)
+            given = of.in_double(prompt, sample_weight)
+            weights, state, stopped = stop(of, prompt, given, chosen, guard, limit)
+            wanted = tuple(range(len(weights)))
+        else:
+            if automatic and not guard.flags:
+                chosen, compiled = choose(of, prompt, compiled=compiled)
+            weights, state = chosen.run(prompt, wanted, guard, compiled)
+        predictions = prompt.predictions(of.program, state)
+        require_finite(weights[-1], predictions)
+    except JobError as error:
+        advice = rate_advice(of.algorithm, prompt, range(len(prompt.X))) if str(error) == OVERFLOWED else ""
+        raise JobError("; ".join(filter(None, [str(error), advice]))) from error
     std = _std(of, prompt, state, chosen, guard, compiled) if return_std else None
     found = symptoms(of.program, of.algorithm, prompt, weights, state, predictions) if watched else ()
     for symptom in found:

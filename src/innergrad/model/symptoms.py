@@ -138,8 +138,7 @@ def symptoms(
         found = _examined(learned if examples is None else learned.on(examples), program, predictions.detach())
         if found and examples is not None:
             found = _examined(learned, program, predictions.detach())
-        if any(symptom.kind == "loss rising" for symptom in found):
-            found = [_with_rate(learned, symptom) if symptom.kind == "loss rising" else symptom for symptom in found]
+        found = [_with_rate(learned, symptom) if symptom.kind == "loss rising" else symptom for symptom in found]
         return (*found, *(_scales(prompt, algorithm) if found else ()))
 
 
@@ -209,22 +208,24 @@ def _rising(learned: Learned, after: Tensor) -> Symptom | None:
 
 def _with_rate(learned: Learned, symptom: Symptom) -> Symptom:
     """The symptom, with a rate that makes the loss fall in these prompts."""
-    setting = learned.algorithm.rate_setting
+    return replace(symptom, advice=rate_advice(learned.algorithm, learned.prompt, symptom.prompts))
+
+
+def rate_advice(algorithm: Algorithm, prompt: Prompt, prompts: Sequence[int]) -> str:
+    """What rate makes the loss fall in these prompts; empty of algorithms that have none."""
+    setting = algorithm.rate_setting
     if setting is None or not setting[1]:
-        return symptom
-    rows = torch.tensor(symptom.prompts[:TRIED] or (0,))
-    parts = (learned.prompt.X, learned.prompt.y, learned.prompt.w0, learned.prompt.omega)
-    X, y, w0, omega = (part[rows].double().clone() for part in parts)
-    name, current = setting
+        return ""
     with torch.inference_mode(False), torch.enable_grad():
-        X, y, w0, omega = (part.detach().clone() for part in (X, y, w0, omega))
-        rate, steps = slower(learned.algorithm, X, y, w0, omega)
+        parts = (prompt.X, prompt.y, prompt.w0, algorithm.seen(prompt.omega))
+        X, y, w0, omega = (part.detach()[list(prompts[:TRIED])].double().clone() for part in parts)
+        rate, steps = slower(algorithm, X, y, w0, omega)
+    name, current = setting
     if rate is None:
-        return replace(symptom, advice=f"no smaller {name} was found that makes it fall: look at the data and at w0")
-    whose = "every rate" if getattr(learned.algorithm, "schedule", None) else name
-    how = f"{name}={rate:g} makes it fall" if whose == name else f"with {rate / current:.2g} times {whose} it falls"
-    tried = "" if steps is None else f", for {steps} steps"
-    return replace(symptom, advice=f"{how} (from the curvature at w0, and tried{tried})")
+        return f"no smaller {name} was found that makes it fall: look at the data and at w0"
+    varied = getattr(algorithm, "schedule", None)
+    how = f"with {rate / current:.2g} times every rate it falls" if varied else f"{name}={rate:g} makes it fall"
+    return f"{how} (from the curvature at w0, and tried{'' if steps is None else f', for {steps} steps'})"
 
 
 def slower(algorithm: Algorithm, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> tuple[float | None, int | None]:
