@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import multiprocessing
 import os
 import random
@@ -118,8 +119,10 @@ def of_the_lab(number: int) -> Row:
     generator = torch.Generator().manual_seed(number)
     x, y = torch.randn(batch, n, d, generator=generator), torch.randn(batch, n, generator=generator)
     kind = f"{LAB}, {type(learner).__name__}, {str(dtype).removeprefix('torch.')}"
-    found = rows(learner, x.to(dtype), y.to(dtype), change, generator)
-    return {"number": number, "case": repr(config), "kind": kind, "change": change, **vars(found)}
+    found, what = rows(learner, x.to(dtype), y.to(dtype), change, generator), {"number": number, "case": repr(config)}
+    if not math.isfinite(found.size):  # unnormalised attention with weights as large as these
+        return {**what, "kind": kind, "change": change, "overflowed": True}
+    return {**what, "kind": kind, "change": change, **vars(found)}
 
 
 # ---------------------------------------------------------------------------------------------------------- everything
