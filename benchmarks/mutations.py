@@ -680,7 +680,7 @@ def prepare() -> Watch:
 
     signal.signal(signal.SIGPROF, interrupt)
     manifest._run = lambda *command: None  # type: ignore[assignment]  # no git: it is somebody else's program
-    os.fsync = lambda handle: None  # type: ignore[assignment]
+    os.fsync = lambda handle: None
     whole, begun = Stack.run, weakref.WeakSet[Stack]()
 
     def run(self: Stack, steps: int, n: int) -> None:

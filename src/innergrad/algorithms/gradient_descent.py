@@ -118,8 +118,8 @@ class GradientDescent(Algorithm):
                 "the softmax loss needs at least two outputs", got=network.sizes[-1], hint="use loss='logistic'"
             )
         if isinstance(loss, SoftmaxLoss) and network.sizes[-1] > MOST_CLASSES:
-            got, allowed = network.sizes[-1], f"at most {MOST_CLASSES:,}"
-            raise InputError("the softmax loss has an instruction for every output", got=got, allowed=allowed)
+            what = "the softmax loss has an instruction for every output"
+            raise InputError(what, got=network.sizes[-1], allowed=f"at most {MOST_CLASSES:,}")
         momentum, weight_decay, l1 = (
             real(name, value, low=0.0)
             for name, value in (("momentum", momentum), ("weight_decay", weight_decay), ("l1", l1))

@@ -400,10 +400,10 @@ def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -
     if any(low >= high for low, high in known[2]):
         raise ValueError(f"the ramps of {name} are no intervals")
     if "feature" in entry:
-        kind, columns = entry["feature"], [column(field) for field in "abc"]
-        if kind not in FEATURES or len(set(map(len, columns))) != 1:
+        kind, a, b, c = entry["feature"], column("a"), column("b"), column("c")
+        if kind not in FEATURES or not len(a) == len(b) == len(c):
             raise ValueError(f"approximant {name} is no sum of features")
-        return FeatureSum(kind, *columns, _number(entry["slope"]), _number(entry["constant"]), *known)
+        return FeatureSum(kind, a, b, c, _number(entry["slope"]), _number(entry["constant"]), *known)
     return PiecewiseLinear(column("knots"), column("slopes"), _number(entry["anchor"]), _number(entry["value"]), *known)
 
 
