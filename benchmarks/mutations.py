@@ -294,7 +294,7 @@ def _files(case: Case, folder: Path, names: tuple[str, ...]) -> None:
     elif how == 10:
         for extra in ("model.bin", "pytorch_model.bin", "__init__.py", "conftest.py", "\u00e9\n", f"{name}.part"):
             (folder / extra).write_bytes(rng.choice((PICKLE, b"open('canary', 'w')", rng.randbytes(50))))
-    else:
+    elif not path.is_dir():
         path.write_bytes(damaged(rng, path.read_bytes()) if path.is_file() else b"")
 
 
@@ -680,7 +680,7 @@ def prepare() -> Watch:
 
     signal.signal(signal.SIGPROF, interrupt)
     manifest._run = lambda *command: None  # type: ignore[assignment]  # no git: it is somebody else's program
-    os.fsync = lambda handle: None  # type: ignore[assignment]
+    os.fsync = lambda handle: None
     whole, begun = Stack.run, weakref.WeakSet[Stack]()
 
     def run(self: Stack, steps: int, n: int) -> None:

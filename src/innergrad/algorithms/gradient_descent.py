@@ -36,6 +36,7 @@ from innergrad.functions.scalar import ACTIVATIONS, Activation, threshold_unit
 from innergrad.ir.program import Options, Program
 
 BOX_BITS = 24
+MOST_CLASSES = 4096
 MOST_DIFFERENT = 10_000  # steps that differ: each has layers of its own
 PROGRAMS = {  # by variant
     "literal": literal_program,
@@ -116,6 +117,9 @@ class GradientDescent(Algorithm):
             raise InputError(
                 "the softmax loss needs at least two outputs", got=network.sizes[-1], hint="use loss='logistic'"
             )
+        if isinstance(loss, SoftmaxLoss) and network.sizes[-1] > MOST_CLASSES:
+            what = "the softmax loss has an instruction for every output"
+            raise InputError(what, got=network.sizes[-1], allowed=f"at most {MOST_CLASSES:,}")
         momentum, weight_decay, l1 = (
             real(name, value, low=0.0)
             for name, value in (("momentum", momentum), ("weight_decay", weight_decay), ("l1", l1))

@@ -22,7 +22,7 @@ from innergrad.errors import InputError, integer, seed_number
 from innergrad.functions.scalar import ACTIVATIONS, Activation
 
 Output = Literal["linear", "activation"]
-LARGEST_NETWORK, DEEPEST = 10**8, 1000
+LARGEST_NETWORK, DEEPEST = 10**7, 1000
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, within_limits
 from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
-from innergrad.functions.fits.sums import Approximant, FeatureSum
+from innergrad.functions.fits.sums import FEATURES, Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.ir.program import Options, Program
 from innergrad.memory import require_memory
@@ -384,20 +384,33 @@ def _module(
 
 
 def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> Approximant:
-    lo, hi = (None if end is None else float(end) for end in entry["domain"])
+    lo, hi = (None if end is None else _number(end) for end in entry["domain"])
 
     def column(field: str) -> tuple[float, ...]:
-        return tuple(tensors[f"approximant.{name}.{field}"].tolist())
+        tensor = tensors[f"approximant.{name}.{field}"]
+        if tensor.ndim != 1 or not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"approximant.{name}.{field} is no list of numbers")
+        return tuple(tensor.tolist())
 
     known = (
         (-math.inf if lo is None else lo, math.inf if hi is None else hi),
-        math.inf if entry["error"] is None else entry["error"],
-        tuple((ramp[0], ramp[1]) for ramp in entry["ramps"]),
+        math.inf if entry["error"] is None else _number(entry["error"]),
+        tuple((_number(low), _number(high)) for low, high in entry["ramps"]),
     )
+    if any(low >= high for low, high in known[2]):
+        raise ValueError(f"the ramps of {name} are no intervals")
     if "feature" in entry:
-        kind, slope, constant = entry["feature"], entry["slope"], entry["constant"]
-        return FeatureSum(kind, column("a"), column("b"), column("c"), slope, constant, *known)
-    return PiecewiseLinear(column("knots"), column("slopes"), entry["anchor"], entry["value"], *known)
+        kind, a, b, c = entry["feature"], column("a"), column("b"), column("c")
+        if kind not in FEATURES or not len(a) == len(b) == len(c):
+            raise ValueError(f"approximant {name} is no sum of features")
+        return FeatureSum(kind, a, b, c, _number(entry["slope"]), _number(entry["constant"]), *known)
+    return PiecewiseLinear(column("knots"), column("slopes"), _number(entry["anchor"]), _number(entry["value"]), *known)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
 
 
 def _finite(value: float) -> float | None:

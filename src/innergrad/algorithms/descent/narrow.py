@@ -30,13 +30,19 @@ from dataclasses import replace
 from innergrad.algorithms.descent.literal import copy_layer, loss_layers
 from innergrad.algorithms.descent.step import DescentSettings, below, descent, weight_bound
 from innergrad.algorithms.networks import Network
+from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.ir.program import Attend, Layer, Mark, Options, Part, Program, Score
 from innergrad.ir.stream import Lane
 
+MOST_NEURONS = 20_000
+
 
 def narrow_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
+    if sum(net.sizes[1:]) > MOST_NEURONS:
+        got, allowed = f"{sum(net.sizes[1:]):,} neurons", f"at most {MOST_NEURONS:,}"
+        raise InputError("variant 'narrow' has a token for each neuron", got=got, allowed=allowed)
     tokens = options.n_examples + 1 + sum(net.sizes[1:])
     hidden = max(net.sizes[1:-1], default=0)
     widths = {j: net.sizes[-1] if j == N else hidden for j in range(1, N + 1)}
