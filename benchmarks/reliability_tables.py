@@ -77,8 +77,13 @@ def reliability() -> list[str]:
     return lines
 
 
+def _missing(name: str) -> list[str]:
+    return [f"`results/{name}.json` is not stored yet: `{COMMANDS[name]}`."]
+
+
 def killed() -> list[str]:
-    stored = read("kills")
+    if (stored := _stored("kills")) is None:
+        return _missing("kills")
     lines = ["| what was killed | points at which something reaches the disk | cases | kills | not bit-exact |"]
     lines.append("|---|---|---|---|---|")
     for row in stored["scenarios"]:
@@ -91,7 +96,8 @@ def killed() -> list[str]:
 
 
 def rows_alone() -> list[str]:
-    stored = read("invariance")
+    if (stored := _stored("invariance")) is None:
+        return _missing("invariance")
     lines = ["| what must not matter | cases | equal bit for bit | largest difference | of what is allowed |"]
     lines.append("|---|---|---|---|---|")
     lines += [_compared(row["change"], [row]) for row in stored["changes"]]
@@ -116,9 +122,11 @@ def _compared(name: str, rows: list[Row]) -> str:
 
 
 def flips() -> list[str]:
+    if (stored := _stored("damage")) is None:
+        return _missing("damage")
     lines = ["| a bit flips in | file | flips | refused | the same | something else | raw exceptions |"]
     lines.append("|---|---|---|---|---|---|---|")
-    for row in read("damage")["rows"]:
+    for row in stored["rows"]:
         numbers = " | ".join(str(row[key]) for key in ("flips", "refused", "same", "other", "raw"))
         lines.append(f"| {row['what']} | {row['file']} | {numbers} |")
     return lines
