@@ -72,12 +72,18 @@ def reliability() -> list[str]:
     for name, said in TRIALS.items():
         stored = _stored(name)
         tried, found = said(stored) if stored else (f"`results/{name}.json` is not stored yet", "")
-        lines.append(f"| {tried} | {found} | `{COMMANDS[name]}` |")
+        command = stored["manifest"]["command"] if stored else COMMANDS[name]
+        lines.append(f"| {tried} | {found} | `{command}` |")
     return lines
 
 
+def _missing(name: str) -> list[str]:
+    return [f"`results/{name}.json` is not stored yet: `{COMMANDS[name]}`."]
+
+
 def killed() -> list[str]:
-    stored = read("kills")
+    if (stored := _stored("kills")) is None:
+        return _missing("kills")
     lines = ["| what was killed | points at which something reaches the disk | cases | kills | not bit-exact |"]
     lines.append("|---|---|---|---|---|")
     for row in stored["scenarios"]:
@@ -90,36 +96,37 @@ def killed() -> list[str]:
 
 
 def rows_alone() -> list[str]:
-    stored = read("invariance")
+    if (stored := _stored("invariance")) is None:
+        return _missing("invariance")
     lines = ["| what must not matter | cases | equal bit for bit | largest difference | of what is allowed |"]
     lines.append("|---|---|---|---|---|")
-    for row in stored["changes"]:
-        lines.append(_compared(row["change"], row))
-    lines += [
-        "",
-        "| model, executor, precision | cases | equal bit for bit | largest difference | of what is allowed |",
-    ]
+    lines += [_compared(row["change"], [row]) for row in stored["changes"]]
+    lines += ["", "| model, precision | cases | equal bit for bit | largest difference | of what is allowed |"]
     lines.append("|---|---|---|---|---|")
-    lines += [_compared(row["kind"], row) for row in stored["kinds"]]
+    kinds: dict[str, list[Row]] = {}
+    for row in stored["kinds"]:  # executors together
+        model, _, precision = row["kind"].split(", ")
+        kinds.setdefault(f"{'lab' if model == 'lab' else f'target `{model}`'}, {precision}", []).append(row)
+    lines += [_compared(name, rows) for name, rows in kinds.items()]
     share = stored["vacuous"] / max(1, stored["cases"] - stored["refused"])
     refused = f"{stored['refused']} were refused with a sentence (a program that cannot be fused, a prompt outside)"
-    return [
-        *lines,
-        "",
-        f"Of {stored['cases']:,} cases {refused}. In {share:.1%} the limit leaves less than half the digits.",
-    ]
+    few = f"In {share:.1%} the limit leaves less than half the digits"
+    return [*lines, "", f"{stored['algorithms']} algorithms. Of {stored['cases']:,} cases {refused}. {few}."]
 
 
-def _compared(name: str, row: Row) -> str:
-    equal = f"{row['equal'] / row['cases']:.0%}"
-    numbers = f"{row['largest_difference']:.0e} | {row['largest_share']:.2g}"
-    return f"| {name} | {row['cases']:,} | {equal} | {numbers} |"
+def _compared(name: str, rows: list[Row]) -> str:
+    """Groups of cases, together."""
+    cases, equal = (sum(row[key] for row in rows) for key in ("cases", "equal"))
+    difference, share = (max(row[key] for row in rows) for key in ("largest_difference", "largest_share"))
+    return f"| {name} | {cases:,} | {equal / cases:.0%} | {difference:.0e} | {share:.2g} |"
 
 
 def flips() -> list[str]:
+    if (stored := _stored("damage")) is None:
+        return _missing("damage")
     lines = ["| a bit flips in | file | flips | refused | the same | something else | raw exceptions |"]
     lines.append("|---|---|---|---|---|---|---|")
-    for row in read("damage")["rows"]:
+    for row in stored["rows"]:
         numbers = " | ".join(str(row[key]) for key in ("flips", "refused", "same", "other", "raw"))
         lines.append(f"| {row['what']} | {row['file']} | {numbers} |")
     return lines
