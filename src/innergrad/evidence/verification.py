@@ -363,9 +363,12 @@ class _Verification:
         generator, state = torch.Generator().manual_seed(self.seed), self.prompt.state(self.program)
         domains = [extent for f in tf.approximants.values() if 0.0 < (extent := _extent(f)) < math.inf]
         every_unit = [max(domains) / 2] if domains else []  # drives every unit of a fit
-        for size in (*tf.target.probes, *every_unit):
-            probe = self._drawn(size, state, generator)
+        drawn = [self._drawn(size, state, generator) for size in (*tf.target.probes, *every_unit)]
+        bounded = {lane.name for lane in program.weights if math.isfinite(lane.bound)}
+        for number, probe in enumerate([*drawn, self._beyond(drawn[0])] if bounded else drawn):
             for layer, module in zip(program.layers, tf.module.stored_layers(), strict=True):
+                if number == len(drawn) and not bounded & {i.dst.lane for i in layer.instructions}:
+                    continue
                 h = stream.pack(self._suited(layer, probe, generator))
                 before, after = stream.unpack(h), stream.unpack(module(h))
                 expected = plain.apply_layer(program, layer, before, tf.functions, observer=lambda *_: None)
@@ -375,6 +378,14 @@ class _Verification:
             program, list(tf.module.stored_layers()), stream.pack(state), tf.options
         ):
             self.laws["probe"].see(value, where, limit)
+
+    def _beyond(self, probe: State) -> State:
+        """The stream with weights beyond their bounds, above in half of the prompts and below in the others."""
+        beyond = dict(probe)
+        for lane in (lane for lane in self.program.weights if math.isfinite(lane.bound)):
+            value = probe[lane.name].abs() / 4 + 1.25 * lane.bound
+            beyond[lane.name] = torch.cat([value[:2], -value[2:]])
+        return beyond
 
     def _drawn(self, size: float, state: State, generator: torch.Generator) -> State:
         """A random stream, with shared lanes shared. Lanes that have a meaning of their own (constants, positions,

@@ -112,10 +112,12 @@ def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
 
 
 def is_ramped(f: Function, given: PiecewiseLinear, widest: float) -> bool:
-    """Whether what is given is the step function with ramps, none of them wider than allowed for its position."""
-    width = min((high - low for low, high in given.ramps), default=0.0)
-    fits = 0.0 < width <= max(widest, RAMP)
-    return fits and given == f.bounded(ramp_approximant(f, 2.0 ** round(math.log2(width))))
+    """Whether what is given is the step function with ramps by that rule, none of them wider than allowed."""
+    narrowest = min((high - low for low, high in given.ramps), default=0.0)
+    if not narrowest > 0.0:
+        return False
+    width = min(round(math.log2(narrowest)), math.floor(math.log2(max(widest, RAMP))))
+    return given == f.bounded(ramp_approximant(f, 2.0**width))
 
 
 def _reach(functions: tuple[Function, ...], radius: float | None) -> float | None:
