@@ -169,9 +169,9 @@ def rounding() -> list[dict[str, Any]]:
         X, y, w0 = (part[:10] for part in prompts(algorithm))
         row: dict[str, Any] = {"activation": activation, "width": width}
         for dtype in (torch.float64, torch.float32):
-            given = {"w0": w0, "dtype": dtype}
             try:
-                dense, plain = (tf.run(X, y, executor=name, **given).weights for name in ("dense", "plain"))
+                dense = tf.run(X, y, w0=w0, dtype=dtype, executor="dense").weights
+                plain = tf.run(X, y, w0=w0, dtype=dtype, executor="plain").weights
                 row[str(dtype).removeprefix("torch.")] = float((dense - plain).abs().max())
             except ig.InputError:
                 row[str(dtype).removeprefix("torch.")] = None

@@ -97,8 +97,8 @@ def ramps() -> list[str]:
 def ramp_rounding() -> list[str]:
     rows = read("ramps")["rounding"]
     widths = list(dict.fromkeys(row["width"] for row in rows))
-    lines = ["| matrices against program, ramps | " + " | ".join(f"2^{math.log2(width):.0f}" for width in widths) + " |"]
-    lines.append("|---" * (1 + len(widths)) + "|")
+    names = (f"2^{math.log2(width):.0f}" for width in widths)
+    lines = [f"| matrices against program, ramps | {' | '.join(names)} |", "|---" * (1 + len(widths)) + "|"]
     for activation in dict.fromkeys(row["activation"] for row in rows):
         for dtype in ("float64", "float32"):
             found = [row[dtype] for row in rows if row["activation"] == activation]

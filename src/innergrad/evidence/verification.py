@@ -518,8 +518,8 @@ class _Verification:
             sign = torch.randint(0, 2, part.shape, generator=generator, dtype=part.dtype) * 2 - 1
             return part * (1.0 + CHANGED * sign)
 
-        given = {name: other(getattr(prompt, name)) for name in ("X", "y", "X_query", "w0")}
-        return replace(prompt, **given)
+        X, y, X_query, w0 = map(other, (prompt.X, prompt.y, prompt.X_query, prompt.w0))
+        return replace(prompt, X=X, y=y, X_query=X_query, w0=w0)
 
     # --------------------------------------------------------------------------------------------- examples and queries
 

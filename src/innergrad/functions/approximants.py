@@ -48,6 +48,7 @@ from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear, ram
 
 SMALLEST_EPSILON = 1e-8  # below it the rounding of f itself would eat the tube
 RAMP = 2.0**-26  # of a jump, in float64: see ramp_approximant
+APART = 2.0**-22  # of its position
 LARGEST_EPSILON = 0.1
 _GRID = 512  # points per link: the walk may leave the tube by 2 epsilon / _GRID^2 between them, which _SHRINK pays for
 _SHRINK = 1.0 - 1e-4
@@ -98,11 +99,11 @@ def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
     not add hinges (plain, fused) are exact with it in both, and the matrices refuse float32 unless ramps of 2^-12 or
     wider were asked for.
 
-    At a position p arguments are of the size of |p|, so no ramp is narrower than ``RAMP`` times the power of two that
-    is at least |p|.
+    At a position p no ramp is narrower than ``APART`` times the power of two that is at least |p|: float32 tells its
+    ends apart.
     """
     start = float(f.value(torch.tensor(-1e300, dtype=torch.float64)))
-    widths = [max(width, RAMP * 2.0 ** math.ceil(math.log2(max(1.0, abs(position))))) for position, _, _ in f.jumps]
+    widths = [max(width, APART * 2.0 ** math.ceil(math.log2(abs(at)))) if at else width for at, _, _ in f.jumps]
     try:
         return ramps(f.jumps, start, widths)
     except InputError as error:

@@ -142,11 +142,14 @@ class Compiled:
         more than 2^-10 by the slope of a ramp: see :func:`innergrad.functions.approximants.ramp_approximant`.
         """
         for name, f in self.approximants.items():
-            if as_weights and f.ramps and f.error != 0.0:
+            pieces = isinstance(f, PiecewiseLinear)  # which no executor but the matrices adds up
+            if f.ramps and f.error != 0.0 and (as_weights or not pieces):
                 width, least = min(high - low for low, high in f.ramps), 2.0**10 * torch.finfo(dtype).eps
                 if width < least:
-                    what = f"the ramps of {name} are too steep for matrices in {dtype}"
-                    hint = f"executor='plain', float64, or compile with epsilons={{{name!r}: 2**-12}}"
+                    what = f"the ramps of {name} are too steep for {'matrices' if pieces else 'its units'} in {dtype}"
+                    hint = (
+                        f"use float64{', the plain executor' * pieces}, or compile with epsilons={{{name!r}: 2**-12}}"
+                    )
                     raise InputError(what, got=f"{width:.1e} wide", allowed=f"at least {least:.1e}", hint=hint)
             if f.ramps and f.error == 0.0 and isinstance(f, PiecewiseLinear):
                 width = min(high - low for low, high in f.ramps) / max(1.0, *map(abs, f.knots))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.transformer import CompiledTransformer
 
 #: The stated accuracy where approximants are fitted: products and divisions by smooth units are not exact.
@@ -14,8 +16,13 @@ FITTED = 1e-6
 RAMP = 64.0
 
 
-def ramps(tf: CompiledTransformer) -> bool:
-    return any(f.ramps for f in tf.approximants.values())
+def too_steep(tf: CompiledTransformer, *, as_weights: bool) -> bool:
+    """Whether float32 is refused because of steps."""
+    try:
+        tf.check_steps(torch.float32, as_weights=as_weights)
+    except InputError:
+        return True
+    return False
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
