@@ -7,6 +7,7 @@ weights; it is divided by epsilon, the sup error of every approximant. Plain int
 
     python benchmarks/gradient_error.py            the matrix, the growth curves and the figure (about 20 minutes)
     python benchmarks/gradient_error.py --outputs 8    the matrix at K = 8 with eight outputs
+    python benchmarks/gradient_error.py --ramps    piecewise-linear activations, by the width of ramps (two minutes)
     python benchmarks/gradient_error.py --quick    a small part of it, nothing stored
 """
 
@@ -127,26 +128,54 @@ def growth() -> dict[str, list[dict[str, Any]]]:
     return curves
 
 
+WIDTHS = (2.0**-10, 2.0**-12, 2.0**-20, 2.0**-26)
+
+
 def ramps(epsilon: float) -> list[dict[str, Any]]:
     """Piecewise-linear activations: the error of steps without a ramp hit is rounding; how often are there hits?"""
     rows = []
-    for activation, N in itertools.product(PIECEWISE, (2, 3, 6)):
+    for activation, N, width in itertools.product(PIECEWISE, (2, 3, 6), (WIDTHS[0], WIDTHS[-1])):
         algorithm = setting(activation, "squared", "linear", True, N, 8, 2)
-        tf = ig.compile(algorithm, epsilon=epsilon, n_examples=N_EXAMPLES)
+        tf = ig.compile(algorithm, epsilon=epsilon, n_examples=N_EXAMPLES, epsilons={f"{activation}'": width})
         X, y, w0 = prompts(algorithm)
-        found = step_errors(algorithm, tf.run(X, y, w0=w0).weights, X, y)
+        weights = tf.run(X, y, w0=w0).weights
+        found = step_errors(algorithm, weights, X, y)
         hits = torch.stack([count_hits(tf, X[i], y[i], w0[i]) for i in range(SEEDS)])
+        off = (weights - ig.reference(algorithm, X, y, w0=w0).weights).abs().amax((1, 2))
         rows.append(
             {
                 "activation": activation,
                 "N": N,
                 "epsilon": epsilon,
+                "width": width,
+                "heads": tf.n_heads,
+                "runs": SEEDS,
+                "runs_off": int((off > 1e-6).sum()),
                 "steps": hits.numel(),
                 "steps_with_hits": int((hits > 0).sum()),
                 "max_error_without_hits": _largest(found[hits == 0]),
                 "max_error_with_hits": _largest(found[hits > 0]),
             }
         )
+    return rows
+
+
+def rounding() -> list[dict[str, Any]]:
+    """How far the matrices are from the program, by the width of ramps; too narrow ones are refused in float32."""
+    rows = []
+    for activation, width in itertools.product(("relu", "leaky_relu"), WIDTHS):
+        algorithm = ig.GradientDescent(ig.Network([D_X, 4, 4, 1], activation), lr=LR, steps=3, box=BOX)
+        tf = ig.compile(algorithm, n_examples=N_EXAMPLES, epsilons={f"{activation}'": width})
+        X, y, w0 = (part[:10] for part in prompts(algorithm))
+        row: dict[str, Any] = {"activation": activation, "width": width}
+        for dtype in (torch.float64, torch.float32):
+            try:
+                dense = tf.run(X, y, w0=w0, dtype=dtype, executor="dense").weights
+                plain = tf.run(X, y, w0=w0, dtype=dtype, executor="plain").weights
+                row[str(dtype).removeprefix("torch.")] = float((dense - plain).abs().max())
+            except ig.InputError:
+                row[str(dtype).removeprefix("torch.")] = None
+        rows.append(row)
     return rows
 
 
@@ -185,18 +214,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--outputs", type=int, help="the matrix at K = 8 with this many outputs")
+    parser.add_argument("--ramps", action="store_true", help="piecewise-linear activations alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.quick:
         run_matrix(cells((1, 3, 6), (4,), (1e-2,)))
+    elif arguments.ramps:
+        data = {"ramps": ramps(1e-3), "rounding": rounding()}
+        store("ramps", "python benchmarks/gradient_error.py --ramps", data)
     elif arguments.outputs:
         matrix = run_matrix(cells(DEPTHS, (8,), EPSILONS, arguments.outputs))
         name = f"gradient_error_{arguments.outputs}_outputs"
         store(name, f"python benchmarks/gradient_error.py --outputs {arguments.outputs}", {"matrix": matrix})
     else:
         matrix = run_matrix(cells(DEPTHS, (4, 8), EPSILONS))
-        data = {"matrix": matrix, "growth": growth(), "ramps": ramps(1e-3)}
-        store("gradient_error", "python benchmarks/gradient_error.py", data)
+        store("gradient_error", "python benchmarks/gradient_error.py", {"matrix": matrix, "growth": growth()})
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A table stands between ``<!-- table: name -->`` and ``<!-- end -->``; its conten
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 from collections import Counter
@@ -77,12 +78,32 @@ def more_outputs() -> list[str]:
 
 
 def ramps() -> list[str]:
-    lines = ["| activation | N | steps with a ramp hit | error without | error with |", "|---|---|---|---|---|"]
-    for row in read("gradient_error")["ramps"]:
-        lines.append(
-            f"| {row['activation']} | {row['N']} | {row['steps_with_hits']} of {row['steps']} | "
-            f"{row['max_error_without_hits']:.0e} | {row['max_error_with_hits']:.0e} |".replace("0e+00", "0")
-        )
+    """Wide ramps and narrow ones side by side."""
+    rows = read("ramps")["ramps"]
+    widths = sorted({row["width"] for row in rows}, reverse=True)
+    heads = [f"ramps 2^{math.log2(width):.0f}: steps with a hit | runs off by 1e-6 | error" for width in widths]
+    lines = [f"| activation | N | heads | {' | '.join(heads)} |", "|---" * (3 + 3 * len(widths)) + "|"]
+    for activation, N in dict.fromkeys((row["activation"], row["N"]) for row in rows):
+        chosen = [row for row in rows if (row["activation"], row["N"]) == (activation, N)]
+        cells = [
+            f"{row['steps_with_hits']} of {row['steps']} | {row['runs_off']} of {row['runs']} | "
+            f"{max(row['max_error_with_hits'], row['max_error_without_hits']):.0e}".replace("0e+00", "0")
+            for row in chosen
+        ]
+        lines.append(f"| {activation} | {N} | {chosen[0]['heads']} | {' | '.join(cells)} |")
+    return lines
+
+
+def ramp_rounding() -> list[str]:
+    rows = read("ramps")["rounding"]
+    widths = list(dict.fromkeys(row["width"] for row in rows))
+    names = (f"2^{math.log2(width):.0f}" for width in widths)
+    lines = [f"| matrices against program, ramps | {' | '.join(names)} |", "|---" * (1 + len(widths)) + "|"]
+    for activation in dict.fromkeys(row["activation"] for row in rows):
+        for dtype in ("float64", "float32"):
+            found = [row[dtype] for row in rows if row["activation"] == activation]
+            cells = ["refused" if value is None else f"{value:.0e}" for value in found]
+            lines.append(f"| {activation}, {dtype} | {' | '.join(cells)} |")
     return lines
 
 
@@ -381,6 +402,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "outputs": outputs,
     "more_outputs": more_outputs,
     "ramps": ramps,
+    "ramp_rounding": ramp_rounding,
     "pieces": pieces,
     "constructions": constructions,
     "stock": stock,

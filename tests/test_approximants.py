@@ -6,6 +6,7 @@ import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,17 +14,19 @@ import numpy as np
 import pytest
 import torch
 from flint import arb, fmpq
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.functions import ACTIVATIONS, Asymptote, Function, PiecewiseLinear, approximate, approximate_jointly
 from innergrad.functions import scalar as library
 from innergrad.functions.adam import ADAM
-from innergrad.functions.approximants import prove
+from innergrad.functions.approximants import APART, RAMP, is_ramped, prove
 from innergrad.functions.derived import within
 from innergrad.functions.scalar import hinge_sum
+from innergrad.interpret import tables
 from test_functions import SMOOTH, asymptote, ball, jet
 
 F64 = torch.float64
@@ -541,37 +544,98 @@ def test_epsilon_out_of_range_is_refused(epsilon: Any) -> None:
 # ------------------------------------------------------------------------------------------------------------- ramps
 
 
-@settings(max_examples=30, deadline=None)
-@given(name=st.sampled_from(["relu", "leaky_relu", "relu6"]), exponent=st.floats(-6.9, -1))
-def test_ramps(name: str, exponent: float) -> None:
-    """Step functions get ramps as wide as the largest power of two <= epsilon, on the side each jump names. f^ is f
-    everywhere else, monotone between the two values on the ramps, and claims no sup error.
+def check_ramps(f: Function, epsilon: float, ramp: float) -> PiecewiseLinear:
+    """Ramps are as wide as the largest power of two <= ramp, or 2^-22 of their position, on the side each jump names;
+    f^ is f everywhere else, monotone between the two values on the ramps, and claims no sup error.
     """
-    f, epsilon = ACTIVATIONS[name].dr, 10.0**exponent
-    ramped = approximate(f, epsilon)
+    ramped = approximate(f, epsilon, ramp=ramp)
+    assert ramped == approximate(f, 0.1, ramp=ramp), "epsilon has no say"
     assert ramped.error == math.inf
     assert ramped.pieces == 2 * len(f.jumps) + 1
+    assert is_ramped(f, ramped, ramp)
+    assert not is_ramped(f, replace(ramped, slopes=tuple(0.9 * slope for slope in ramped.slopes)), ramp)
     for (lo, hi), (position, height, side) in zip(ramped.ramps, sorted(f.jumps), strict=True):
-        width = hi - lo
-        assert width <= epsilon < 2 * width
-        assert math.frexp(width)[0] == 0.5
+        width, least = hi - lo, APART * abs(position)
+        assert any(0.999 * low <= width <= 1.001 * high for low, high in ((ramp / 2, ramp), (least, 2 * least)))
+        assert abs(math.log2(width) - round(math.log2(width))) < 1e-6
         assert (lo if side > 0 else hi) == position
         inside = torch.linspace(lo, hi, 33, dtype=F64)
-        between = f(torch.tensor(position - 1.0, dtype=F64)) + height * (inside - lo) / width
-        torch.testing.assert_close(ramped(inside), between, rtol=0, atol=1e-14)
-    t = torch.linspace(-10, 10, 4001, dtype=F64)
-    t = torch.cat([t, torch.tensor([x for ramp in ramped.ramps for x in ramp], dtype=F64)])
+        between = f(torch.tensor(lo if side > 0 else lo - 1e-3, dtype=F64)) + height * (inside - lo) / width
+        torch.testing.assert_close(ramped(inside), between, rtol=0, atol=1e-14 + 2.0**-50 * abs(position) / width)
+    ends = torch.tensor([x for ramp in ramped.ramps for x in ramp], dtype=F64)
+    t = torch.cat([torch.linspace(-10, 10, 4001, dtype=F64), 1e6 * torch.linspace(-2, 2, 801, dtype=F64), ends])
     outside = t[[not any(lo < x < hi for lo, hi in ramped.ramps) for x in t.tolist()]]
-    assert len(outside) >= 4001 - 2 * 21
-    assert (ramped(outside) == f(outside)).all()
+    assert float((ramped(outside) - f(outside)).abs().max()) <= 1e-14
     # the hinges have weights height/width on arguments up to |t|: rounding u |t| / width
-    rounding = 4 * 2.0**-53 * (1 + outside.abs()) / (ramped.ramps[0][1] - ramped.ramps[0][0])
-    assert ((hinge_sum(ramped, outside) - f(outside)).abs() <= rounding).all()
+    narrowest, largest = min(hi - lo for lo, hi in ramped.ramps), float(ends.abs().max())
+    size = sum(abs(height) for _, height, _ in f.jumps) * (1 + outside.abs() + largest) / narrowest
+    assert ((hinge_sum(ramped, outside) - f(outside)).abs() <= 8 * 2.0**-53 * (1 + size)).all()
+    return ramped
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    name=st.sampled_from(["relu", "leaky_relu", "relu6"]),
+    epsilon=st.floats(1e-7, 0.1),
+    ramp=st.one_of(st.just(RAMP), st.floats(1e-7, 0.1)),
+)
+def test_ramps(name: str, epsilon: float, ramp: float) -> None:
+    f = ACTIVATIONS[name].dr
+    ramped = check_ramps(f, epsilon, ramp)
+    t = torch.linspace(-10, 10, 4001, dtype=F64)
+    outside = t[[not any(lo < x < hi for lo, hi in ramped.ramps) for x in t.tolist()]]
+    assert (ramped(outside) == f(outside)).all()
+
+
+def steps(jumps: tuple[tuple[float, float, int], ...]) -> Function:
+    """A user's step function: at a jump, the value on the side that the ramp is not on."""
+
+    def value(t: Tensor) -> Tensor:
+        parts = [height * ((t > at) if side > 0 else (t >= at)).to(t.dtype) for at, height, side in jumps]
+        return torch.stack(parts).sum(0)
+
+    return Function("steps", value, curvature=0.0, bound=sum(abs(height) for _, height, _ in jumps), jumps=jumps)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    positions=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=4, unique_by=lambda at: round(at / 3)),
+    heights=st.lists(st.floats(0.01, 10), min_size=4, max_size=4),
+    sides=st.lists(st.sampled_from([-1, 1]), min_size=4, max_size=4),
+    ramp=st.sampled_from([RAMP, 2.0**-12, 1e-3]),
+)
+def test_ramps_of_a_users_jumps(positions: list[float], heights: list[float], sides: list[int], ramp: float) -> None:
+    """Anywhere, of any height; and off the ramps they are exact in float32, too, by clamps and by bisection."""
+    jumps = tuple(zip(sorted(positions), heights, sides, strict=False))
+    assume(all(b - a > 1.0 for a, b in pairwise(at for at, _, _ in jumps)))
+    f = steps(jumps)
+    ramped = check_ramps(f, 1e-3, ramp)
+    t = torch.tensor([x for at, _, _ in jumps for x in (at - 0.25 - 1e-6 * abs(at), at + 0.25 + 1e-6 * abs(at), 0.1)])
+    (value,) = tables.evaluator((ramped,), torch.float32, torch.device("cpu"))(t)
+    allowed = 1e-6 * sum(abs(height) for _, height, _ in jumps)
+    for found in (value, ramped(t)):
+        assert float((found - f(t.double())).abs().max()) <= allowed
+
+
+def test_jumps_without_room_between_them_are_refused() -> None:
+    with pytest.raises(InputError, match=r"the jumps of steps are too close.*1\.0, 1\.000000001"):
+        approximate(steps(((1.0, 1.0, 1), (1.0 + 1e-9, 1.0, 1))), 1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "half"), [(torch.float64, 2.0**-26), (torch.float32, 2.0**-12)])
+def test_half_of_the_digits(dtype: torch.dtype, half: float) -> None:
+    """The rule: hinges of a ramp of sqrt(u) round, at arguments of size one, by about as much as it is wide."""
+    f, t = library.DLEAKY, torch.linspace(0.5, 2.0, 4001).to(dtype)
+    narrow, wide = (hinge_sum(approximate(f, 1e-3, ramp=width), t) - f(t) for width in (half, 8 * half))
+    assert half / 16 < float(narrow.abs().max()) <= 4 * half
+    assert float(wide.abs().max()) < float(narrow.abs().max()) / 2
+    exact = hinge_sum(approximate(library.DRELU, 1e-3, ramp=half), torch.linspace(1.0, 0.5 / half, 4001).to(dtype))
+    assert bool((exact == 1.0).all()), "a height of one, at zero: the hinges cancel exactly"
 
 
 def test_ramp_hits_are_counted() -> None:
     """hits: the number of arguments strictly inside a ramp, here by a loop."""
-    ramped = approximate(library.DRELU6, 0.1)
+    ramped = approximate(library.DRELU6, 0.1, ramp=0.1)
     width = 2.0**-4
     assert ramped.ramps == ((0.0, width), (6.0 - width, 6.0))
     t = torch.cat([torch.linspace(-1, 7, 1001, dtype=F64), torch.tensor([0.0, width, 6.0 - width, 6.0], dtype=F64)])

@@ -360,7 +360,7 @@ def test_a_jump_is_bounded_by_its_height_only() -> None:
         values.append(best.value)
     assert 0.1 < values[0] == pytest.approx(values[1])
     X, y, w = case.draw(4, 0)
-    w[:, :2] = 1e-6  # inside the ramp
+    w[:, :2] = 1e-9  # inside the ramp
     assert 0.01 < float(case.errors(X, y, w).detach().max()) <= values[1]
 
 

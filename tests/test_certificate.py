@@ -157,7 +157,7 @@ def test_certificates_say_what_memory_they_need_before_they_start(monkeypatch: p
 def test_an_argument_in_a_ramp_is_off_by_the_jump_at_most() -> None:
     """Of ReLU networks nothing but rounding is certified, unless a pre-activation is in the ramp of r'."""
     algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "relu", bias=False), steps=1)
-    tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2)
+    tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2, epsilons={"relu'": 1e-2})
     X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.8, -0.7, 0.5, 0.4])
     assert tf.certify(X, y, w0=w0).bounds[0] < 1e-12
     w0 = torch.tensor([0.004, -0.7, 0.5, 0.4])
@@ -168,7 +168,7 @@ def test_an_argument_in_a_ramp_is_off_by_the_jump_at_most() -> None:
 def test_culprits_are_named_and_errors_at_the_arguments_may_still_be_finite() -> None:
     """Inside the ramp, but not at the jump: what the ramp computes is known to differ, and by how much."""
     algorithm = ig.GradientDescent(ig.Network([1, 2, 1], "relu", bias=False), steps=1)
-    tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2)
+    tf = ig.compile(algorithm, epsilon=1e-2, n_examples=2, epsilons={"relu'": 1e-2})
     X, y, w0 = torch.tensor([[1.0], [0.5]]), torch.tensor([[1.0], [0.3]]), torch.tensor([0.004, -0.7, 0.5, 0.4])
     (culprit,) = tf.certify(X, y, w0=w0, errors="sup").culprits
     assert "step 1: derivatives, d1: 2 arguments of relu' may be at a jump (0), e.g. z = " in culprit

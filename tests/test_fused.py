@@ -22,6 +22,7 @@ from innergrad.interpret import graph, tables
 from innergrad.interpret.native import kernel
 from innergrad.model.executors import recorded
 from innergrad.testing import Case
+from innergrad.testing.judges import rounding
 
 FLOAT64 = {"dtype": torch.float64, "device": torch.device("cpu")}
 
@@ -40,15 +41,14 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_fused_equals_plain(case: Case, batch: int) -> None:
-    """To 1e-13, with and without the compiler; a ramp of width delta multiplies rounding by 1/delta."""
+    """To 1e-13, with and without the compiler. Ramps are exact in both: neither adds hinges."""
     prompt = case.prompts(batch)
     plain = case.tf.run(**prompt)  # type: ignore[arg-type]
-    ramps = any(f.ramps for f in case.tf.approximants.values())
     for compiled in (None, False):
         fused = case.tf.run(**prompt, executor="fused", compiled=compiled)  # type: ignore[arg-type]
         assert fused.weights.shape == plain.weights.shape
-        assert distance(fused.weights, plain.weights) <= 1e-13 * (2**13 if ramps else 1)
-        assert distance(fused.predictions, plain.predictions) <= 1e-13 * (2**13 if ramps else 1)
+        assert distance(fused.weights, plain.weights) <= 1e-13
+        assert distance(fused.predictions, plain.predictions) <= 1e-13
         if plain.online is not None and fused.online is not None:
             assert distance(fused.online, plain.online) <= 1e-13
 
@@ -61,9 +61,8 @@ def test_fused_equals_dense(name: str) -> None:
         pytest.skip("the module's own accuracy is compared in the battery")
     prompt = case.prompts(1)
     dense, fused = (case.tf.run(**prompt, executor=name) for name in ("dense", "fused"))  # type: ignore[arg-type]
-    ramps = any(f.ramps for f in case.tf.approximants.values())
-    assert distance(fused.weights, dense.weights) <= 1e-13 * (2**13 if ramps else 1)
-    assert distance(fused.predictions, dense.predictions) <= 1e-13 * (2**13 if ramps else 1)
+    assert distance(fused.weights, dense.weights) <= rounding(case.tf, 1e-13)
+    assert distance(fused.predictions, dense.predictions) <= rounding(case.tf, 1e-13)
 
 
 @pytest.mark.parametrize("name", [n if i % 2 else pytest.param(n, marks=pytest.mark.soak) for i, n in enumerate(CASES)])

@@ -43,7 +43,9 @@ def compile(
         (sin), by default derived from the algorithm's box and x_bound; on variants compact and shallow also the range
         of what is multiplied, by default 64.
     sigma: on target sigma, the activation of the transformer itself (default gelu).
-    epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, where they are proven.
+    epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, where they are proven. Of a
+        step function, on every target, the width of its ramps: by default 2^-26, half of the digits of float64,
+        whatever epsilon is; {"relu'": 2**-12} makes matrices that can be run in float32.
     weight_error: instead of epsilon and epsilons: choose them so that the final weights are certified to be within
         weight_error of the algorithm's, with the fewest heads; ``tf.solution`` says what was chosen. The certificate
         is for the prompts ``data`` = (X, y) and the initial weights w0, or, without data, for a few random prompts;

@@ -174,7 +174,11 @@ class FunctionalGradientDescent(Algorithm):
             return
         if not self.kernel.positive or self.covariate_step:
             return
-        top = float(torch.linalg.eigvalsh(self.kernel(X, X).double()).max())
+        matrix = self.kernel(X, X).double()
+        if not bool(torch.isfinite(matrix).all()):
+            what = "the kernel of this prompt is not finite"
+            raise InputError(what, got=f"inputs up to {float(X.abs().max()):.4g}", hint="scale the inputs")
+        top = float(torch.linalg.eigvalsh(matrix).max())
         limit = 2.0 / self._constant if self.step_rule == "constant" else self.lambda_max * (1 + 1e-9)
         if top > limit:
             hint = (

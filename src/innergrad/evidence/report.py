@@ -25,16 +25,14 @@ class WorstCase:
     """A law while it is being checked: keeps the largest value / limit seen. limit: where no other is given."""
 
     def __init__(self, name: str, limit: float) -> None:
-        self.limit, self.law = limit, Law(name, 0.0, limit)
+        self.limit, self.law, self.used = limit, Law(name, 0.0, limit), 0.0
 
     def see(self, value: float, where: str, limit: float | None = None) -> None:
         limit = self.limit if limit is None else limit
-        if (
-            math.isnan(value)
-            or value * self.law.limit > self.law.value * limit
-            or (limit == 0.0 and value > self.law.value)
-        ):
-            self.law = Law(self.law.name, math.inf if math.isnan(value) else value, limit, where)
+        value = math.inf if math.isnan(value) else value
+        used = 0.0 if value == 0.0 else value / limit if limit else math.inf
+        if used > self.used or (used == self.used == math.inf and value > self.law.value):
+            self.used, self.law = used, Law(self.law.name, value, limit, where)
 
     def unchecked(self, reason: str) -> None:
         """What is said unless something is seen."""

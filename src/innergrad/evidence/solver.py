@@ -131,7 +131,7 @@ def _smooth(program: Program, options: Options) -> list[str]:
         raise InputError(
             "step functions have no sup error that could be chosen: their epsilon is the width of ramps",
             got=", ".join(steps),
-            hint="give epsilon; tf.certify(X, y) says whether an argument falls on a ramp",
+            hint="give epsilon; tf.certify(X, y) says whether an argument falls on a ramp, which is rare",
         )
     return [name for name, f in functions.items() if f.exact is None]
 

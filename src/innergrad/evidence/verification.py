@@ -2,11 +2,13 @@
 
 Each layer of the module is compared with the program on the *module's own stream*, so the layer that is wrong is named:
 
-    weights         every layer of the module computes what the plain interpreter computes (float64 rounding)
+    weights         every layer of the module computes what the plain interpreter computes, up to rounding
     probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
     proof           every approximant has a sup error of at most epsilon, proven again; on targets whose approximants
                     are fitted, not proven, this law is called ``fit`` and is checked on a grid
     approximation   every layer is within its approximants' proven errors of the exact functions
+    gradient        every step is one of the algorithm, from the weights before it, up to 200 epsilon times the learning
+                    rate, and rounding. Without weights it is about the predictions
     oracle          the exact program is the algorithm: weights, predictions, those at every prefix and standard
                     deviations equal autograd's (or another oracle's)
     examples        after one step: queries do not change the weights, an example of weight 2 counts as two, one of
@@ -19,13 +21,20 @@ Each layer of the module is compared with the program on the *module's own strea
 
 A law that has no finite limit fails, and says where. Besides the laws the report gives the distance to the oracle per
 step, and the number of *ramp hits*: arguments at which the derivative of a piecewise-linear activation was replaced by
-a ramp. Steps with a hit carry no epsilon claim.
+a ramp. Only the law of the gradient knows what a hit does.
+
+Limits follow the scale of the data. *Derived*: what a layer, and a step, may round by, from the sizes of the terms that
+are added (:mod:`innergrad.evidence.limits`); zero, where nothing is rounded. *Measured*: what fitted products and
+divisions are off by (gpt, softmax, sigma), relative to the largest number in the stream; the 200 epsilon of a gradient
+(the most of 4,032,000 steps of 8,064 configurations on data of size one is 153); and what the oracle may differ by,
+1e-10 of the largest number or, if that is more, as far as the exact program moves when its inputs change by 2^-40 of
+themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -33,8 +42,9 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, integer, seed_number
+from innergrad.evidence.limits import U, roundings, sizes_after
 from innergrad.evidence.report import Report, WorstCase
-from innergrad.functions.approximants import approximate, prove
+from innergrad.functions.approximants import is_ramped, prove
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import RECIPROCAL, Function, PiecewiseLinear
 from innergrad.interpret import plain
@@ -47,9 +57,10 @@ from innergrad.model.executors import executor_of
 from innergrad.model.prompt import ArrayLike, Prompt, placed
 from innergrad.targets.parts.base import PIECE
 
-U = 2.0**-53
 ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of what it is compared with
 FEWER = "take fewer prompts, or a smaller model"
+WITHIN = 200.0  # epsilon, the error of a gradient
+CHANGED = 2.0**-40  # of themselves, the inputs of the exact program, to see what it makes of rounding
 Part = Callable[[Prompt, State], Tensor]  # of what a forward pass gave, or of what it may be off by
 Case = tuple[str, Prompt, Prompt, Part]  # what must not matter, two prompts that differ in it, what must be the same
 
@@ -131,17 +142,22 @@ class _Verification:
 
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
-        self.rounding = tf.target.functions.rounding(tf.options)  # of a layer, relative to its largest number
+        # of a layer that is fitted, relative to its largest number; what is made of hinges rounds, and nothing else
+        self.fitted = 0.0 if tf.proven else tf.target.functions.rounding(tf.options)
+        self.spread = 0.0 if tf.proven else tf.target.functions.spread(tf.program, tf.approximants)
+        self.slack = dict[str, float]()  # what the lanes that this step wrote were rounded by
+        self.largest = dict[str, float]()  # entry of a lane before it was last written
         self.proof = "proof" if tf.proven else "fit"
         limits = {
-            "weights": self.rounding,
-            "probe": self.rounding,
+            "weights": self.fitted,
+            "probe": self.fitted,
             self.proof: tf.options.epsilon,
-            "approximation": self.rounding,
+            "approximation": self.fitted,
+            "gradient": WITHIN,
             "oracle": 1e-10,
-            "examples": self.rounding,
-            "shared": tf.target.functions.spread(tf.program, tf.approximants),
-            "scratch": 0.0 if tf.proven else self.rounding,  # clearing by GeLUs is exact up to rounding
+            "examples": self.fitted,
+            "shared": self.spread,
+            "scratch": self.fitted,  # clearing by GeLUs is exact up to rounding
             "inputs": 0.0,
             "box": 0.0 if tf.proven else tf.options.epsilon,  # a steep GeLU is a hinge nearly
         }
@@ -176,47 +192,110 @@ class _Verification:
         start = self.prompt.state(program)
         h, ideal = stream.pack(start), start  # ideal: the exact algorithm, restarted from the module's at every step
         trajectory, step_error, hits, count = [self._learned(start)], list[float](), list[int](), 0
-        lr = getattr(tf.algorithm, "lr", 1.0) or 1.0
+        drift = State()  # what ideal may differ by from what the module has, by rounding alone
         for number, ((layer, step_ends), module) in enumerate(zip(program.schedule(), tf.module.layers(), strict=True)):
             before = stream.unpack(h)
             h = module(h)
             after = stream.unpack(h)
-            self._compare("weights", layer, before, after, plain.apply_layer(program, layer, before, tf.functions))
-            self._compare("approximation", layer, before, after, plain.apply_layer(program, layer, before, exact))
+            rounded = self._rounding(layer, before)
+            allowed = self._fitted(rounded, before)
+            self._compare("weights", layer, before, allowed, after, self._plain(layer, before, tf.functions))
+            self._compare("approximation", layer, before, allowed, after, self._plain(layer, before, exact))
             self._check_inputs(layer, start, after, readout=number >= tf.n_layers)
             for _, score, argument in plain.arguments(program, layer, before, lambda s: s.f.name in tf.approximants):
                 count += int(tf.approximants[score.f.name].hits(argument))
-            ideal = plain.apply_layer(program, layer, ideal, exact)
+            drift = self._carried(layer, before, drift, rounded, exact, lambda score, z: torch.zeros_like(z.tensor))
+            for lane in {i.dst.lane for i in layer.instructions}:
+                self.slack[lane] = self.slack.get(lane, 0.0) + float(rounded[lane].max())
+                self.largest[lane] = float(before[lane].abs().max())
+            ideal = self._plain(layer, ideal, exact)
             if step_ends:
                 self._check_step(after)
-                step = (self._learned(after) - self._learned(ideal)).norm(dim=-1)
-                step_error.append(float(step.max()) / lr / tf.options.epsilon if step.numel() else 0.0)
+                step_error.append(self._check_gradient(after, ideal, drift, len(hits) + 1, count))
                 trajectory.append(self._learned(after))
                 hits.append(count)
-                ideal, count = after, 0
+                ideal, count, drift, self.slack = after, 0, State(), {}
         return torch.stack(trajectory, dim=1), step_error, hits
 
-    def _compare(self, law: str, layer: Layer, before: State, after: State, expected: State) -> None:
+    def _plain(self, layer: Layer, before: State, functions: Mapping[str, plain.ScalarFunction]) -> State:
+        return plain.apply_layer(self.program, layer, before, functions)
+
+    def _check_gradient(self, after: State, ideal: State, drift: State, number: int, hits: int) -> float:
+        """The error of a step over the learning rate, in units of epsilon; what it may be, and why it is not that."""
+        unit = (getattr(self.tf.algorithm, "lr", 1.0) or 1.0) * self.tf.options.epsilon
+        error = (self._learned(after) - self._learned(ideal)).norm(dim=-1) / unit
+        rounded = self._learned(drift).norm(dim=-1).nan_to_num(nan=0.0, posinf=0.0) / unit  # unknown: allows nothing
+        if not error.numel():
+            return 0.0
+        coarse = max(1.0, self.fitted / self.tf.options.epsilon)
+        limits = WITHIN * coarse + rounded
+        ratio = error / limits
+        worst = int(ratio.nan_to_num(nan=math.inf).argmax())
+        where = f"step {number}"
+        if not bool(ratio[worst] <= 1.0):
+            sizes = (f"{name} is up to {float(part.abs().max()):.1e}" for name, part in self._inputs() if part.numel())
+            sized = f"approximants are for data of size one: {', '.join(sizes)}; scale the data, or lower epsilon"
+            where += f"; {hits} arguments on a ramp" if hits else f"; {sized}"
+        self.laws["gradient"].see(float(error[worst]), where, float(limits[worst]))
+        return float(error.max())
+
+    def _inputs(self) -> tuple[tuple[str, Tensor], ...]:
+        return ("x", self.prompt.X), ("y", self.prompt.y), ("w", self.prompt.w0)
+
+    def _rounding(self, layer: Layer, before: State) -> State:
+        """What the lanes may be off by after a layer, by rounding: it follows from the sizes of the terms."""
+        tf, tokens = self.tf, max(value.shape[1] for value in before.values())
+        unit = roundings(self.program, tf.approximants, tokens) * U
+        sizes = sizes_after(self.program, layer, before, tf.functions, tf.approximants)
+        return {name: unit * size for name, size in sizes.items()}
+
+    def _fitted(self, rounded: State, before: State) -> State:
+        """And by what is fitted, relative to the largest number in the stream; pads have a size of their own."""
+        if not self.fitted:
+            return rounded
+        lanes = self.program.stream.lanes
+        largest = max([1.0, *(float(before[lane.name].abs().max()) for lane in lanes if not lane.fill)])
+        return {lane.name: rounded[lane.name] + self.fitted * max(largest, abs(lane.fill)) for lane in lanes}
+
+    def _carried(
+        self,
+        layer: Layer,
+        before: State,
+        radii: State,
+        rounded: State,
+        functions: Mapping[str, plain.ScalarFunction],
+        off: Callable[[Score, plain.Labelled], Tensor],
+    ) -> State:
+        """What lanes are off by, after a layer that rounds. Of a lane that is not written nothing is rounded."""
+        after = radii_after(self.program, layer, before, functions, radii, off)
+        for lane in {i.dst.lane for i in layer.instructions}:
+            after[lane] = after[lane] + rounded[lane]
+        return after
+
+    def _compare(self, law: str, layer: Layer, before: State, rounded: State, after: State, expected: State) -> None:
         """A layer may round, and lanes that it writes may be off by what its functions are off by."""
-        units, radii = self._units(before, after), State()
+        radii = State()
         if self._inexact(law, layer):
             functions = self.program.functions()
             radii = radii_after(self.program, layer, before, functions, radii, partial(self._off, law))
         for name, value in after.items():
-            allowed = torch.full_like(value, self.rounding * units[name]) + radii.get(name, 0.0)
-            self._see(law, (value - expected[name]).abs(), allowed, units[name], f"layer {layer.name}, lane {name}")
+            where, allowed = f"layer {layer.name}, lane {name}", rounded[name].expand_as(value)
+            if bool(torch.isfinite(allowed).all()):
+                self._see(law, (value - expected[name]).abs(), allowed + radii.get(name, 0.0), where)
+            else:
+                self.laws[law].see(math.inf, f"{where}: what it may round by is not finite")
 
-    def _see(self, law: str, error: Tensor, allowed: Tensor, unit: float, where: str) -> None:
+    def _see(self, law: str, error: Tensor, allowed: Tensor, where: str) -> None:
         """The entry that is nearest to what is allowed, or farthest beyond. Only a probe leaves out what nothing is
         known of; where another law has no limit, it fails.
         """
         known = torch.isfinite(allowed)
-        if not bool(known.all()) and (law != "probe" or math.isinf(unit)):
+        if not bool(known.all()) and law != "probe":
             self.laws[law].see(math.inf, f"{where}: what it may be off by is not finite")
         elif error.numel():
-            ratio = (error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
+            ratio = torch.where(error == 0.0, 0.0, error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
             worst = torch.where(known, ratio, 0.0).flatten().argmax()
-            value, limit = (float(part.flatten()[worst]) / unit for part in (error, allowed))
+            value, limit = (float(part.flatten()[worst]) for part in (error, allowed))
             self.laws[law].see(value, where, limit)
 
     def _inexact(self, law: str, layer: Layer) -> bool:
@@ -224,36 +303,27 @@ class _Verification:
         names = {score.f.name for i in layer.instructions for score in i.scores}
         used = [f for name, f in self.tf.approximants.items() if name in names]
         fits = law == "probe" and any(not isinstance(f, PiecewiseLinear) for f in used)
-        return fits or any(f.ramps or (law == "approximation" and f.error) for f in used)
+        return fits or (law == "approximation" and any(f.ramps or f.error for f in used))
 
     def _off(self, law: str, score: Score, z: plain.Labelled) -> Tensor:
-        """What a function may be off by at its arguments: in every law what its ramps round by, for one of width delta
-        is a difference of two terms of size |z| / delta, times its height.
+        """What a function may be off by at its arguments, beside rounding.
 
         approximation: the error of the approximant; a step function has none, unless an argument fell into a ramp: then
         it is off by no more than the jump. probe: a fit is not compared outside its domain, where exponentials, say,
         are large and cancel. examples: where fits are averaged with, their errors may differ between two prompts.
         """
         f, at = self.tf.approximants.get(score.f.name), z.tensor
+        off = torch.zeros_like(at)
         if f is None:
-            return torch.zeros_like(at)
-        jump = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
-        slope = max((max(1.0, jump) / (high - low) for low, high in f.ramps), default=0.0)
-        off = 64 * U * slope * (at.abs() + 1)
+            return off
         if law == "approximation":
+            jump = max((abs(height) for _, height, _ in score.f.jumps), default=1.0)
             for low, high in f.ramps:
                 off = off + jump * ((at > low) & (at < high))
         if law == "probe" and not isinstance(f, PiecewiseLinear):
             return torch.where((at < f.domain[0]) | (at > f.domain[1]), math.inf, off)
         averaged = law == "examples" and not self.tf.proven and "S" in z.labels
         return off + f.error if not f.ramps and (averaged or law == "approximation") else off
-
-    def _units(self, before: State, after: State) -> dict[str, float]:
-        """What lanes round relative to: the largest number in the stream; pads have a size of their own."""
-        lanes, sizes = self.program.stream.lanes, [1.0]
-        for value in (state[lane.name] for state in (before, after) for lane in lanes if not lane.fill):
-            sizes += [float(value.abs().max())] if value.numel() else []
-        return {lane.name: max(*sizes, abs(lane.fill)) for lane in lanes}
 
     def _check_inputs(self, layer: Layer, start: State, after: State, *, readout: bool) -> None:
         for lane in self.program.stream.lanes:
@@ -271,14 +341,17 @@ class _Verification:
         for lane in program.stream.lanes:
             value, where = after[lane.name], f"lane {lane.name}"
             largest = float(value.abs().max())
+            rounded = self.slack.get(lane.name, 0.0)
             if lane.role == "scratch":
-                self.laws["scratch"].see(largest, where)
+                self.laws["scratch"].see(largest, where, self.fitted and self.fitted + rounded)
             if lane.shared:
-                self.laws["shared"].see(float((value - value[:, :1]).abs().max()) / max(1.0, largest), where)
+                apart = float((value - value[:, :1]).abs().max())
+                self.laws["shared"].see(apart, where, self.spread * max(1.0, largest) + 2 * rounded)
             if lane.name in alone:
                 self.laws["shared"].see(float((value - alone[lane.name]).abs().max()), where, 0.0)
-            if lane.role == "weight":
-                self.laws["box"].see(max(0.0, largest - lane.bound), where)
+            if lane.role == "weight":  # w + (b - w) is b exactly for b <= w <= 2 b (Sterbenz 1974)
+                limit = self.laws["box"].limit + (rounded if self.largest.get(lane.name, 0.0) > 2 * lane.bound else 0.0)
+                self.laws["box"].see(max(0.0, largest - lane.bound), where, limit)
 
     # -------------------------------------------------------------------------------------------------- random streams
 
@@ -290,17 +363,29 @@ class _Verification:
         generator, state = torch.Generator().manual_seed(self.seed), self.prompt.state(self.program)
         domains = [extent for f in tf.approximants.values() if 0.0 < (extent := _extent(f)) < math.inf]
         every_unit = [max(domains) / 2] if domains else []  # drives every unit of a fit
-        for size in (*tf.target.probes, *every_unit):
-            probe = self._drawn(size, state, generator)
+        drawn = [self._drawn(size, state, generator) for size in (*tf.target.probes, *every_unit)]
+        bounded = {lane.name for lane in program.weights if math.isfinite(lane.bound)}
+        for number, probe in enumerate([*drawn, self._beyond(drawn[0])] if bounded else drawn):
             for layer, module in zip(program.layers, tf.module.stored_layers(), strict=True):
+                if number == len(drawn) and not bounded & {i.dst.lane for i in layer.instructions}:
+                    continue
                 h = stream.pack(self._suited(layer, probe, generator))
                 before, after = stream.unpack(h), stream.unpack(module(h))
                 expected = plain.apply_layer(program, layer, before, tf.functions, observer=lambda *_: None)
-                self._compare("probe", layer, before, after, expected)
+                allowed = self._fitted(self._rounding(layer, before), before)
+                self._compare("probe", layer, before, allowed, after, expected)
         for value, limit, where in tf.target.norm.inspect(
             program, list(tf.module.stored_layers()), stream.pack(state), tf.options
         ):
             self.laws["probe"].see(value, where, limit)
+
+    def _beyond(self, probe: State) -> State:
+        """The stream with weights beyond their bounds, above in half of the prompts and below in the others."""
+        beyond = dict(probe)
+        for lane in (lane for lane in self.program.weights if math.isfinite(lane.bound)):
+            value = probe[lane.name].abs() / 4 + 1.25 * lane.bound
+            beyond[lane.name] = torch.cat([value[:2], -value[2:]])
+        return beyond
 
     def _drawn(self, size: float, state: State, generator: torch.Generator) -> State:
         """A random stream, with shared lanes shared. Lanes that have a meaning of their own (constants, positions,
@@ -357,15 +442,17 @@ class _Verification:
             epsilon = self.tf.accuracies[name]
             if not isinstance(given, PiecewiseLinear):
                 error = _sampled(f, given)
-            elif f.exact is not None or f.jumps:
-                error = 0.0 if given == approximate(f, epsilon) else math.inf
+            elif f.exact is not None:
+                error = 0.0 if given == f.exact else math.inf
+            elif f.jumps:
+                error = 0.0 if is_ramped(f, given, epsilon) else math.inf
             else:
                 try:
                     error = max(given.error, prove(f, given, epsilon).error)
                 except InputError:
                     error = math.inf
             widths = [] if self.tf.proven else [high - low for low, high in given.ramps]
-            rounded = 64 * U * 9 / min(widths) if widths else 0.0  # |t| <= 8, times the slope of a ramp: as _off
+            rounded = 64 * U * 9 / min(widths) if widths else 0.0  # |t| <= 8, times the slope of a ramp
             self.laws[self.proof].see(error, name, epsilon + rounded)
 
     # ---------------------------------------------------------------------------------------------------------- oracle
@@ -375,12 +462,7 @@ class _Verification:
         learned step by step.
         """
         tf, prompt, program = self.tf, self.prompt, self.program
-        start = state = prompt.state(program)
-        steps = [self._learned(start)]
-        for _, state, step_ends in plain.run(program, start, program.functions()):
-            if step_ends:
-                steps.append(self._learned(state))
-        path = torch.stack(steps, dim=1)
+        path, state = self._exactly(prompt)
         oracle = tf.algorithm.reference(prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
         if oracle is None:
             self.laws["oracle"].unchecked("no oracle, the program stands for itself")
@@ -390,24 +472,54 @@ class _Verification:
         if program.causal and missing > 0:
             weights = torch.cat([weights, weights[:, -1:].expand(-1, missing, -1)], dim=1)
         online = tf.algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
-        compared = [
-            ("weights", path, weights if program.weights else None),
-            ("predictions", prompt.predictions(program, state), predictions),
-            ("online predictions", prompt.online(program, state), online),
-        ]
-        if program.variance is not None:
-            lane, std = state[program.variance], tf.algorithm.reference_std(prompt.X, prompt.X_query)
-            compared.append(("std", tf.algorithm.std(lane[:, lane.shape[1] - prompt.X_query.shape[1] :]), std))
-        for name, value, expected in compared:
-            if expected is None:
-                continue
+        compared = {
+            "weights": weights if program.weights else None,
+            "predictions": predictions,
+            "online predictions": online,
+            "std": None if program.variance is None else tf.algorithm.reference_std(prompt.X, prompt.X_query),
+        }
+        found, near = self._results(path, state), self._results(*self._exactly(self._changed()))
+        for name, expected in ((name, part) for name, part in compared.items() if part is not None):
+            value = found[name]
             if value.shape != expected.shape:
                 got, allowed = tuple(expected.shape), str(tuple(value.shape))
                 raise InputError(f"the oracle's {name} have the wrong shape", got=got, allowed=allowed)
             if value.numel():
-                scale = max(1.0, float(expected.abs().max()))
-                self.laws["oracle"].see(float((value - expected).abs().max()) / scale, name)
+                moved = float((near[name] - value).abs().max())
+                limit = max(self.laws["oracle"].limit * float(expected.abs().max()), moved)
+                self.laws["oracle"].see(float((value - expected).abs().max()), name, limit)
         return weights if program.weights else path
+
+    def _exactly(self, prompt: Prompt) -> tuple[Tensor, State]:
+        """What the exact program learns step by step, and the lanes after its read-out."""
+        start = state = prompt.state(self.program)
+        steps = [self._learned(start)]
+        for _, state, step_ends in plain.run(self.program, start, self.program.functions()):
+            if step_ends:
+                steps.append(self._learned(state))
+        return torch.stack(steps, dim=1), state
+
+    def _results(self, path: Tensor, state: State) -> dict[str, Tensor]:
+        """What an oracle gives, too."""
+        prompt, program = self.prompt, self.program
+        found = {"weights": path, "predictions": prompt.predictions(program, state)}
+        if program.causal:
+            found["online predictions"] = prompt.online(program, state)
+        if program.variance is not None:
+            lane = state[program.variance]
+            found["std"] = self.tf.algorithm.std(lane[:, lane.shape[1] - prompt.X_query.shape[1] :])
+        return found
+
+    def _changed(self) -> Prompt:
+        """The prompt with every number changed a little, up or down."""
+        prompt, generator = self.prompt, torch.Generator().manual_seed(self.seed)
+
+        def other(part: Tensor) -> Tensor:
+            sign = torch.randint(0, 2, part.shape, generator=generator, dtype=part.dtype) * 2 - 1
+            return part * (1.0 + CHANGED * sign)
+
+        X, y, X_query, w0 = map(other, (prompt.X, prompt.y, prompt.X_query, prompt.w0))
+        return replace(prompt, X=X, y=y, X_query=X_query, w0=w0)
 
     # --------------------------------------------------------------------------------------------- examples and queries
 
@@ -421,7 +533,7 @@ class _Verification:
                 (a, off), (b, more) = (outcome(prompt, part) for prompt in (one, other))
             except DomainError:  # with other tokens, the same examples may leave the domain
                 continue
-            self._see("examples", (a - b).abs(), off + more, max(1.0, float(a.abs().max())), name)
+            self._see("examples", (a - b).abs(), off + more, name)
             checked = True
         if cases and not checked:
             self.laws["examples"].unchecked("with one more or less of anything, the prompts leave the domain")
@@ -460,28 +572,33 @@ class _Verification:
         return [(*case, lambda of, state: of.weights(self.program, state)) for case in cases]
 
     def _after_all(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
-        """A part of what the module gives, and what it may be off by: half of what a single layer may round by, for
-        what is carried through all steps of a run would allow anything.
+        """A part of what the module gives, and what it may be off by: half of what a single layer may, the one that
+        adds the largest terms to the prediction; what is carried through all steps would allow anything.
         """
-        _require_inside(self.tf, prompt)
-        stream = self.program.stream
+        stream, lane, most = self.program.stream, self.program.prediction, 0.0
+        for layer, before, _ in self._watched(prompt):
+            most = max(most, float(self._fitted(self._rounding(layer, before), before)[lane].max()))
         found = part(prompt, stream.unpack(self.tf.module(stream.pack(prompt.state(self.program)))))
-        return found, torch.full_like(found, self.rounding / 2 * max(1.0, float(found.abs().max())))
+        return found, torch.full_like(found, most / 2)
 
     def _after_a_step(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
         """The same after one step: it may be off by what every layer may round by, carried through those after it."""
-        program, state = self.program, prompt.state(self.program)
-        h, radii = program.stream.pack(state), State()
-        steps = executor_of(self.tf, "plain").layers(prompt, self.tf.guard())
-        for (layer, after, step_ends), module in zip(steps, self.tf.module.layers(), strict=True):
+        program, radii = self.program, State()
+        h = program.stream.pack(prompt.state(program))
+        for (layer, before, step_ends), module in zip(self._watched(prompt), self.tf.module.layers(), strict=True):
             h = module(h)
-            radii = radii_after(program, layer, state, self.tf.functions, radii, partial(self._off, "examples"))
-            units, state = self._units(state, after), after
-            for lane in {i.dst.lane for i in layer.instructions}:
-                radii[lane] = radii[lane] + self.rounding * units[lane]
+            allowed = self._fitted(self._rounding(layer, before), before)
+            radii = self._carried(layer, before, radii, allowed, self.tf.functions, partial(self._off, "examples"))
             if step_ends:
                 break
-        return part(prompt, program.stream.unpack(h)), part(prompt, radii)
+        return part(prompt, program.stream.unpack(h)), part(prompt, radii).abs()
+
+    def _watched(self, prompt: Prompt) -> Iterator[tuple[Layer, State, bool]]:
+        """Every layer with the lanes before it, as the plain interpreter has them; raises outside the domain."""
+        before = prompt.state(self.program)
+        for layer, after, step_ends in executor_of(self.tf, "plain").layers(prompt, self.tf.guard()):
+            yield layer, before, step_ends
+            before = after
 
 
 def _extent(f: Approximant) -> float:

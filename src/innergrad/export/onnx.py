@@ -83,7 +83,7 @@ def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = Fals
     export is replaced; another file only with ``force``.
     """
     path = Path(path)
-    tf.check_steps(torch.float32)
+    tf.check_steps(torch.float32, as_weights=True)
     if path.is_dir():
         raise InputError("an ONNX model is one file", got=f"{path}, a folder", hint=f"give {path / 'model.onnx'}")
     writer = Writer("export", force=force)

@@ -44,9 +44,11 @@ from innergrad.errors import InputError
 from innergrad.functions.facts import Facts, Tail, exact_knots, facts_on, prove_facts
 from innergrad.functions.intervals import Interval
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear, ramp_approximant
+from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear, ramps
 
 SMALLEST_EPSILON = 1e-8  # below it the rounding of f itself would eat the tube
+RAMP = 2.0**-26  # of a jump, in float64: see ramp_approximant
+APART = 2.0**-22  # of its position
 LARGEST_EPSILON = 0.1
 _GRID = 512  # points per link: the walk may leave the tube by 2 epsilon / _GRID^2 between them, which _SHRINK pays for
 _SHRINK = 1.0 - 1e-4
@@ -59,18 +61,19 @@ Values = Float[np.ndarray, "functions points"]
 Slopes = Float[np.ndarray, " functions"]
 
 
-def approximate(f: Function, epsilon: float, radius: float | None = None) -> PiecewiseLinear:
+def approximate(f: Function, epsilon: float, radius: float | None = None, ramp: float = RAMP) -> PiecewiseLinear:
     """The approximant f^ of f with proven sup |f - f^| <= epsilon, on the whole line or, if f needs a domain, on
     [-radius, radius]; in any case on no more than the domain that f declares.
 
-    Piecewise-linear functions are returned as they are (error 0). Step functions get ramps of width 2^floor(log2
-    epsilon); they have no sup error (``error = inf``) and list the ramps on which they differ.
+    Piecewise-linear functions are returned as they are (error 0). Step functions get ramps, see
+    :func:`ramp_approximant`; they have no sup error (``error = inf``) and list the ramps on which they differ.
     """
     if f.exact is not None:
         return f.exact
     check_epsilon(epsilon)
     if f.jumps:
-        return f.bounded(ramp_approximant(f, 2.0 ** math.floor(math.log2(epsilon))))
+        check_epsilon(ramp)
+        return f.bounded(ramp_approximant(f, 2.0 ** math.floor(math.log2(ramp))))
     return f.bounded(_approximate((f,), epsilon, _reach((f,), radius))[0])
 
 
@@ -81,6 +84,41 @@ def approximate_jointly(
     check_epsilon(epsilon)
     found = _approximate(functions, epsilon, _reach(functions, radius))
     return tuple(f.bounded(approximant) for f, approximant in zip(functions, found, strict=True))
+
+
+def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
+    """A step function with every jump replaced by a ramp of the given width, on the side that the jump names: the one
+    rule for what stands for a jump.
+
+    A narrow ramp costs nothing: two hinges, whatever its width delta. What limits it is rounding. On a ramp of height h
+    f^ is h (relu(t) - relu(t - delta)) / delta, so in arithmetic with unit u, where |t| is much larger than delta, it
+    is off by about u h |t| / delta. On the ramp, which a share of about delta of all arguments of size one meets, it is
+    off by h. The two are equal at delta = sqrt(u): *half of the digits*, 2^-26 in float64 (``RAMP``), 2^-12 in float32.
+    (With h a power of two, at the position 0, the two hinges cancel exactly for |t| < delta / u.) One set of weights
+    cannot serve both: at 2^-26 the matrices in float32 are off by 8 |t|. So 2^-26 is the default, executors that do
+    not add hinges (plain, fused) are exact with it in both, and the matrices refuse float32 unless ramps of 2^-12 or
+    wider were asked for.
+
+    At a position p no ramp is narrower than ``APART`` times the power of two that is at least |p|: float32 tells its
+    ends apart.
+    """
+    start = float(f.value(torch.tensor(-1e300, dtype=torch.float64)))
+    widths = [max(width, APART * 2.0 ** math.ceil(math.log2(abs(at)))) if at else width for at, _, _ in f.jumps]
+    try:
+        return ramps(f.jumps, start, widths)
+    except InputError as error:
+        what = f"the jumps of {f.name} are too close for ramps between them"
+        got = ", ".join(f"{position!r}" for position, _, _ in sorted(f.jumps))
+        raise InputError(what, got=f"jumps at {got}", allowed=f"ramps of {max(widths):.1e}") from error
+
+
+def is_ramped(f: Function, given: PiecewiseLinear, widest: float) -> bool:
+    """Whether what is given is the step function with ramps by that rule, none of them wider than allowed."""
+    narrowest = min((high - low for low, high in given.ramps), default=0.0)
+    if not narrowest > 0.0:
+        return False
+    width = min(round(math.log2(narrowest)), math.floor(math.log2(max(widest, RAMP))))
+    return given == f.bounded(ramp_approximant(f, 2.0**width))
 
 
 def _reach(functions: tuple[Function, ...], radius: float | None) -> float | None:

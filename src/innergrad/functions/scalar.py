@@ -40,7 +40,7 @@ A new activation is an :class:`Activation` built from two :class:`Function` obje
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -175,17 +175,15 @@ def _normalised(a: float, b: float, c: float) -> tuple[float, float, float]:
     return a / scale, b / scale, c * scale
 
 
-def ramps(jumps: tuple[tuple[float, float, int], ...], start: float, width: float) -> PiecewiseLinear:
-    """A step function, ``start`` on the far left, with every (position, height, side) jump made a ramp of the given
-    width.
-    """
+def ramps(jumps: tuple[tuple[float, float, int], ...], start: float, widths: Sequence[float]) -> PiecewiseLinear:
+    """A step function, ``start`` on the far left, with every (position, height, side) jump made a ramp of its width."""
     knots: list[float] = []
     slopes = [0.0]
     intervals = []
-    for position, height, side in sorted(jumps):
+    for (position, height, side), width in sorted(zip(jumps, widths, strict=True)):
         lo, hi = (position, position + width) if side > 0 else (position - width, position)
         knots += [lo, hi]
-        slopes += [height / width, 0.0]
+        slopes += [height / (hi - lo), 0.0]
         intervals.append((lo, hi))
     return PiecewiseLinear(
         tuple(knots), tuple(slopes), anchor=knots[0], value=start, error=math.inf, ramps=tuple(intervals)
@@ -294,12 +292,6 @@ def soft_residual(threshold: float, box: float | None) -> Function:
 def threshold_unit(box: float) -> float:
     """Thresholds that go with a box are multiples of this: box + threshold is exact."""
     return math.ldexp(1.0, math.frexp(box)[1] - 48)
-
-
-def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
-    """A step function with every jump replaced by a ramp of the given width, on the side the jump names."""
-    start = float(f.value(torch.tensor(-1e300, dtype=torch.float64)))
-    return ramps(f.jumps, start, width)
 
 
 _SQRT2 = math.sqrt(2.0)

@@ -31,6 +31,7 @@ from innergrad.functions.scalar import PiecewiseLinear
 FEW = 4  # pieces of nonzero slope that are summed one by one
 MOST_CELLS = 1 << 13
 CHUNK_BYTES = 1 << 17  # of the arguments looked up at a time
+ROOM = 2.0**-20  # of a piece, by which its length may change in float32
 NARROWER = 1.0 - 2.0**-10  # cells than the distance of two knots
 
 
@@ -49,8 +50,21 @@ class Piece:
         return inside - self.start if self.start else inside
 
 
+def told_apart(f: PiecewiseLinear) -> bool:
+    """Whether float32 has room for every ramp of a step function: if not, neither clamping nor a table of cells gets
+    its rise right, and a piece is found by bisection.
+    """
+    if not f.ramps or f.error == 0.0:  # what is exact is run in a precision that tells its ramps apart
+        return True
+    knots = np.array(f.knots)
+    gaps = np.diff(knots)
+    return bool((np.abs(np.diff(knots.astype(np.float32).astype(float)) - gaps) <= ROOM * gaps).all())
+
+
 def clamped_pieces(f: PiecewiseLinear) -> tuple[Piece, ...] | None:
     """The pieces of nonzero slope, if they are few."""
+    if not told_apart(f):
+        return None
     ends = (-math.inf, *f.knots, math.inf)
     pieces = tuple(
         Piece(slope, low, high, min(max(f.anchor, low), high))
@@ -79,7 +93,7 @@ def cells(functions: tuple[PiecewiseLinear, ...]) -> Cells | None:
     knots = sorted({knot for f in functions for knot in f.knots})
     closest = min((b - a for f in functions for a, b in zip(f.knots, f.knots[1:], strict=False)), default=0.0)
     span = knots[-1] - knots[0] if knots else 0.0
-    if not closest or span / closest > MOST_CELLS:
+    if not closest or span / closest > MOST_CELLS or not all(map(told_apart, functions)):
         return None
     width = closest * NARROWER
     start = knots[0] - 0.5 * width

@@ -30,6 +30,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError, LoweringError
+from innergrad.functions.approximants import RAMP
 from innergrad.functions.scalar import EXP, IDENTITY, NEGATION, RECIPROCAL, RELU, Function
 from innergrad.ir.stream import Lane, Stream
 
@@ -39,7 +40,8 @@ class Options:
     """How an algorithm is compiled, and so what prompts the transformer takes: target and variant, accuracy and domain;
     see :func:`innergrad.compile`. Saved with the model.
 
-    epsilons: (function, sup error) of the functions whose accuracy is not ``epsilon``.
+    epsilons: (function, sup error) of the functions whose accuracy is not ``epsilon``; of a step function, the width
+        of its ramps.
     weight_error: the error of the final weights that the accuracies were solved for, if they were.
     until: the norm of the gradient mapping at which runs stop, if they do.
     """
@@ -59,6 +61,10 @@ class Options:
     def accuracy(self, name: str) -> float:
         """The sup error that the approximant of a function may have."""
         return dict(self.epsilons).get(name, self.epsilon)
+
+    def ramp(self, name: str) -> float:
+        """How wide the ramps of a step function are: ``epsilon`` has no say in it."""
+        return dict(self.epsilons).get(name, RAMP)
 
 
 Reduce = Literal["sum", "mean", "softmax"]

@@ -137,9 +137,20 @@ class Compiled:
                 hint="compile or load again, and convert a copy: copy.deepcopy(tf.module).float()",
             )
 
-    def check_steps(self, dtype: torch.dtype) -> None:
-        """Refuse a dtype in which the ramps of tables are not told apart."""
+    def check_steps(self, dtype: torch.dtype, *, as_weights: bool) -> None:
+        """Refuse a dtype in which the ramps of tables are not told apart, and, in matrices, one whose rounding becomes
+        more than 2^-10 by the slope of a ramp: see :func:`innergrad.functions.approximants.ramp_approximant`.
+        """
         for name, f in self.approximants.items():
+            pieces = isinstance(f, PiecewiseLinear)  # which no executor but the matrices adds up
+            if f.ramps and f.error != 0.0 and (as_weights or not pieces):
+                width, least = min(high - low for low, high in f.ramps), 2.0**10 * torch.finfo(dtype).eps
+                if width < least:
+                    what = f"the ramps of {name} are too steep for {'matrices' if pieces else 'its units'} in {dtype}"
+                    hint = (
+                        f"use float64{', the plain executor' * pieces}, or compile with epsilons={{{name!r}: 2**-12}}"
+                    )
+                    raise InputError(what, got=f"{width:.1e} wide", allowed=f"at least {least:.1e}", hint=hint)
             if f.ramps and f.error == 0.0 and isinstance(f, PiecewiseLinear):
                 width = min(high - low for low, high in f.ramps) / max(1.0, *map(abs, f.knots))
                 if torch.finfo(dtype).eps > 1e-3 * width:

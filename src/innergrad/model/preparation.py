@@ -41,14 +41,18 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
 
 
 def _check_epsilons(program: Program, options: Options) -> None:
-    """Accuracies of single functions are for functions the program has, where functions are approximated alone."""
-    if options.epsilons and not TARGETS[options.target].proven:
+    """Accuracies of single functions are for functions the program has, where functions are approximated alone, as step
+    functions are everywhere.
+    """
+    functions = program.functions()
+    shared = [name for name, _ in options.epsilons if not (name in functions and functions[name].jumps)]
+    if shared and not TARGETS[options.target].proven:
         raise InputError(
             f"on target {options.target!r} functions share their units, so one epsilon is for all of them",
-            got=f"epsilons of {', '.join(name for name, _ in options.epsilons)}",
-            allowed="epsilon",
+            got=f"epsilons of {', '.join(shared)}",
+            allowed="epsilon; in epsilons, the ramps of step functions",
         )
-    known = [name for name, f in program.functions().items() if f.exact is None]
+    known = [name for name, f in functions.items() if f.exact is None]
     unknown = [name for name, _ in options.epsilons if name not in known]
     if unknown:
         what = "epsilons of functions that the program does not approximate"

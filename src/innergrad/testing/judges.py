@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.transformer import CompiledTransformer
 
 #: The stated accuracy where approximants are fitted: products and divisions by smooth units are not exact.
 FITTED = 1e-6
-#: A ramp of width delta multiplies rounding by 1/delta.
-RAMP = 2.0**13
+#: Of the matrices, times u / delta, where functions have ramps of width delta: arguments are of size 1 to 8.
+RAMP = 64.0
 
 
-def ramps(tf: CompiledTransformer) -> bool:
-    return any(f.ramps for f in tf.approximants.values())
+def too_steep(tf: CompiledTransformer, *, as_weights: bool) -> bool:
+    """Whether float32 is refused because of steps."""
+    try:
+        tf.check_steps(torch.float32, as_weights=as_weights)
+    except InputError:
+        return True
+    return False
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
@@ -22,5 +31,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 
 def rounding(tf: CompiledTransformer, tolerance: float, fitted: float = FITTED) -> float:
-    """``tolerance`` where the weights are exact, ``fitted`` at least where they are fitted; more with ramps."""
-    return (tolerance if tf.proven else max(tolerance, fitted)) * (RAMP if ramps(tf) else 1.0)
+    """``tolerance`` where the weights are exact, at least ``fitted`` where they are fitted, and what ramps round by."""
+    widths = [high - low for f in tf.approximants.values() if math.isinf(f.error) for low, high in f.ramps]
+    steep = RAMP * 2.0**-53 / min(widths) if widths else 0.0
+    return max(tolerance, steep, 0.0 if tf.proven else fitted)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.approximants import approximate
+from innergrad.functions.approximants import RAMP, approximate
 from innergrad.functions.fits.sigmas import COARSE, CUTOFF, SIGMAS, Sigma, Terms, sum_of
 from innergrad.functions.fits.smooth import UNITS, frequencies_of, knots_of
 from innergrad.functions.fits.sums import FEATURES, FeatureSum, feature, hinge_sum, with_error
@@ -94,7 +94,7 @@ def scales_of(sigma: str, known: Sigma, power: int, coarse: bool) -> Terms:
     return tuple((float(p), float(q), float(r)) for p, q, r in [*terms, (0.0, level, constant / value)] if r)
 
 
-def piecewise_sum(f: Function, sigma: str, epsilon: float) -> FeatureSum:
+def piecewise_sum(f: Function, sigma: str, epsilon: float, ramp: float = RAMP) -> FeatureSum:
     """A piecewise-linear function (a projection), every hinge a steep unit."""
     hinge = SIGMAS[sigma].hinge
     if hinge is None:
@@ -104,7 +104,7 @@ def piecewise_sum(f: Function, sigma: str, epsilon: float) -> FeatureSum:
             allowed=", ".join(name for name, known in SIGMAS.items() if known.hinge is not None),
             hint="or do without: box=None",
         )
-    return hinge_sum(approximate(f, max(epsilon, 1e-8)), epsilon, sigma, hinge)
+    return hinge_sum(approximate(f, max(epsilon, 1e-8), ramp=ramp), epsilon, sigma, hinge)
 
 
 def evaluate(terms: Terms, sigma: str, t: Tensor) -> Tensor:

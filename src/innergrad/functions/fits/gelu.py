@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from innergrad.errors import InputError
-from innergrad.functions.approximants import approximate
+from innergrad.functions.approximants import RAMP, approximate
 from innergrad.functions.fits.sums import FeatureSum, domain_of, feature, hinge_sum, less, with_error
 from innergrad.functions.scalar import Function
 
@@ -28,10 +28,10 @@ Scales = tuple[tuple[float, float], ...]  # (s, c): z^2 ~ sum c (gelu(z / s) + g
 _gelu = feature("gelu")
 
 
-def gelu_sum(f: Function, epsilon: float, domain: tuple[float, float]) -> FeatureSum:
+def gelu_sum(f: Function, epsilon: float, domain: tuple[float, float], ramp: float = RAMP) -> FeatureSum:
     """The function as a sum of GeLUs, with the fewest units that reach epsilon on the domain, or on its own."""
     if f.exact is not None or f.jumps:
-        return hinge_sum(approximate(f, max(epsilon, 1e-8)), epsilon)
+        return hinge_sum(approximate(f, max(epsilon, 1e-8), ramp=ramp), epsilon)
     best, domain = math.inf, domain_of(f, domain)
     for units in UNITS:
         fitted = _fit(f, units, domain)

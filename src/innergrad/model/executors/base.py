@@ -135,7 +135,7 @@ def check_rounding(of: Compiled, dtype: torch.dtype, *, as_weights: bool) -> Non
     """Refuse an epsilon that drowns in the rounding of the dtype."""
     if dtype not in (torch.float32, torch.float64):
         raise InputError("unsupported dtype", got=dtype, allowed="torch.float32 or torch.float64")
-    of.check_steps(dtype)
+    of.check_steps(dtype, as_weights=as_weights)
     for name, f in of.approximants.items():
         if 0.0 < f.error < torch.inf:
             floor, epsilon = rounding(f, dtype, as_weights), of.accuracies[name]

@@ -68,7 +68,7 @@ class Piecewise(Functions):
             epsilon = min(options.accuracy(name) for name in names)
             radius = max((self._radius(f, radii, options) for f in group if f.needs_domain), default=None)
             if len(group) == 1:
-                found[names[0]] = approximate(group[0], epsilon, radius)
+                found[names[0]] = approximate(group[0], epsilon, radius, options.ramp(names[0]))
             else:
                 found |= zip(names, approximate_jointly(group, epsilon, radius), strict=True)
         return {name: found[name] for name in functions}
@@ -138,7 +138,7 @@ class Sigmas(Fitted):
             if f == LINEAR:
                 made[name] = linear_sum(sigma, max(SCORES, radius), options.epsilon)
             elif f.exact is not None or f.jumps:
-                made[name] = piecewise_sum(f, sigma, options.epsilon)
+                made[name] = piecewise_sum(f, sigma, options.epsilon, options.ramp(name))
             else:
                 smooth.append(f)
         return made | shared_sums(smooth, sigma, options.epsilon, (-radius, radius))
@@ -176,7 +176,7 @@ class Blocks(Fitted):
             if functions[name] == LINEAR:
                 made[name] = exponential_sum(options.z_bound or LINEAR_BOUND, options.epsilon)
             else:
-                made[name] = gelu_sum(functions[name], options.epsilon, (-radius, radius))
+                made[name] = gelu_sum(functions[name], options.epsilon, (-radius, radius), options.ramp(name))
         return made
 
     def _sigmoids(self, program: Program) -> set[str]:
