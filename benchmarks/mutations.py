@@ -679,8 +679,8 @@ def prepare() -> Watch:
         raise OutOfTime
 
     signal.signal(signal.SIGPROF, interrupt)
-    manifest._run = lambda *command: None  # type: ignore[assignment]  # no git: it is somebody else's program
-    os.fsync = lambda handle: None
+    manifest._run = lambda *command: None  # no git: it is somebody else's program
+    os.fsync = lambda fd: None
     whole, begun = Stack.run, weakref.WeakSet[Stack]()
 
     def run(self: Stack, steps: int, n: int) -> None:

@@ -25,7 +25,6 @@ from torch import Tensor
 from innergrad.lab.learners.base import Learner
 from innergrad.model.executors import Name as Executor
 from innergrad.model.running import Run
-from innergrad.testing.judges import ramps
 from innergrad.testing.rounding import radii_of, unit
 from innergrad.transformer import CompiledTransformer
 
@@ -155,7 +154,7 @@ def limits_of(
         return stated[0], stated[1]
     prompt = tf.prompt(**{"X_query": None, **prompts}, dtype=torch.float64)
     weights, predictions = (2 * part for part in radii_of(tf, prompt, dtype, executor == "dense", fits))
-    if ramps(tf) or fits:
+    if fits or any(f.ramps for f in tf.approximants.values()):
         return weights, predictions
     return torch.fmin(weights, stated[0]), torch.fmin(predictions, stated[1])
 
