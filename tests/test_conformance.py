@@ -22,7 +22,7 @@ from innergrad.targets import TARGETS
 from innergrad.testing import Case, Conformance, forward, laws
 from logistic_regression import LogisticRegression
 
-LAWS = "weights probe {} approximation oracle examples shared scratch inputs box"
+LAWS = "weights probe {} approximation gradient oracle examples shared scratch inputs box"
 
 
 class TestInnergrad(Conformance):

@@ -773,5 +773,5 @@ def test_a_fit_of_shared_lanes_may_differ_between_tokens_by_the_rounding_of_its_
     """The terms of a fit on [-64, 64] are large, and cancel: 1e-12 is not what they can be compared to."""
     report = compiled(SquareOfWeights(), variant, z_bound=64.0, n_examples=6).verify()
     (law,) = (law for law in report.laws if law.name == "shared")
-    assert 1e-12 < law.limit < 2e-10
+    assert 1e-12 < law.limit < 2e-10 * 4.0, "of weights that are as large as 4"
     assert report.passed, str(report)

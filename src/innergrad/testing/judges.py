@@ -16,6 +16,10 @@ FITTED = 1e-6
 RAMP = 64.0
 
 
+def ramps(tf: CompiledTransformer) -> bool:
+    return any(f.ramps for f in tf.approximants.values())
+
+
 def too_steep(tf: CompiledTransformer, *, as_weights: bool) -> bool:
     """Whether float32 is refused because of steps."""
     try:

@@ -31,7 +31,7 @@ from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.prompt import Prompt
 
-STEP = 2.0**-26  # of the secants that slopes are taken from: far above rounding, far below the width of a ramp
+STEP = 2.0**-26  # of the secants that slopes are taken from: far above rounding, no wider than a ramp
 FEW = 8  # roundings of one evaluation of a function, a quotient, or the weight of an example
 STEEPEST = 1.13  # the largest slope of a feature that is no exponential: gelu's
 COMPUTED = ("omega", "log_omega", "log_tokens", "batch", "log_batch")  # lanes that a prompt computes
