@@ -663,20 +663,20 @@ def test_slips_in_code_of_ones_own_are_found(waves: Path, config: Path, tmp_path
         ("refused", "task: how is wrong"),
         ("global", "Wrong: params (a) are other numbers when the same prompts are drawn again"),
         ("shape", "task waves: evaluate must return labels (B, n)"),
+        ("large", "Wrong: scale is far from the size of its labels"),
     ):
         called = call("train", config, *ask, "--set", f"task.how={how}", "--out", tmp_path / "run")
         assert (called.code, called.err.count("\n")) == (2, 1)
         assert words in called.err
         assert not (tmp_path / "run").exists()
-    called = call("train", config, *ask, "--set", "task.how=large", "--out", tmp_path / "run")
+    called = call("train", config, *ask, "--set", "task.how=right", "--out", tmp_path / "run")
     assert called.code == 0
-    assert "note: Wrong: learners see y / scale" in called.err
     measure = ("evaluate", tmp_path / "run", "--import", waves, "--prompts", 20, "--baselines")
     assert "Answer looks ahead: the prediction of y_0 changes" in call(*measure, "half").err
     assert "Answer must return predictions (B, n); got a tensor (4, 5)" in call(*measure, "half:short=true").err
     called = call("sweep", config, *ask, "--grid", "task.how=right,shape,large", "--out", tmp_path / "sweep", "--json")
     assert called.code == 1
-    assert [bool(row["error"]) for row in json.loads(called.out)["runs"]] == [False, True, False]
+    assert [bool(row["error"]) for row in json.loads(called.out)["runs"]] == [False, True, True]
 
 
 def test_several_processes_know_what_was_imported(waves: Path, config: Path, tmp_path: Path) -> None:
