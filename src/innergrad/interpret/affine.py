@@ -576,7 +576,7 @@ def _radius_through(factors: list[Form], key: Key, keep: str) -> Labelled:
     lengths = {label: n for part in tensors for label, n in zip(part.labels, part.tensor.shape, strict=True)}
     kept = [label for label in keep if label in lengths]
     along = max(kept, key=lambda label: lengths[label])
-    held = math.prod(lengths[label] for label in (*kept, "S", "Z"))
+    held = math.prod(lengths.get(label, 1) for label in (*kept, "S", "Z"))  # a single token has no axis
     pieces = min(lengths[along], -(-held // PIECE))
     edges, found = [lengths[along] * i // pieces for i in range(pieces + 1)], list[Labelled]()
     for ends in pairwise(edges):
