@@ -52,6 +52,16 @@ def test_no_weight_is_farther_off_than_certified(seed: int) -> None:
         assert float(step.radius.max()) < 1.0
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_single_example_without_a_query_is_certified(loss: str) -> None:
+    """One token: lanes have no axis of tokens."""
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 2]), loss, steps=2)
+    tf = ig.compile(algorithm, epsilon=1e-2, n_examples=4)
+    X, y, _ = algorithm.random_prompt(1, 1, torch.Generator().manual_seed(0))
+    away = (tf.run(X, y).weights - ig.reference(algorithm, X, y).weights).norm(dim=-1)[1:]
+    assert bool((away <= torch.tensor(tf.certify(X, y, trajectory=True).weights)).all())
+
+
 @pytest.mark.parametrize(("depth", "width"), [(2, 4), (3, 8), (4, 16), (6, 8)])
 def test_the_bound_is_within_sixty_times_the_error(depth: int, width: int) -> None:
     network = ig.Network([4, *[width] * (depth - 1), 2], "tanh")

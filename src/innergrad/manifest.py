@@ -109,7 +109,7 @@ def _git() -> dict[str, Any] | None:
     if _run("git", "-C", str(here), "ls-files", "--error-unmatch", "errors.py") is None:
         return None
     commit = _run("git", "-C", str(here), "rev-parse", "HEAD")
-    status = _run("git", "-C", str(here), "status", "--porcelain", "--", ".")
+    status = _run("git", "--no-optional-locks", "-C", str(here), "status", "--porcelain", "--", ".")
     return None if commit is None else {"commit": commit, "dirty": bool(status)}
 
 
