@@ -482,7 +482,8 @@ def states_the_truth(path: Path) -> bool:
             if isinstance(given, PiecewiseLinear):
                 t = torch.cat([t, torch.tensor([x for x in given.knots if low <= x <= high], dtype=torch.float64)])
             seen = float((given(t) - f(t)).abs().max())
-            if not seen <= given.error * (1 + 1e-6) + 1e-12:
+            grids = 1e-6 if isinstance(given, PiecewiseLinear) else 0.05  # fits are measured, on another grid than this
+            if not seen <= given.error * (1 + grids) + 1e-12:
                 return False
         assert tf.state in repr(tf)
     if tf.state == "declared":
