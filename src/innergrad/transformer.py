@@ -65,11 +65,12 @@ class CompiledTransformer(Compiled):
         options = self.options
         single = ", ".join(f"{name}: {error:.3g}" for name, error in options.epsilons)
         epsilon = f"{options.epsilon:.6g}" + (f" ({single})" if single else "")
-        error = f"epsilon = {epsilon}, {'proven' if self.proven else 'measured'}"
-        exact = self.proven and not self.approximants
+        known = "exact" if self.state == "exact" else f"epsilon = {epsilon}, {self.state}"
+        if self.state == "declared":
+            known += f", not proven: {', '.join(f for f, known in self.standings.items() if known.state == 'declared')}"
         return (
             f"<CompiledTransformer: {self.algorithm.kind} on target {options.target!r}, {self.n_layers} + "
-            f"{self.n_readout_layers} layers, d_model = {self.d_model}, {'exact' if exact else error}>"
+            f"{self.n_readout_layers} layers, d_model = {self.d_model}, {known}>"
         )
 
     # ---------------------------------------------------------------------------------------------------------- running
@@ -256,4 +257,5 @@ def load(path: str | Path, extensions: Iterable[object] = ()) -> CompiledTransfo
     extensions: what the model needs that innergrad does not ship: Algorithm subclasses, activations, losses.
     """
     found = read(Path(path), tuple(extensions))
-    return CompiledTransformer(found.algorithm, found.program, found.approximants, found.options, found.stored_module)
+    parts = found.algorithm, found.program, found.approximants, found.options, found.stored_module
+    return CompiledTransformer(*parts, loaded=True)

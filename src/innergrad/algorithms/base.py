@@ -17,6 +17,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, lacks
 from innergrad.functions.scalar import Function
+from innergrad.functions.tape import Formula
 from innergrad.ir.program import Attend, Options, Program, Score
 from innergrad.ir.stream import Lane, Stream
 
@@ -93,6 +94,10 @@ class Algorithm(ABC):
         """
         del X, y, X_query, w0, omega
         return None
+
+    def primitives(self) -> Mapping[Function, tuple[Formula, ...]]:
+        """Functions that must be derivatives for the program to be the algorithm, and what of."""
+        return {}
 
     # ------------------------------------------------------------------------------------------ how well it has learned
 

@@ -32,7 +32,9 @@ from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches, plan
 from innergrad.errors import DegenerateStart, InputError, real
-from innergrad.functions.scalar import ACTIVATIONS, Activation, threshold_unit
+from innergrad.functions.derived import square_derivative
+from innergrad.functions.scalar import ACTIVATIONS, PAIRS, Activation, Function, threshold_unit
+from innergrad.functions.tape import Formula, recorded
 from innergrad.ir.program import Options, Program
 
 BOX_BITS = 24
@@ -341,6 +343,19 @@ class GradientDescent(Algorithm):
             w = w if self.box is None else w.clamp(-self.box, self.box)
             trajectory.append(w)
         return torch.stack(trajectory, dim=-2), self.network.forward(w, X_query)
+
+    def primitives(self) -> Mapping[Function, tuple[Formula, ...]]:
+        """r' is the derivative of r, (r^2)' of r^2, and u of the loss; of those that ship that is known."""
+        activation, found = self.network.activation, self.loss.primitives()
+        r, dr = activation.r, activation.dr
+        used = any(self.network.activated(j) for j in range(1, self.network.depth + 1))
+        if not used or (r.value, dr.value) in PAIRS:
+            return found
+        found[dr] = (*found.get(dr, ()), r.exact or r.value)
+        if r.exact is None and not dr.jumps:
+            (square,) = square_derivative(activation)
+            found[square] = (recorded(lambda t: r.value(t) * r.value(t)),)
+        return found
 
     def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
         """Theorem 1 and Appendix E as printed, constants hidden in O(.) set to one."""

@@ -29,7 +29,7 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm, example_stream, pointwise
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.errors import InputError, integer, real
-from innergrad.functions.scalar import IDENTITY, NEGATION, Function, PiecewiseLinear, clip_residual
+from innergrad.functions.scalar import IDENTITY, NEGATION, Function, Levels, PiecewiseLinear, clip_residual
 from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
 from innergrad.ir.stream import Lane
 
@@ -467,11 +467,7 @@ def _steps(name: str, edges: np.ndarray, values: np.ndarray, widths: np.ndarray)
         float(values[0]),
         ramps=tuple(zip(starts, ends, strict=True)),
     )
-    levels = torch.from_numpy(np.concatenate([values[:1], values[0] + np.cumsum(changes)]))
-    inside = torch.from_numpy(edges + widths / 2)
-
-    def value(t: Tensor) -> Tensor:
-        return levels.to(t.dtype)[torch.bucketize(t.detach().double(), inside)]
-
+    levels = np.concatenate([values[:1], values[0] + np.cumsum(changes)])
+    value = Levels(tuple((edges + widths / 2).tolist()), tuple(levels.tolist()))
     jumps = tuple(zip(starts, changes.tolist(), itertools.repeat(1)))
     return Function(name, value, curvature=0.0, bound=float(np.abs(values).max()), jumps=jumps, exact=ramped)

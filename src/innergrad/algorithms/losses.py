@@ -22,6 +22,7 @@ from torch import Tensor
 
 from innergrad.errors import Registry
 from innergrad.functions.scalar import EXP_CAPPED, IDENTITY, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH, Function
+from innergrad.functions.tape import Formula, Opaque, residual
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class Loss:
     name: str
     value: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
 
+    def primitives(self) -> dict[Function, tuple[Formula, ...]]:
+        """Functions that must be derivatives, and what of; of the losses that ship they are."""
+        return {}
+
 
 @dataclass(frozen=True)
 class ResidualLoss(Loss):
@@ -39,12 +44,18 @@ class ResidualLoss(Loss):
     u: Function = IDENTITY
     scale: float = 1.0
 
+    def primitives(self) -> dict[Function, tuple[Formula, ...]]:
+        return {} if self in _BUILTIN else {self.u: (residual(self.value, self.scale),)}
+
 
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
     """u = sigmoid(t) - y."""
 
     sigmoid: Function = SIGMOID
+
+    def primitives(self) -> dict[Function, tuple[Formula, ...]]:
+        return {} if self in _BUILTIN else {self.sigmoid: (_unknown(self),)}
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,13 @@ class SoftmaxLoss(Loss):
 
     softplus: Function = SOFTPLUS
     exp: Function = EXP_CAPPED
+
+    def primitives(self) -> dict[Function, tuple[Formula, ...]]:
+        return {} if self in _BUILTIN else {f: (_unknown(self),) for f in (self.softplus, self.exp)}
+
+
+def _unknown(loss: Loss) -> Formula:
+    return Opaque(loss.value, f"the loss {loss.name!r}, which is not the library's")
 
 
 def _log_cosh(t: Tensor, y: Tensor) -> Tensor:

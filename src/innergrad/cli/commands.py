@@ -17,7 +17,15 @@ from torch import Tensor
 from innergrad.algorithms import GradientDescent
 from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
 from innergrad.cli.settings import compile_settings
-from innergrad.cli.show import print_cost, print_explanation, print_report, print_run, warning_lines, working
+from innergrad.cli.show import (
+    print_cost,
+    print_explanation,
+    print_report,
+    print_run,
+    print_states,
+    warning_lines,
+    working,
+)
 from innergrad.errors import DomainError, InputError, JobError, PoorRun
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import Explanation, draw, explain
@@ -39,9 +47,10 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json:
         tf = compile_settings(chosen)
         tf.save(out, force=force)
     if as_json:
-        print(json.dumps({"saved": str(out), **tf.cost().to_json()}))
+        print(json.dumps({"saved": str(out), "state": tf.state, **tf.cost().to_json()}))
     elif not quiet:
         print_cost(tf.cost())
+        print_states(tf)
         if tf.solution is not None:
             Console().print(str(tf.solution), markup=False, highlight=False, soft_wrap=True)
         Console().print(f"saved to {out}; next: innergrad verify {out}", markup=False, soft_wrap=True)
@@ -61,13 +70,15 @@ def cost_model(
     if (model is None) == (not chosen):
         raise InputError("give either a saved model or settings", hint="innergrad cost out/model, or --sizes 3,8,8,1")
     with warning_lines(quiet):
-        cost = (compile_settings(chosen) if model is None else load(model)).cost()
+        tf = compile_settings(chosen) if model is None else load(model)
+    found = {"state": tf.state, **tf.cost().to_json()}
     if out is not None:
-        writer.json(out, cost.to_json())
+        writer.json(out, found)
     if as_json:
-        print(json.dumps(cost.to_json()))
+        print(json.dumps(found))
     elif not quiet:
-        print_cost(cost)
+        print_cost(tf.cost())
+        print_states(tf)
 
 
 @dataclass(frozen=True)

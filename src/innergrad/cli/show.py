@@ -17,6 +17,7 @@ from innergrad.cli.data import Examples
 from innergrad.evidence.explain import Explanation
 from innergrad.evidence.report import Report
 from innergrad.model import cost as costs
+from innergrad.model.compiled import Compiled
 from innergrad.model.cost import Cost, LayerCost
 from innergrad.transformer import Run
 
@@ -39,6 +40,16 @@ def print_cost(cost: Cost) -> None:
     console.print(totals)
 
 
+def print_states(of: Compiled) -> None:
+    """What is known of the functions, by state."""
+    console = Console()
+    by_state: dict[str, list[str]] = {}
+    for name, known in of.standings.items():
+        by_state.setdefault(str(known), []).append(name)
+    for words, names in by_state.items():
+        console.print(f"{', '.join(names)}: {words}", markup=False, highlight=False, soft_wrap=True)
+
+
 def _layers(cost: Cost) -> list[str]:
     """The layers in columns; lines about layers that repeat run across them, which rich's tables cannot do."""
     rows = [HEADER, *(row if isinstance(row, str) else _cells(row) for row in costs.condensed(cost.rows))]
@@ -57,7 +68,7 @@ def _cells(row: LayerCost) -> tuple[str, ...]:
 
 
 def print_report(name: str, report: Report) -> None:
-    status = "" if report.proven else " (measured, not proven: no certificate)"
+    status = "" if report.proven else f" ({report.state}, not proven: no certificate)"
     table = Table(title=f"Laws on {escape(name)}{status}", title_justify="left")
     for column in ("law", "value", "limit", "result", "worst"):
         table.add_column(column, justify="right" if column in ("value", "limit") else "left", overflow="fold")

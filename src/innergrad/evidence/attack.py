@@ -26,6 +26,7 @@ from innergrad.errors import InputError, integer
 from innergrad.evidence.bounds import apriori
 from innergrad.evidence.certificate import Errors, certify
 from innergrad.evidence.verification import random_prompt
+from innergrad.functions.states import described
 from innergrad.interpret import plain
 from innergrad.interpret.plain import ScalarFunction, slack
 from innergrad.ir.program import Attend, Layer, Program, Score
@@ -63,6 +64,8 @@ class Attack:
     domain: str
     proven: bool
     violations: tuple[str, ...]
+    state: str = "proven"
+    notes: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -77,12 +80,14 @@ class Attack:
             **{name: value if value is not None and math.isfinite(value) else None for name, value in found.items()},
             "domain": self.domain,
             "proven": self.proven,
+            "state": self.state,
+            "notes": list(self.notes),
             "violations": list(self.violations),
             "prompt": {name: getattr(self, name).tolist() for name in PARTS},
         }
 
     def __str__(self) -> str:
-        kind = "proven" if self.proven else "from errors measured at the arguments"
+        kind = "from proven sup errors" if self.proven else "from the errors at its arguments"
         rows = [
             ("the median error of random prompts", self.median),
             ("the median of uniform draws from that domain", self.uniform),
@@ -95,7 +100,7 @@ class Attack:
                 times = f"{self.error / value:.3g}" if value else "infinitely many"
                 lines.append(f"  {times} times {name}, {value:.3e}")
         lines.append(f"  of all starts, the closest to its own certificate reached {self.closest:.3g} of it")
-        return "\n".join([*lines, *(f"VIOLATION: {text}" for text in self.violations)])
+        return "\n".join([*lines, *(f"  {text}" for text in self.notes), *(f"VIOLATION: {x}" for x in self.violations)])
 
 
 def attack(
@@ -130,7 +135,7 @@ def attack(
     uniform, inside, _ = _errors(first, spread)
     every_other = torch.arange(starts) % 2 == 1
     best, worst = _ascend(first, _where(inside & every_other, spread, drawn), domain, iterations, generator)
-    executor: Name = "plain" if tf.proven else "dense"
+    executor: Name = "plain" if tf.target.proven else "dense"
     certified = certify(
         first, worst.X, worst.y, worst.X_query, w0=worst.w0, executor=executor, trajectory=False, errors=errors
     )
@@ -158,6 +163,8 @@ def attack(
         domain=str(domain),
         proven=certified.errors == "sup",
         violations=tuple(violations),
+        state=tf.state,
+        notes=tuple(described(tf.standings)),
     )
 
 
@@ -166,7 +173,7 @@ def _one_step(tf: Compiled) -> Compiled:
     loops = tf.program.body[: 1 + next(i for i, loop in enumerate(tf.program.body) if loop.step)]
     body = (*loops[:-1], replace(loops[-1], count=1))
     module = None
-    if not tf.proven:
+    if not tf.target.proven:
         module = LoopedTransformer(tf.module.stored_blocks()[: len(body)], [loop.count for loop in body], [])
     return replace(tf, program=replace(tf.program, body=body, readout=()), stored_module=module)
 
@@ -291,7 +298,7 @@ def _step(tf: Compiled, prompt: Prompt, inside: Tensor) -> State:
         if f is not None and math.isfinite(f.domain[1] - f.domain[0]):
             _inside(inside, argument, f.domain)
 
-    state, modules = prompt.state(program), None if tf.proven else tf.module.layers()
+    state, modules = prompt.state(program), None if tf.target.proven else tf.module.layers()
     h = program.stream.pack(state)
     for layer, _ in program.schedule():
         for lane, limits in tf.ranges(layer).items():

@@ -29,7 +29,7 @@ import torch
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
 from innergrad.errors import InputError
-from innergrad.functions.facts import proven
+from innergrad.functions.facts import prove_derivative, proven
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear, linear_function
 from innergrad.interpret.worst import TINY, Worst
@@ -138,12 +138,14 @@ class DomainCertificate:
 
 def apriori(of: Compiled) -> DomainCertificate:
     """The certificate of a compiled transformer for all of its declared domain."""
+    of.require_proven_facts()
     if not of.proven or of.options.target != "relu":
         raise InputError(
             "only target relu has proven approximants, which a certificate is made from",
             got=f"target={of.options.target!r}",
             allowed="target='relu'",
         )
+    of = replace(of, approximants=_of_derivatives(of))
     algorithm, lr = of.algorithm, getattr(of.algorithm, "lr", 1.0)
     if isinstance(algorithm, GradientDescent) and not algorithm.basic:
         raise InputError(
@@ -185,6 +187,16 @@ def apriori(of: Compiled) -> DomainCertificate:
         n_examples=of.options.n_examples,
         plain_descent=plain_descent,
     )
+
+
+def _of_derivatives(of: Compiled) -> dict[str, Approximant]:
+    """The approximants; the error of one that stands for a derivative is the distance to that."""
+    found, known = dict(of.approximants), {f.value: primitives for f, primitives in of.primitives.items()}
+    for name, f in of.program.functions().items():
+        if f.value in known and f.exact is None and not f.jumps:
+            apart = prove_derivative(f, known[f.value]) * max(1.0, proven(f).bound)
+            found[name] = replace(found[name], error=found[name].error + apart)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------- the domain

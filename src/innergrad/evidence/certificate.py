@@ -17,7 +17,7 @@ No sampling and no unknown constants; rounding is included.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,6 +28,7 @@ from torch import Tensor
 from innergrad.errors import InputError, JobError
 from innergrad.functions.facts import U
 from innergrad.functions.intervals import LIBRARY_ULP
+from innergrad.functions.states import StateName
 from innergrad.interpret.affine import (
     BALL,
     BEFORE,
@@ -45,6 +46,7 @@ from innergrad.ir.stream import Lane, State
 from innergrad.memory import available_memory, require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
+from innergrad.model.executors.dense import Dense
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt
 
@@ -87,6 +89,9 @@ class Certificate:
     predictions (batch, n_query, d_y), without d_y if the run's are: no prediction is farther off than this.
     errors: ``sup``, from the proven sup errors of the approximants; ``pointwise``, from the errors at the arguments.
     violations: what left its domain, a sentence each, if that was to be flagged: bounds that rest on it are infinite.
+    state: of the functions: exact, proven or measured; there is no certificate where facts are declared.
+    unchecked: the run was of matrices that came from a folder, and that ``verify`` has not passed on.
+    notes: both in words, a sentence each.
     """
 
     steps: tuple[StepCertificate, ...]
@@ -96,6 +101,9 @@ class Certificate:
     trajectory: Float[Tensor, "batch steps"] | None = None
     predictions: Tensor | None = None
     violations: tuple[str, ...] = ()
+    state: StateName = "proven"
+    unchecked: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> list[float]:
@@ -135,7 +143,7 @@ class Certificate:
             along = f"{path[number - 1]:>32.3e}" if path else ""
             share = f"{source} ({part:.0%})" if math.isfinite(part) else step.culprits[0] if step.culprits else source
             lines.append(f"{number:>5}{bound:>26.3e}{along}   {share}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
 
 def certify(
@@ -218,6 +226,7 @@ def certify_run(
     mode: Errors = errors or "pointwise"
     if mode not in ("sup", "pointwise"):
         raise InputError("unknown kind of errors", got=repr(mode), allowed="'sup' or 'pointwise'")
+    of.require_proven_facts()
     if mode == "sup" and not of.proven:
         raise InputError(
             f"errors of approximants are measured, not proven, on target {of.options.target!r}",
@@ -250,8 +259,21 @@ def certify_run(
     found = torch.stack(along, dim=1) if follow else None
     if not bool(torch.isfinite(torch.stack(weights)).all()):
         raise JobError("the forward pass overflowed: weights are not finite; scale the inputs or lower lr")
-    violations = tuple(guard.violations)
-    return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions, violations)
+    unchecked = isinstance(executor, Dense) and of.unchecked
+    said = tuple(guard.violations), of.state, unchecked, tuple(_notes(of, unchecked))
+    return Certificate(tuple(steps), torch.stack(weights, dim=1), lr, mode, found, predictions, *said)
+
+
+def _notes(of: Compiled, unchecked: bool) -> Iterator[str]:
+    """What whoever reads the bounds should know of what they rest on."""
+    fitted = [name for name, known in of.standings.items() if known.state == "measured"]
+    if fitted:
+        yield (
+            f"measured: {', '.join(fitted)} {'are' if len(fitted) > 1 else 'is'} fitted, with errors measured on a "
+            "grid, not proven; the bounds rest on the errors at the arguments of this run"
+        )
+    if unchecked:
+        yield "unchecked: the matrices were loaded, and verify() has not passed on them; bounds are of what they did"
 
 
 def double(state: State) -> State:
@@ -278,7 +300,9 @@ def started(program: Program, state: State, given: State) -> dict[str, Tensor]:
 
 def fresh(of: Compiled, errors: Errors, off: Mapping[str, Tensor], *, columns: bool = False) -> Affine:
     """At the beginning of a step. off: what the lanes are off by already."""
-    affine = Affine(of.program, of.approximants, pointwise=errors == "pointwise", columns=columns)
+    of.require_proven_facts()
+    pointwise, primitives = errors == "pointwise", {f.value: of_it for f, of_it in of.primitives.items()}
+    affine = Affine(of.program, of.approximants, pointwise=pointwise, columns=columns, primitives=primitives)
     for lane, radius in off.items():
         affine.given(lane, radius[:, :1] if of.program.stream[lane].shared else radius)
     return affine

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from innergrad.functions.states import StateName
+
 
 @dataclass(frozen=True)
 class Law:
@@ -43,8 +45,9 @@ class WorstCase:
 class Report:
     """All laws, and per step: ||w - w_oracle||, the error of the update direction in units of epsilon, ramp hits.
 
-    For an algorithm without weights, its predictions take their place. proven: the approximants' errors are proven;
-    otherwise they were measured on a grid, and nothing here is a certificate.
+    For an algorithm without weights, its predictions take their place. state: of the functions, exact, proven, measured
+    or declared; notes: why it is one of the last two, a sentence each. proven: one of the first two; otherwise nothing
+    here is a certificate.
     """
 
     laws: tuple[Law, ...]
@@ -54,6 +57,8 @@ class Report:
     epsilon: float
     proven: bool = True
     learned: str = "weights"
+    state: StateName = "proven"
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -68,6 +73,8 @@ class Report:
             "ramp_hits": self.ramp_hits,
             "epsilon": self.epsilon,
             "proven": self.proven,
+            "state": self.state,
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -88,5 +95,5 @@ class Report:
             text = f"error of the predictions per step: {sizes}; distance to the exact ones after the last step: {last}"
         text += f"; ramp hits: {sum(self.ramp_hits)}"
         if not self.proven:
-            text += "; no certificate: errors of approximants on this target are measured, not proven"
+            text += f"; no certificate, for functions are {self.state}: {'; '.join(self.notes)}"
         return text

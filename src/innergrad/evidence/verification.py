@@ -5,7 +5,8 @@ Each layer of the module is compared with the program on the *module's own strea
     weights         every layer of the module computes what the plain interpreter computes, up to rounding
     probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
     proof           every approximant has a sup error of at most epsilon, proven again; on targets whose approximants
-                    are fitted, not proven, this law is called ``fit`` and is checked on a grid
+                    are fitted, not proven, this law is called ``fit`` and is checked on a grid; where nothing is proven
+                    about a function, it is called ``declared``, and rests on what its author says
     approximation   every layer is within its approximants' proven errors of the exact functions
     gradient        every step is one of the algorithm, from the weights before it, up to 200 epsilon times the learning
                     rate, and rounding. Without weights it is about the predictions
@@ -46,7 +47,8 @@ from innergrad.evidence.limits import U, roundings, sizes_after
 from innergrad.evidence.report import Report, WorstCase
 from innergrad.functions.approximants import is_ramped, prove
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.scalar import RECIPROCAL, Function, PiecewiseLinear
+from innergrad.functions.scalar import RECIPROCAL, PiecewiseLinear
+from innergrad.functions.states import described, sampled
 from innergrad.interpret import plain
 from innergrad.interpret.pairs import radii_after
 from innergrad.ir.program import Layer, Score
@@ -87,7 +89,10 @@ def verify(
         tokens = prompt.X.shape[1] + prompt.X_query.shape[1]
         require_memory(foreseen_bytes(tf, len(prompt.X), tokens), "verifying", FEWER)
         _require_inside(tf, prompt)
-    return _Verification(tf, prompt, seed).report()
+    report = _Verification(tf, prompt, seed).report()
+    if report.passed:
+        tf.mark_checked()
+    return report
 
 
 def foreseen_bytes(tf: Compiled, prompts: int, tokens: int) -> int:
@@ -143,11 +148,11 @@ class _Verification:
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
         # of a layer that is fitted, relative to its largest number; what is made of hinges rounds, and nothing else
-        self.fitted = 0.0 if tf.proven else tf.target.functions.rounding(tf.options)
-        self.spread = 0.0 if tf.proven else tf.target.functions.spread(tf.program, tf.approximants)
+        self.fitted = 0.0 if tf.target.proven else tf.target.functions.rounding(tf.options)
+        self.spread = 0.0 if tf.target.proven else tf.target.functions.spread(tf.program, tf.approximants)
         self.slack = dict[str, float]()  # what the lanes that this step wrote were rounded by
         self.largest = dict[str, float]()  # entry of a lane before it was last written
-        self.proof = "proof" if tf.proven else "fit"
+        self.proof = "proof" if tf.proven else "fit" if tf.state == "measured" else "declared"
         limits = {
             "weights": self.fitted,
             "probe": self.fitted,
@@ -159,7 +164,7 @@ class _Verification:
             "shared": self.spread,
             "scratch": self.fitted,  # clearing by GeLUs is exact up to rounding
             "inputs": 0.0,
-            "box": 0.0 if tf.proven else tf.options.epsilon,  # a steep GeLU is a hinge nearly
+            "box": 0.0 if tf.target.proven else tf.options.epsilon,  # a steep GeLU is a hinge nearly
         }
         self.laws = {name: WorstCase(name, limit) for name, limit in limits.items()}
 
@@ -177,7 +182,8 @@ class _Verification:
             distance = (trajectory - self._oracle()).norm(dim=-1).amax(0).tolist()
         laws = tuple(worst.law for worst in self.laws.values())
         learned = "weights" if self.program.weights else "predictions"
-        return Report(laws, distance, step_error, hits, tf.options.epsilon, tf.proven, learned)
+        known = tf.state, tuple(described(tf.standings))
+        return Report(laws, distance, step_error, hits, tf.options.epsilon, tf.proven, learned, *known)
 
     def _learned(self, state: State) -> Tensor:
         """What is compared step by step: the weights, or, where there are none, the predictions so far."""
@@ -322,7 +328,7 @@ class _Verification:
                 off = off + jump * ((at > low) & (at < high))
         if law == "probe" and not isinstance(f, PiecewiseLinear):
             return torch.where((at < f.domain[0]) | (at > f.domain[1]), math.inf, off)
-        averaged = law == "examples" and not self.tf.proven and "S" in z.labels
+        averaged = law == "examples" and not self.tf.target.proven and "S" in z.labels
         return off + f.error if not f.ramps and (averaged or law == "approximation") else off
 
     def _check_inputs(self, layer: Layer, start: State, after: State, *, readout: bool) -> None:
@@ -441,7 +447,7 @@ class _Verification:
                 continue
             epsilon = self.tf.accuracies[name]
             if not isinstance(given, PiecewiseLinear):
-                error = _sampled(f, given)
+                error = sampled(f, given, 50_001)
             elif f.exact is not None:
                 error = 0.0 if given == f.exact else math.inf
             elif f.jumps:
@@ -451,7 +457,7 @@ class _Verification:
                     error = max(given.error, prove(f, given, epsilon).error)
                 except InputError:
                     error = math.inf
-            widths = [] if self.tf.proven else [high - low for low, high in given.ramps]
+            widths = [] if self.tf.target.proven else [high - low for low, high in given.ramps]
             rounded = 64 * U * 9 / min(widths) if widths else 0.0  # |t| <= 8, times the slope of a ramp
             self.laws[self.proof].see(error, name, epsilon + rounded)
 
@@ -606,12 +612,3 @@ def _extent(f: Approximant) -> float:
     if isinstance(f, PiecewiseLinear) and math.isfinite(f.domain[1]):
         return min(f.domain[1], max(map(abs, f.knots), default=0.0))
     return f.domain[1]
-
-
-def _sampled(f: Function, given: Approximant) -> float:
-    """max |f - f^| on a grid over the domain (up to 8 where unbounded); of a step function, away from its ramps."""
-    low, high = (end if math.isfinite(end) else math.copysign(8.0, end) for end in given.domain)
-    t = torch.linspace(low, high, 50_001, dtype=torch.float64)
-    for low, high in given.ramps:
-        t = t[(t < 2 * low - high) | (t > 2 * high - low)]
-    return float((given(t) - f(t)).abs().max())

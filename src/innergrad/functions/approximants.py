@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 import torch
@@ -55,6 +56,7 @@ _SHRINK = 1.0 - 1e-4
 _SLOPES_TRIED = 6  # between each extreme slope and the derivative
 _FINE = 9e-6  # below it a better slope gains next to nothing, and the walk is long
 _MOST_LINKS = 50_000
+_MOST_SPANS = 200  # tried for one link; halving and doubling find it in far fewer
 _FAR = 1e7  # a link this long never ends
 
 Values = Float[np.ndarray, "functions points"]
@@ -287,7 +289,11 @@ class _Tubes:
         """
         limit = self.limit(x, side)
         span = min(span, limit)
-        while True:
+        for tried in count():
+            if tried > _MOST_SPANS:
+                raise InputError(
+                    f"{self.functions[0].name} cannot be followed by straight links", got=f"near t = {x:g}"
+                )
             s = self.distances(x, side, span)
             lo, hi = self.funnel(x, v, side, s, slope)
             bad = np.nonzero((lo > hi).any(axis=0))[0]

@@ -8,6 +8,11 @@ meet, the limits from both sides agree.
 An asymptote: g = f - (slope t + intercept) is monotone from ``beyond`` to REACH, up to a total variation ``slack`` in
 the other direction, and its value at REACH, which stands for its limit, is enclosed. So between any t and REACH, g is
 between g(t) and that ``limit``, up to the slack.
+
+Functions that are given by pieces or by jumps are their formulas, up to rounding, on every cell between them.
+
+That f is the derivative of F is proven to within DERIVATIVE: on a cell, f - F' is at most its value in the middle and
+what f' - F'' makes of it. How far f is from F' around a point (:func:`departure`) is part of certificates.
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ from innergrad.errors import InputError
 from innergrad.functions.intervals import SMALLEST_NORMAL, Interval, quiet
 from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear
+from innergrad.functions.scalar import Asymptote, Function, Levels, PiecewiseLinear
+from innergrad.functions.tape import Formula
 
 REACH = 2.0**128
 U = 2.0**-53
@@ -41,6 +47,9 @@ _SLACK = 1e-13
 _LEVELS = 100
 _MOST_CELLS = 20_000
 _PIECES = 4  # per interval, in local bounds
+DERIVATIVE = 1e-5  # how far, relative to 1 or to its size, f may be from the derivative that it stands for
+_DERIVATIVE_CELLS = 2**19
+_SAME = 2.0**-48  # of a formula that is given by pieces, relative
 
 Range = tuple[float, float]
 _ANYTHING: Range = (-math.inf, math.inf)
@@ -85,7 +94,7 @@ class Facts:
         return max(map(abs, self.second))
 
 
-class _Unproven(Exception):
+class _Unproven(InputError):
     """A declaration is neither proven nor refuted."""
 
 
@@ -100,11 +109,11 @@ def prove_facts(f: Function, reach: float = REACH) -> Facts:
         raise InputError("facts are proven of an ig.Function", got=repr(f), allowed="e.g. ig.ACTIVATIONS['tanh'].r")
     if not 0.0 < reach <= REACH:
         raise InputError("reach is a positive number", got=reach, allowed=f"up to {REACH:g}")
-    if f.jumps:
-        return _of_steps(f)
-    if f.exact is not None:
-        return _of_pieces(f, f.exact)
     try:
+        if f.jumps:
+            return _of_steps(f)
+        if f.exact is not None:
+            return _of_pieces(f, f.exact)
         tails = [None if a is None else _tail(f, a, side) for a, side in ((f.left, -1), (f.right, 1))]
         value, first, second = _ranges(f, reach)
     except (NoRule, _Unproven) as problem:
@@ -255,6 +264,94 @@ def _global_curvature(f: Function, low: np.ndarray, high: np.ndarray, facts: Fac
         return np.full(low.shape, math.inf)
     inside = (low >= -facts.reach) & (high <= facts.reach)
     return np.where(inside & facts.proven, facts.curvature, math.inf)
+
+
+# ---------------------------------------------------------------------------------------------------------- derivatives
+
+
+@quiet
+def departure(f: Function, primitives: tuple[Formula, ...], lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+    """A bound on |f - F'| on the cells [lo, hi], for every F of the primitives."""
+    middle, worst = 0.5 * (lo + hi), np.zeros_like(lo)
+    half = np.nextafter(np.maximum(hi - middle, middle - lo), math.inf)
+    for primitive in primitives:
+        cells, own = enclosed(primitive, lo, hi), enclosed(f.value, lo, hi)
+        centre = enclosed(primitive, middle, middle, 1).first - enclosed(f.value, middle, middle, 1).value
+        change = (cells.second - own.first) * Interval(-half, half)
+        bound = np.minimum((cells.first - own.value).magnitude, (centre + change).magnitude)
+        worst = np.maximum(worst, np.nan_to_num(bound, nan=math.inf))
+    return worst
+
+
+def departed(f: Function, primitives: tuple[Formula, ...], t: Tensor, radius: Tensor) -> Tensor:
+    """How far f is, for all arguments within the radius of t, from the derivative that it stands for."""
+    if f.jumps or not primitives:
+        return torch.zeros_like(t)
+    centre, reach = (part.detach().cpu().numpy().astype(np.float64).ravel() for part in (t, radius))
+    known = np.isfinite(reach)
+    low, high = centre - np.where(known, reach, 0.0), centre + np.where(known, reach, 0.0)
+    apart = departure(f, primitives, np.nextafter(low, -math.inf), np.nextafter(high, math.inf))
+    return torch.from_numpy(np.where(known, apart, math.inf).reshape(t.shape)).to(t.device)
+
+
+@lru_cache(maxsize=256)
+def prove_derivative(f: Function, primitives: tuple[Formula, ...], reach: float = REACH) -> float:
+    """How far f may be from the derivatives of the primitives for |t| <= reach, relative to 1 or to its size; where it
+    is piecewise linear by rounding alone, for there it is not added to anything.
+
+    Raises InputError where it is none, and :class:`NoRule` or a sentence of its own where that could not be proven.
+    """
+    if f.jumps or (f.exact is not None and all(isinstance(F, PiecewiseLinear) for F in primitives)):
+        for primitive in primitives:
+            _slopes_are_levels(f, primitive)
+        return 0.0
+    knots = [knot for F in (f.value, *primitives) if isinstance(F, PiecewiseLinear) for knot in F.knots]
+    reach = min(reach, f.radius)
+    edges = np.unique(np.concatenate([_edges(f, -reach, reach), [x for x in knots if abs(x) < reach]]))
+    a, b, largest, allowed = edges[:-1], edges[1:], 0.0, DERIVATIVE if f.exact is None else _SAME
+    for _ in range(_LEVELS):
+        middle = 0.5 * (a + b)
+        size = np.maximum(1.0, np.nan_to_num(enclosed(f.value, middle, middle, 1).value.magnitude, nan=1.0))
+        _refute_derivative(f, primitives, middle, size)
+        bound = departure(f, primitives, a, b) / size
+        rest = ~(bound <= allowed)
+        largest = max(largest, float(bound[~rest].max(initial=0.0)))
+        a, b, middle = a[rest], b[rest], middle[rest]
+        if not a.size:
+            return largest
+        if a.size > _DERIVATIVE_CELLS or (middle <= a).any() or (middle >= b).any():
+            break
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+    what = f"it could not be proven that {f.name} is the derivative that it stands for, near t = {a[0]:g}"
+    raise _Unproven(what)
+
+
+def _refute_derivative(f: Function, primitives: tuple[Formula, ...], t: np.ndarray, size: np.ndarray) -> None:
+    for primitive in primitives:
+        apart = enclosed(primitive, t, t, 1).first - enclosed(f.value, t, t, 1).value
+        off = np.maximum(np.maximum(apart.lo, -apart.hi), 0.0) / size
+        if (off > 10 * DERIVATIVE).any():
+            at = int(np.argmax(off))
+            what = f"{f.name} is not the derivative that it stands for"
+            raise InputError(what, got=f"off by {off[at] * size[at]:g} at t = {t[at]:g}")
+
+
+def _slopes_are_levels(f: Function, primitive: Formula) -> None:
+    """Of functions given by pieces or jumps: the steps of f are the slopes of the primitive."""
+    if isinstance(primitive, PiecewiseLinear):
+        places = [*primitive.knots, *(at for at, _, _ in f.jumps)]
+    else:
+        places = [at for at, _, _ in f.jumps]
+    edges = np.unique(np.concatenate([_edges(f, -REACH, REACH), places]))
+    a, b = edges[:-1], edges[1:]
+    middle = 0.5 * (a + b)
+    value = f.value(torch.from_numpy(middle)).numpy()
+    off = (enclosed(primitive, a, b).first - Interval.point(value)).magnitude
+    if not (off <= 1e-12 * np.maximum(1.0, np.abs(value))).all():
+        raise InputError(
+            f"{f.name} is not the derivative that it stands for",
+            got=f"other slopes near t = {middle[~(off <= 1e-12)][0]:g}",
+        )
 
 
 # ----------------------------------------------------------------------------------------------------------- the ranges
@@ -419,6 +516,7 @@ def _minus(jet: Jet, asymptote: Asymptote) -> Jet:
 def _of_pieces(f: Function, exact: PiecewiseLinear) -> Facts:
     """Slopes and the values at the knots say it all."""
     _compare(f, exact, [*exact.knots, exact.anchor])
+    _prove_same(f, exact, [*exact.knots, exact.anchor])
     knots = exact_knots(exact)
     ends = [
         value + Fraction(slope) * (Fraction(end) - knot)
@@ -435,12 +533,15 @@ def _of_steps(f: Function) -> Facts:
     places = sorted((at, height) for at, height, _ in f.jumps)
 
     def steps(t: Tensor) -> Tensor:
-        return first + sum((height * (t > at) for at, height in places), torch.zeros_like(t))
+        return first + sum((height * (t > at).to(t.dtype) for at, height in places), torch.zeros_like(t))
 
-    _compare(f, steps, [at for at, _ in places])
+    if not isinstance(f.value, Levels):  # that is what it is
+        _compare(f, steps, [at for at, _ in places])
+        levels = np.cumsum([first, *(height for _, height in places)])
+        _prove_same(f, Levels(tuple(at for at, _ in places), tuple(levels.tolist())), [at for at, _ in places])
     start = Fraction(first)
-    levels = accumulate((Fraction(height) for _, height, _ in sorted(f.jumps)), initial=start)
-    return _declared_or_false(f, Facts(f.name, value=_rounded(list(levels)), second=(0.0, 0.0)))
+    heights = accumulate((Fraction(height) for _, height, _ in sorted(f.jumps)), initial=start)
+    return _declared_or_false(f, Facts(f.name, value=_rounded(list(heights)), second=(0.0, 0.0)))
 
 
 def _compare(f: Function, stated: Callable[[Tensor], Tensor], special: list[float]) -> None:
@@ -456,6 +557,47 @@ def _compare(f: Function, stated: Callable[[Tensor], Tensor], special: list[floa
     if bool(wrong.any()):
         at = float(t[wrong][0])
         raise InputError(f"{f.name} is not what its {'jumps' if f.jumps else 'pieces'} say", got=f"at t = {at:g}")
+
+
+@quiet
+def _prove_same(f: Function, stated: Formula, special: list[float]) -> None:
+    """The formula is what its pieces or jumps say, up to rounding, on every cell between the special points."""
+    if f.value == stated or f.value == replace_domain(stated):
+        return
+    reach = min(REACH, f.radius)
+    edges = np.unique(np.concatenate([_edges(f, -reach, reach), [x for x in special if abs(x) < reach]]))
+    a, b = edges[:-1], edges[1:]
+    for _ in range(_LEVELS):
+        off = (enclosed(f.value, a, b) - enclosed(stated, a, b)).value.magnitude
+        wrong = ~(off <= _SAME * np.maximum(1.0, np.minimum(np.abs(a), np.abs(b))))
+        a, b = a[wrong], b[wrong]
+        middle = 0.5 * (a + b)
+        if not a.size:
+            return
+        if a.size > _MOST_CELLS or (middle <= a).any() or (middle >= b).any():
+            break
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+    what = "jumps" if f.jumps else "pieces"
+    raise _Unproven(f"it could not be proven that its formula is what its {what} say near t = {a[0]:g}")
+
+
+def replace_domain(stated: Formula) -> Formula:
+    """The same pieces, for every t."""
+    return replace(stated, domain=_ANYTHING) if isinstance(stated, PiecewiseLinear) else stated
+
+
+def enclosed(formula: Formula, lo: np.ndarray, hi: np.ndarray, side: int = 0) -> Jet:
+    """A formula, or a function given by pieces or levels, on cells; levels: on cells without an edge inside."""
+    if isinstance(formula, PiecewiseLinear):
+        t, (x, y, slope) = Jet.variable(lo, hi, side), formula.table
+        jet = (t - float(x[0])) * float(slope[0]) + float(y[0])
+        for knot, change in zip(formula.knots, np.diff(formula.slopes).tolist(), strict=True):
+            jet = jet + (t - knot).clamp(min=0.0) * change
+        return jet
+    if isinstance(formula, Levels):
+        where = np.searchsorted(np.array(formula.edges), 0.5 * (lo + hi))
+        return Jet.variable(lo, hi, side).constant(np.array(formula.levels)[where])
+    return evaluate(formula, lo, hi, side)
 
 
 def _rounded(values: list[Fraction]) -> Range:

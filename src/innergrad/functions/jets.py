@@ -35,6 +35,7 @@ class NoRule(InputError):
     def __init__(self, operation: str) -> None:
         hint = "write the formula with arithmetic and functions such as exp, tanh, sigmoid, erfc, sqrt, abs, clamp"
         super().__init__(f"no interval rule for {operation}, so nothing about this formula can be proven", hint=hint)
+        self.operation = operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,8 @@ class Jet:
         return Jet(self.t, self.side, zero + value, zero, rest, rest, rest)
 
     def lift(self, other: object) -> Jet:
+        if isinstance(other, Mask):
+            return other.number
         return other if isinstance(other, Jet) else self.constant(other)
 
     @property
@@ -231,13 +234,28 @@ class Jet:
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """difference > 0, or < 0 if ``negated``; only torch.where can use it. Ties are a matter of sides, not of values."""
+    """difference > 0, or < 0 if ``negated``: for torch.where, or as a number. Ties are a matter of sides."""
 
     difference: Jet
     negated: bool
 
+    @property
+    def number(self) -> Jet:
+        one, zero = self.difference.constant(1.0), self.difference.constant(0.0)
+        return branch(self.difference, zero, one) if self.negated else branch(self.difference, one, zero)
+
     def __invert__(self) -> Mask:
         return Mask(self.difference, not self.negated)
+
+    def __and__(self, other: object) -> Jet:
+        if not isinstance(other, Mask | Jet):
+            raise NoRule("this condition")
+        return self.number * (other.number if isinstance(other, Mask) else other)
+
+    def __mul__(self, other: object) -> Jet:
+        return self.number * other
+
+    __rand__, __rmul__ = __and__, __mul__
 
     def __bool__(self) -> bool:
         raise NoRule("a branch that depends on t")
@@ -245,6 +263,8 @@ class Mask:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in ("to", "double"):
+            return getattr(self.number, name)
         raise NoRule(f"{name} of a comparison")
 
     @classmethod

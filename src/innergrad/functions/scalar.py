@@ -14,8 +14,9 @@ A function is known by its name; besides its value it declares the facts that it
   outside it is an error. What f declares besides must hold there; ``tf.certificate`` asks for every t.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
-arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. A formula that interval
-arithmetic cannot follow is trusted, and said to be: ``prove_facts(f).proven`` is False.
+arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. Of a formula that
+interval arithmetic cannot follow they are *declared*, and everything says so (:mod:`innergrad.functions.states`). The
+formula is recorded when the function is made (:mod:`innergrad.functions.tape`), so that what is proven is what runs.
 
 Continuous piecewise-linear functions on the whole line are sums of ReLUs. One is given by its knots x_1 < ... < x_m,
 its m + 1 slopes and one point ``(anchor, value)`` on it. The *two-sided hinge basis* around the anchor,
@@ -51,6 +52,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, Registry
+from innergrad.functions.tape import recorded
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,22 @@ class Asymptote:
 
 
 @dataclass(frozen=True)
+class Levels:
+    """A step function: levels[i] between edges i - 1 and i."""
+
+    edges: tuple[float, ...]
+    levels: tuple[float, ...]
+
+    @cached_property
+    def _table(self) -> tuple[Tensor, Tensor]:
+        return torch.tensor(self.edges, dtype=torch.float64), torch.tensor(self.levels, dtype=torch.float64)
+
+    def __call__(self, t: Tensor) -> Tensor:
+        edges, levels = (column.to(t.device) for column in self._table)
+        return levels.to(t.dtype)[torch.bucketize(t.detach().double(), edges)]
+
+
+@dataclass(frozen=True)
 class Function:
     """A scalar function and its facts; see the module docstring. A program refers to it by its name."""
 
@@ -234,6 +252,8 @@ class Function:
             raise InputError(what, got=self.radius, allowed="a positive number, or inf for none")
         if self.exact is not None:
             object.__setattr__(self, "exact", self.bounded(self.exact))
+        if not isinstance(self.value, PiecewiseLinear | Levels):
+            object.__setattr__(self, "value", recorded(self.value))
 
     def __call__(self, t: Tensor) -> Tensor:
         return self.value(t)
@@ -435,7 +455,7 @@ PSEUDO_HUBER_U = Function(
     bound=1,
 )
 
-_BUILTIN = (
+BUILTIN = (
     Activation("tanh", TANH, DTANH, (-1, 1)),
     Activation("sigmoid", SIGMOID, DSIGMOID, (0, 1)),
     Activation("softplus", SOFTPLUS, SIGMOID, (0, math.inf)),
@@ -446,8 +466,9 @@ _BUILTIN = (
     Activation("leaky_relu", LEAKY, DLEAKY),
     Activation("relu6", RELU6, DRELU6, (0, 6)),
 )
+PAIRS = frozenset((a.r.value, a.dr.value) for a in BUILTIN)  # of which the second is the derivative of the first
 ACTIVATIONS = Registry(
     "activation",
-    {activation.name: activation for activation in _BUILTIN},
+    {activation.name: activation for activation in BUILTIN},
     hint="or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])",
 )

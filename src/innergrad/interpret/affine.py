@@ -46,10 +46,11 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.functions.facts import REACH, Evaluated, U, evaluated, facts_on, local_curvature, local_swing
+from innergrad.functions.facts import REACH, Evaluated, U, departed, evaluated, facts_on, local_curvature, local_swing
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.intervals import LIBRARY_ULP, SMALLEST_NORMAL
 from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
+from innergrad.functions.tape import Formula
 from innergrad.interpret.plain import Labelled, attention, contract, labelled_view, tokens_in, total
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
@@ -278,6 +279,7 @@ class Forms(Algebra[Form]):
             torch.where(flat, part, other) for part, other in ((0.0, kept), (0.0, curvature), (swing, remainder))
         )
         remainder = remainder + self._unknown(f, stand_in, t, radius)
+        remainder = remainder + departed(f, self.lanes.primitives.get(f.value, ()), t, radius)
         if stand_in is not None:
             found = evaluated(stand_in, t) if isinstance(stand_in, PiecewiseLinear) else found
             remainder = remainder + (0.0 if stand_in.ramps else stand_in.error)
@@ -343,6 +345,7 @@ class Affine:
     approximants: what stands for the functions. pointwise: functions are taken at their exact values, so that the error
     of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
+    primitives: what some functions, by their formulas, must be the derivatives of.
     """
 
     def __init__(
@@ -352,8 +355,10 @@ class Affine:
         *,
         pointwise: bool = False,
         columns: bool = False,
+        primitives: Mapping[Formula, tuple[Formula, ...]] | None = None,
     ) -> None:
         self.program, self.approximants, self.pointwise, self.columns = program, approximants, pointwise, columns
+        self.primitives = primitives or {}
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote

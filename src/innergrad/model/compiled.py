@@ -7,8 +7,10 @@ this record with everything a user can ask of it.
 from __future__ import annotations
 
 import copy
+import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +20,9 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError
 from innergrad.functions.fits.sums import Approximant
-from innergrad.functions.scalar import PiecewiseLinear
+from innergrad.functions.scalar import Function, PiecewiseLinear
+from innergrad.functions.states import FOLDER, Standing, StateName, proven_again, standing, weakest
+from innergrad.functions.tape import Formula, Tape
 from innergrad.interpret.plain import Limits, ScalarFunction
 from innergrad.ir.program import Layer, Options, Program
 from innergrad.memory import require_memory
@@ -29,6 +33,8 @@ from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
 from innergrad.targets.weights.rows import require_room
 
+CHECKED = "checked"  # in ``kept``
+PRODUCTS = "products"  # beside functions, what targets with fitted functions do not compute as it is
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
@@ -37,22 +43,79 @@ class Compiled:
     """A learning algorithm as the weights of a transformer.
 
     stored_module: the weights, where they were made before (loaded, or changed); else ``module`` makes them.
+    loaded: it comes from a folder, and the errors of the approximants are proven again before they count.
     """
 
     algorithm: Algorithm
     program: Program
-    approximants: Mapping[str, Approximant]
+    approximants: dict[str, Approximant]
     options: Options
     stored_module: LoopedTransformer | None = field(default=None, compare=False, repr=False)
+    loaded: bool = field(default=False, compare=False, repr=False)
 
     @property
     def target(self) -> Target:
         return TARGETS[self.options.target]
 
+    @cached_property
+    def standings(self) -> dict[str, Standing]:
+        """What is known of every function, and of what stands for it: :mod:`innergrad.functions.states`."""
+        functions, of = self.program.functions(), {f.value: primitives for f, primitives in self.primitives.items()}
+        doubts = self._prove_again() if self.loaded else {}
+        found = {name: standing(f, self.approximants.get(name), of.get(f.value, ())) for name, f in functions.items()}
+        found |= doubts
+        if not self.target.proven:
+            found[PRODUCTS] = Standing("measured")
+        linear = {f.name: f for f in self.primitives if f.exact is not None}  # programs may have it under another name
+        return {name: standing(f, None, self.primitives[f]) for name, f in linear.items() if name not in found} | found
+
+    def _prove_again(self) -> dict[str, Standing]:
+        """Give the approximants that were loaded the errors that are proven; what is known of those that have none."""
+        doubts: dict[str, Standing] = {}
+        for name, f in self.program.functions().items():
+            given = self.approximants.get(name)
+            if isinstance(given, PiecewiseLinear) and f.exact is None and not f.jumps:
+                try:
+                    self.approximants[name] = proven_again(f, given, self.accuracies[name])
+                except InputError as problem:
+                    self.approximants[name] = replace(given, error=math.inf)
+                    doubts[name] = Standing("declared", str(problem), FOLDER)
+        return doubts
+
+    @cached_property
+    def primitives(self) -> Mapping[Function, tuple[Formula, ...]]:
+        """Functions that must be derivatives for the program to be the algorithm, and what of."""
+        return self.algorithm.primitives()
+
+    @property
+    def state(self) -> StateName:
+        """The weakest state of its functions: exact, proven, measured or declared."""
+        return weakest(known.state for known in self.standings.values())
+
     @property
     def proven(self) -> bool:
-        """The errors of the approximants are proven. If not they are measured: then nothing here is a certificate."""
-        return self.target.proven
+        """All functions are computed as they are, or the errors of what stands for them are proven."""
+        return self.state in ("exact", "proven")
+
+    def require_proven_facts(self) -> None:
+        """Refuse a certificate where what is known of a function is what its author says."""
+        for name, known in self.standings.items():
+            if known.state == "declared":
+                what = f"nothing is proven about {name}, so there is no certificate"
+                raise InputError(what, got=known.reason, hint=f"what {known.by} declares is not proven")
+        for name, f in self.program.functions().items():
+            if isinstance(f.value, Tape) and not f.value.still():
+                what = f"{name} is not what it was when it was made, so there is no certificate"
+                raise InputError(what, hint="a formula must depend on nothing but t")
+
+    @property
+    def unchecked(self) -> bool:
+        """The matrices come from elsewhere (a folder), and no verification has passed on them, as they are."""
+        return self.stored_module is not None and self.kept.get(CHECKED) != _fingerprint(self.stored_module)
+
+    def mark_checked(self) -> None:
+        """A verification passed on the matrices as they are."""
+        self.kept[CHECKED] = _fingerprint(self.module)
 
     @property
     def functions(self) -> dict[str, ScalarFunction]:
@@ -225,3 +288,13 @@ class Compiled:
             raise InputError("hidden states have the wrong shape", got=got, allowed=allowed)
         found: Tensor = read_predictions(hidden, self.reading, n_query)
         return found
+
+
+def _fingerprint(module: LoopedTransformer) -> str:
+    """Of every entry of the matrices."""
+    digest = hashlib.sha256()
+    for layer in module.stored_layers():
+        for stack in (getattr(layer, name) for name in layer.matrices):
+            for part in (stack.index, stack.value):
+                digest.update(part.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

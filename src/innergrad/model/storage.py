@@ -16,7 +16,9 @@ weights.safetensors
     features.
 
 ``digest`` in the config is of the tensors, ``id`` of the config: what was damaged, or changed by hand, is not loaded.
-Who changes a folder on purpose says so: :func:`seal`. A seal is no signature: what it is on may be anybody's.
+Who changes a folder on purpose says so: :func:`seal`. A seal is no signature: what it is on may be anybody's. So
+nothing is believed. Approximants are compared with their functions when a folder is loaded, and proven again before
+their errors count; matrices are unchecked until ``verify`` has passed on them.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import FEATURES, Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
+from innergrad.functions.states import checked
 from innergrad.ir.program import Options, Program
 from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
@@ -119,6 +122,7 @@ def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
                 ),
                 "domain": [_finite(end) for end in f.domain],
                 "error": _finite(f.error),
+                **({} if compiled.loaded else {"state": compiled.standings[name].state}),
                 "ramps": [list(ramp) for ramp in f.ramps],
             }
             for name, f in compiled.approximants.items()
@@ -182,9 +186,9 @@ def read(path: Path, extensions: tuple[object, ...]) -> Compiled:
         if config.get("layout") != _layout(program):
             what = f"the layout saved in {path / CONFIG} is not that of its algorithm"
             raise InputError(what, hint="the folder was edited, or is from another version")
-        approximants = {name: _approximant(entry, tensors, name) for name, entry in config["approximants"].items()}
+        approximants = _approximants(program, options, config["approximants"], tensors)
         module = _transformer(TARGETS[options.target], config, tensors)
-        compiled = Compiled(algorithm, program, approximants, options, module)
+        compiled = Compiled(algorithm, program, approximants, options, module, loaded=True)
         _check_structure(compiled, config)
     except InputError:
         raise
@@ -214,9 +218,6 @@ def _check_structure(compiled: Compiled, config: dict[str, Any]) -> None:
         raise ValueError("the layers are not those of the algorithm")
     if set(compiled.approximants) != compiled.target.functions.approximated(program):
         raise ValueError(f"the approximants are those of {sorted(compiled.approximants)}")
-    for name, f in compiled.approximants.items():
-        if isinstance(f, PiecewiseLinear) and not f.ramps and not f.error <= compiled.options.accuracy(name):
-            raise ValueError(f"the error of {name} is larger than its epsilon")
     counts = compiled.foreseen  # without building the weights again
     rows = [None] * len(program.layers) if counts is None else [count.shapes for count in counts]
     for shapes, module in zip(rows, compiled.module.stored_layers(), strict=True):
@@ -381,6 +382,27 @@ def _module(
         made[place] = SparseStack(shape, index, value.double())
         stacks.append(made[place])
     return kind(entry["name"], *stacks, **entry.get("settings", {}))
+
+
+def _approximants(
+    program: Program, options: Options, entries: dict[str, Any], tensors: dict[str, Tensor]
+) -> dict[str, Approximant]:
+    """The approximants with the errors that they have, whatever the folder says."""
+    functions = program.functions()
+    unknown = sorted(set(entries) - set(functions))
+    if unknown:
+        raise ValueError(f"approximants of functions that the program does not have: {unknown}")
+    try:
+        found = ((name, _approximant(entry, tensors, name)) for name, entry in entries.items())
+        return {name: checked(functions[name], f, accuracy(options, name)) for name, f in found}
+    except InputError as error:
+        what = "an approximant in the folder is not what stands for its function"
+        raise InputError(what, got=str(error), hint="the folder was edited, or is from another version") from error
+
+
+def accuracy(options: Options, name: str) -> float:
+    """Tables are exact, whatever epsilon is; other functions have theirs."""
+    return 1e-3 if options.variant == "lookup" else options.accuracy(name)
 
 
 def _approximant(entry: dict[str, Any], tensors: dict[str, Tensor], name: str) -> Approximant:

@@ -99,6 +99,7 @@ class Conformance:
     def test_every_law_of_verify_holds(self, case: Case) -> None:
         report = case.tf.verify(**case.prompts(2))
         assert report.passed, str(report)
+        laws.the_proof_is_one(case.tf, report)
 
     def test_save_and_load_is_the_identity(self, case: Case, tmp_path: Path) -> None:
         laws.save_and_load_is_the_identity(case.tf, case.prompts(2), tmp_path, case.extensions)

@@ -132,7 +132,7 @@ def compared(
         other, expected = CHANGES[name](prompts, generator)
         with threads(2 if name == THREADS else torch.get_num_threads()):
             second = _parts(tf.run(**other, executor=executor, dtype=dtype))
-        fits = name == "a query alone" and not tf.proven
+        fits = name == "a query alone" and not tf.target.proven
         if fits not in known:
             known[fits] = limits_of(tf, prompts, first, executor, dtype, fits)
         found[name] = judged(second, expected(first), expected(known[fits]))
@@ -147,7 +147,7 @@ def limits_of(
     tf: CompiledTransformer, prompts: Prompts, run: Parts, executor: Executor, dtype: torch.dtype, fits: bool
 ) -> Parts:
     """What two runs may be apart: in their weights, and in their predictions. fits: with another number of tokens."""
-    single, fitted = dtype == torch.float32, not tf.proven
+    single, fitted = dtype == torch.float32, not tf.target.proven
     flat = SINGLE if single else max(DOUBLE, tf.target.functions.rounding(tf.options)) if fitted else DOUBLE
     stated = [torch.full_like(part, 2 * flat * max(1.0, _largest(part))) for part in run]
     if single and fitted:

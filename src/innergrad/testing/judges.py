@@ -38,4 +38,4 @@ def rounding(tf: CompiledTransformer, tolerance: float, fitted: float = FITTED) 
     """``tolerance`` where the weights are exact, at least ``fitted`` where they are fitted, and what ramps round by."""
     widths = [high - low for f in tf.approximants.values() if math.isinf(f.error) for low, high in f.ramps]
     steep = RAMP * 2.0**-53 / min(widths) if widths else 0.0
-    return max(tolerance, steep, 0.0 if tf.proven else fitted)
+    return max(tolerance, steep, 0.0 if tf.target.proven else fitted)

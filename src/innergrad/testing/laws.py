@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from innergrad.errors import InputError
+from innergrad.evidence.report import Report
 from innergrad.model.executors import Name as Executor
 from innergrad.testing import invariance
 from innergrad.testing.forward import first_lanes, forward
@@ -35,8 +37,13 @@ def dense_equals_plain(tf: CompiledTransformer, prompts: Prompts) -> None:
 def the_certificate_holds(
     tf: CompiledTransformer, prompts: Prompts, executor: Executor = "plain", dtype: torch.dtype = torch.float64
 ) -> None:
-    """Of weights and predictions, against the algorithm itself; infinite only where a ramp may have been hit."""
+    """Of weights and predictions, against the algorithm itself; infinite only where a ramp may have been hit. Where
+    nothing is proven about a function there is none.
+    """
     how: dict[str, Any] = {"executor": executor, "dtype": dtype}
+    if tf.state == "declared":
+        there_is_no_certificate(tf, prompts)
+        return
     prompts = {name: value.to(dtype).double() for name, value in prompts.items()}
     run = tf.run(**prompts, **how)
     exact = reference(tf.algorithm, **prompts)
@@ -51,6 +58,25 @@ def the_certificate_holds(
     assert (certificate.diverged is None) or certificate.culprits
     for step, bound in enumerate(certificate.bounds, start=1):
         assert bound < 1.0 or any(text.startswith(f"step {step}:") for text in certificate.culprits)
+
+
+def there_is_no_certificate(tf: CompiledTransformer, prompts: Prompts) -> None:
+    """From what an author declares: in no mode, and it says why."""
+    for errors in ("sup", "pointwise"):
+        try:
+            tf.certify(**prompts, errors=errors)
+            said = "a certificate"
+        except InputError as error:
+            said = str(error)
+        assert "nothing is proven about" in said
+
+
+def the_proof_is_one(tf: CompiledTransformer, report: Report) -> None:
+    """There is a law ``proof`` where functions are exact or proven, and nowhere else; a report says which they are."""
+    assert ("proof" in {law.name for law in report.laws}) == tf.proven == report.proven
+    assert report.state == tf.state
+    assert tf.state in repr(tf)
+    assert tf.proven or all(note in str(report) for note in report.notes)
 
 
 def an_independent_forward_pass_agrees(tf: CompiledTransformer, prompts: Prompts, folder: Path) -> None:

@@ -157,7 +157,7 @@ def radii_of(
     radii = {name: _given(name, value, u) for name, value in state.items()}
     more = tf.n_heads if dense else 0
     off = partial(rounding_of, functions, u, dense, fits)
-    stated = tf.target.functions.rounding(tf.options) * u * 2.0**53 if dense and not tf.proven else 0.0
+    stated = tf.target.functions.rounding(tf.options) * u * 2.0**53 if dense and not tf.target.proven else 0.0
     weights = radii
     for layer, step_ends in program.schedule():
         rounded = Rounded(plain.Tensors(program, state, functions), _full(radii, state), off, u, more)

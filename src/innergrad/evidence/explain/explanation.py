@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from innergrad import figures
 from innergrad.figures import BLUE, ORANGE, SMALL
+from innergrad.functions.states import StateName
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +57,8 @@ class Explanation:
     """Errors by step and, of the step ``worst`` (from 1) with the largest measured error, by layer; shares of the bound
     by function, layer and instruction, largest first, adding up to one; the health table.
 
-    proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments.
+    proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments. state:
+    of the functions; notes: what else whoever reads the bounds should know, as in a certificate.
     """
 
     steps: tuple[StepError, ...]
@@ -68,6 +70,8 @@ class Explanation:
     health: tuple[Health, ...]
     learned: str
     proven: bool
+    state: StateName = "proven"
+    notes: tuple[str, ...] = ()
 
     @property
     def violations(self) -> list[str]:
@@ -103,6 +107,8 @@ class Explanation:
             "health": [_finite(vars(row)) for row in self.health],
             "learned": self.learned,
             "proven": self.proven,
+            "state": self.state,
+            "notes": list(self.notes),
             "violations": self.violations,
         }
 
@@ -129,6 +135,7 @@ class Explanation:
             others = {"all others": rest} if rest > 0.0005 else {}
             lines += ["", f"share of the bound by {name}"]
             lines += [f"{share:>8.1%}  {source}" for source, share in (shown | others).items()]
+        lines += ["", *self.notes] if self.notes else []
         return [*lines, *(f"VIOLATION: {text}" for text in self.violations)]
 
 

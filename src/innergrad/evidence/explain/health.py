@@ -67,8 +67,8 @@ def growth(steps: Sequence[StepError], proven: bool) -> Health:
     grown = f"the distance to the exact path went from {steps[0].path:.1e} to {steps[-1].path:.1e}"
     lost = next((n for n, step in enumerate(steps, 1) if step.bound == math.inf), None)
     diverged = next((n for n, step in enumerate(steps, 1) if step.path_bound == math.inf), None)
-    last, kind = steps[-1].path_bound, "proven" if proven else "measured"
-    alone = f"every step is within its {kind} bound (no bound on the path: too many weights); {grown}"
+    last, kind = steps[-1].path_bound, "sup errors" if proven else "errors at the arguments"
+    alone = f"every step is within its bound from {kind} (no bound on the path: too many weights); {grown}"
     well = alone if last is None else f"{grown}, the bound on it to {last:.1e}"
     wrong = (
         (value > 1.0, f"a measured error is above its bound: {grown}"),

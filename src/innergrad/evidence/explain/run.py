@@ -80,6 +80,8 @@ def explain(
         rows,
         "gradient" if tf.program.weights else "state",
         proven,
+        certificate.state,
+        certificate.notes,
     )
 
 
