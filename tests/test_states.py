@@ -458,7 +458,7 @@ def changed(folder: Path, to: Path, config: Callable[[Any], object], tensors: Ca
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[ig.CompiledTransformer, Path]]:
     made = {}
     for target, name, epsilon in (("relu", "tanh", 1e-2), ("relu", "relu", 1e-2), ("gpt", "tanh", 1e-3)):
-        algorithm = ig.GradientDescent(ig.Network([1, 2, 1], name), steps=1, box=1.0)
+        algorithm = ig.GradientDescent(ig.Network([1, 2, 1], name), steps=1)
         tf = ig.compile(algorithm, target=target, epsilon=epsilon, n_examples=2)
         made[f"{target} {name}"] = tf, tf.save(tmp_path_factory.mktemp("model") / "saved")
     return made
