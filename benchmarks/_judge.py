@@ -307,6 +307,8 @@ def _examine(row: Row) -> Row:
     given: dict[str, Any] = {"w0": w0, "sample_weight": weight, "dtype": dtype}
     certificate = tf.certify(X, y, queries, executor=row["executor"], trajectory=follow, errors=row["errors"], **given)
     memory, predictions = _memory(tf, tf.prompt(X, y, queries, **given), row["executor"])
+    if not torch.equal(memory[-1][2], certificate.path[:, -1]):
+        raise RuntimeError("the run that is judged is not the one that was certified")
     algorithm = algorithm_of(row) if row["kind"] != "tampered" else tf.algorithm
     exactly, path = descent(algorithm), certificate.path.double()  # type: ignore[arg-type]
     found: Row = {"entries": 0, "infinite": 0, "violations": [], "closest": 0.0, "ratios": [], "apart": 0.0}
@@ -329,7 +331,7 @@ def _examine(row: Row) -> Row:
         omega = omega / omega.sum()
         for number, part in enumerate(certificate.steps):
             w, held, after = path[b, number], [lanes[b] for lanes in memory[number]], long(path[b, number + 1])
-            exact, _ = step(exactly, number, long(w), _state(*held), xs, ys, omega)
+            exact, _ = step(exactly, number, long(w), _state(*held[:2]), xs, ys, omega)
             if moderate(row):
                 omegas = inputs[2] / inputs[2].sum()
                 check = autograd_step(exactly, number, w, (held[0], held[1]), inputs[0], inputs[1], omegas)
@@ -357,9 +359,11 @@ def _state(m: Tensor, v: Tensor) -> State:
 
 
 def _memory(tf: ig.CompiledTransformer, prompt: Any, executor: Any) -> tuple[list[list[Tensor]], Tensor]:
-    """Momentum and second moments before every step, (prompts, D_w) each, and the predictions, of the same run."""
+    """Momentum, second moments and weights before every step, (prompts, D_w) each, and the predictions, of the same
+    run.
+    """
     zero = torch.zeros_like(prompt.w0)
-    held, state = [[zero, zero]], prompt.state(tf.program)
+    held, state = [[zero, zero, prompt.w0]], prompt.state(tf.program)
 
     def lanes(kind: str) -> Tensor:
         found = {lane.name: state.get(f"{kind}{lane.name}") for lane in tf.program.weights}
@@ -369,5 +373,5 @@ def _memory(tf: ig.CompiledTransformer, prompt: Any, executor: Any) -> tuple[lis
     for _, after, step_ends in tf.execute(prompt, executor):
         state = after
         if step_ends:
-            held.append([lanes("M"), lanes("S")])
+            held.append([lanes("M"), lanes("S"), lanes("")])
     return held, prompt.predictions(tf.program, state)

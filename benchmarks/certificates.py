@@ -93,8 +93,8 @@ def _quantile(ordered: list[float], share: float) -> float | None:
     return _short(ordered[round(share * (len(ordered) - 1))]) if ordered else None
 
 
-def examined(first: int, count: int, workers: int) -> list[Row]:
-    """All configurations, on several processes."""
+def examined(first: int, count: int, workers: int, seconds: float = math.inf) -> list[Row]:
+    """All configurations, on several processes; those that are done when the time is over."""
     started, rows = time.perf_counter(), list[Row]()
     for row in _parallel(examine, [(number,) for number in range(first, first + count)], workers):
         rows.append(row)
@@ -104,6 +104,8 @@ def examined(first: int, count: int, workers: int) -> list[Row]:
             print(f"{len(rows)} configurations, {time.perf_counter() - started:.0f} s", flush=True)
         if "failed" in row:
             print(f"FAILED: {row}", flush=True)
+        if time.perf_counter() - started > seconds:
+            break
     return rows
 
 
@@ -156,7 +158,10 @@ def _parallel(task: Callable[..., Row], cells: Iterable[tuple[Any, ...]], worker
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
-        yield from pool.map(task, *zip(*cells, strict=True))
+        try:
+            yield from pool.map(task, *zip(*cells, strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 # ------------------------------------------------------------------------------------------------------------ tightness
@@ -447,6 +452,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000, help="configurations")
     parser.add_argument("--first", type=int, default=0, help="the number of the first configuration")
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more configurations are begun")
     parser.add_argument(
         "--rows", type=Path, nargs="*", default=[], help="instead: rows_*.json of earlier runs, together"
     )
@@ -457,7 +463,9 @@ def main() -> None:
     command = f"python benchmarks/certificates.py {given.part}"
     if given.part == "violations":
         parts = [json.loads(path.read_text()) for path in given.rows]
-        rows = [row for part in parts for row in part] or examined(given.first, given.count, given.workers)
+        rows = [row for part in parts for row in part] or examined(
+            given.first, given.count, given.workers, given.seconds
+        )
         data = violations(rows)
         command += f" --first {given.first} --count {len(rows)}"
         if given.out is not None:

@@ -33,7 +33,15 @@ from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches, plan
 from innergrad.errors import DegenerateStart, InputError, real
 from innergrad.functions.derived import square_derivative
-from innergrad.functions.scalar import ACTIVATIONS, PAIRS, Activation, Function, threshold_unit
+from innergrad.functions.scalar import (
+    ACTIVATIONS,
+    PAIRS,
+    Activation,
+    Function,
+    clip_residual,
+    soft_residual,
+    threshold_unit,
+)
 from innergrad.functions.tape import Formula, recorded
 from innergrad.ir.program import Options, Program
 
@@ -215,6 +223,13 @@ class GradientDescent(Algorithm):
         unit = threshold_unit(self.box)
         return round(rate * self.l1 / unit) * unit
 
+    def projection(self, rate: float) -> Function | None:
+        """What is added to a weight at the end of a step: the proximal map of rate l1 |w| on the box, minus w."""
+        threshold = self.threshold(rate)
+        if threshold:
+            return soft_residual(threshold, self.box)
+        return None if self.box is None else clip_residual(self.box, rate * self.l1)
+
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
         if isinstance(self.loss, SoftmaxLoss) and options.target != "relu":
@@ -338,7 +353,7 @@ class GradientDescent(Algorithm):
             risk = self.risk(variable, X, y, omega if step.batch is None else weights[step.batch])
             (gradient,) = torch.autograd.grad(risk.sum(), variable)
             w, *state = rule.update(w, gradient, tuple(state), step)
-            threshold = self.threshold(step.rate)
+            threshold = step.rate * self.l1
             w = w.sign() * (w.abs() - threshold).clamp(min=0.0) if threshold else w
             w = w if self.box is None else w.clamp(-self.box, self.box)
             trajectory.append(w)

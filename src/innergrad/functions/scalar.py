@@ -292,9 +292,13 @@ def clip(limit: float) -> Function:
     return linear_function(f"clip({limit!r})", PiecewiseLinear((-limit, limit), (0.0, 1.0, 0.0)), 1.0, limit)
 
 
-def clip_residual(box: float) -> Function:
-    """clip(t, -box, box) - t: what has to be added to project onto the box. Exactly two ReLUs."""
-    return linear_function(f"clip({box!r})-identity", PiecewiseLinear((-box, box), (-1.0, 0.0, -1.0)), 1.0)
+def clip_residual(box: float, threshold: float = 0.0) -> Function:
+    """clip(t, -box, box) - t: what has to be added to project onto the box. Exactly two ReLUs. threshold: of a soft
+    threshold that is nothing beside the box, and left out.
+    """
+    name = f"clip({box!r}){f', soft({threshold!r})' if threshold else ''}-identity"
+    f = linear_function(name, PiecewiseLinear((-box, box), (-1.0, 0.0, -1.0)), 1.0)
+    return replace(f, rounded=threshold * (1 + 1e-9)) if threshold else f
 
 
 def soft_residual(threshold: float, box: float | None) -> Function:

@@ -519,9 +519,11 @@ def numbers_held(program: Program, tokens: int, before: int = 0) -> int:
             if f is not None and not any(f.plus_identity.slopes):
                 known.pop(lane, None)
             elif before or not gathers(lane):
-                read = {key: n for view in i.views() for key, n in known.get(view.lane, {}).items()}
-                scale = tokens if gathers(lane) else 1  # symbols of all tokens
-                known[lane] = {key: scale * n for key, n in read.items()} | {number: program.stream[lane].size}
+                found = {number: program.stream[lane].size}
+                for view in i.views():  # a mean has the symbols of all tokens
+                    scale = tokens if gathers(lane) and not gathers(view.lane) else 1
+                    found |= {key: scale * n for key, n in known.get(view.lane, {}).items()}
+                known[lane] = found
             sizes = {name: (1 if gathers(name) else tokens) * program.stream[name].size for name in known}
             most = max(most, sum(size * (before + sum(known[name].values())) for name, size in sizes.items()))
     return most + 4 * before**2

@@ -41,7 +41,7 @@ from innergrad.algorithms.losses import Loss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
 from innergrad.functions.adam import ADAM
-from innergrad.functions.scalar import IDENTITY, NEGATION, clip, clip_residual, soft_residual
+from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip, clip_residual
 from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Program, Score, View, expr
 from innergrad.ir.stream import Lane, Role
 
@@ -289,8 +289,8 @@ class DescentSettings(Protocol):
     @property
     def distinct_batches(self) -> Batches: ...
 
-    def threshold(self, rate: float) -> float:
-        """Of the proximal step."""
+    def projection(self, rate: float) -> Function | None:
+        """What the proximal step and the box add to a weight."""
 
 
 def descent(
@@ -340,10 +340,8 @@ def _of_layer(gradient: Gradient, j: int, matrix: bool, dst: str, rate: float) -
 
 def _project(algorithm: DescentSettings, step: Step, weights: tuple[Lane, ...]) -> tuple[Attend, ...]:
     """w <- clip(soft(w)), the proximal map of rate l1 |w| on the box."""
-    threshold = algorithm.threshold(step.rate)
-    if threshold:
-        return pointwise(soft_residual(threshold, algorithm.box), weights)
-    return () if algorithm.box is None else pointwise(clip_residual(algorithm.box), weights)
+    projection = algorithm.projection(step.rate)
+    return () if projection is None else pointwise(projection, weights)
 
 
 def _on_batch(layer: Layer, batch: int) -> Layer:
