@@ -6,7 +6,6 @@ import copy
 import importlib.util
 import json
 import math
-import os
 import random
 import struct
 import sys
@@ -18,8 +17,6 @@ import torch
 from torch import Tensor
 
 # of this process, before the library is imported
-os.environ["INNERGRAD_NATIVE"] = "0"  # no compiler is run
-sys.dont_write_bytecode = True
 if importlib.util.find_spec("jaxtyping") is None:  # names in annotations, which nobody evaluates
     sys.modules["jaxtyping"] = types.SimpleNamespace(Float=None)  # type: ignore[assignment]
 

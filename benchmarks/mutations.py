@@ -674,6 +674,8 @@ def _said(error: BaseException) -> str:
 def prepare() -> Watch:
     """Make this process one that judges cases: quiet, on one thread, training for a step at most."""
     torch.set_num_threads(1)
+    os.environ["INNERGRAD_NATIVE"] = "0"  # no compiler is run
+    sys.dont_write_bytecode = True
 
     def interrupt(*_: object) -> None:
         raise OutOfTime

@@ -170,7 +170,7 @@ def test_attention_that_leaks() -> None:
 
 
 def test_a_bound_that_diverges() -> None:
-    tf = ig.compile(descent(2, 4, 4, 1, lr=1.0, steps=12), n_examples=5, epsilon=1e-2)
+    tf = ig.compile(descent(2, 4, 4, 1, lr=1.0, steps=12, box=None), n_examples=5, epsilon=1e-2)
     found = explain(tf)
     step = next(n for n, one in enumerate(found.steps, 1) if one.path_bound == float("inf"))
     assert not row(found, "error growth").green

@@ -46,7 +46,7 @@ def test_a_few_thousand_cases(given: Bases) -> None:
 
 def test_a_case_is_made_by_its_number(given: Bases) -> None:
     one, other = (sorted(judged(20, 3, workers, given)) for workers in (1, 2))
-    assert [(a.number, a.kind, a.verdict) for a in one] == [(b.number, b.kind, b.verdict) for b in other]
+    assert [(a.number, a.kind) for a in one] == [(b.number, b.kind) for b in other]
 
 
 # ------------------------------------------------------------------------------------------- every setting, one by one

@@ -330,7 +330,7 @@ def test_attack_and_explanation() -> None:
 
 def test_the_note_of_an_export_says_where_weights_are() -> None:
     tf = compiled(ALGORITHMS["one layer"])
-    said = note(tf)
+    said = note(tf, torch.float64)
     assert said["placement"] == [["V1", 3, 0], ["V1", 3, 1], ["b1", 1, 0], ["b1", 1, 1]]
     assert said["marks"] == [["e1", 0, 0], ["e1", 1, 1]]
     assert "2 tokens that carry weights" in said["tokens"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, SupportsIndex, TypeVar
 
-MOST_WORDS = 500  # characters of a part of a sentence
+MOST_WORDS = 1000  # characters of a part of a sentence
 LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
 LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
 
@@ -119,9 +119,17 @@ def _shown(value: object) -> str:
         return "a number of thousands of digits"
 
 
-def real(name: str, value: object, *, low: float = -math.inf, above: float = -math.inf, hint: str = "") -> float:
-    """A finite Python float, at least ``low`` and greater than ``above``; not so large, or so small where it must be
-    positive, that its square would be none.
+def real(
+    name: str,
+    value: object,
+    *,
+    low: float = -math.inf,
+    above: float = -math.inf,
+    hint: str = "",
+    ordinary: bool = True,
+) -> float:
+    """A finite Python float, at least ``low`` and greater than ``above``; if ``ordinary``, not so large, or so small
+    where it must be positive, that its square would be none.
     """
     kind = (
         "a positive number" if above == 0.0 else "a finite number" + ("" if low == -math.inf else f", at least {low:g}")
@@ -133,7 +141,7 @@ def real(name: str, value: object, *, low: float = -math.inf, above: float = -ma
             number = math.inf
         if math.isfinite(number) and number >= low and number > above:
             least = SMALLEST if above == 0.0 else 0.0
-            if least <= abs(number) <= LARGEST:
+            if not ordinary or least <= abs(number) <= LARGEST:
                 return number
             allowed = f"{least:g} to {LARGEST:g}" if least else f"-{LARGEST:g} to {LARGEST:g}"
             raise InputError(f"{name} is out of any range", got=_shown(value), allowed=allowed, hint=hint)

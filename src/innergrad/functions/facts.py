@@ -184,13 +184,13 @@ def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
     Interval arithmetic takes ``LIBRARY_ULP`` of the functions of torch and numpy for granted, and nothing of the
     formula; one that it cannot follow is refused. Where f jumps, its slope counts as zero.
     """
-    lines = f if isinstance(f, PiecewiseLinear) else f.exact
-    if lines is not None:
-        return _on_lines(lines, t)
-    assert isinstance(f, Function)
-    zero = torch.zeros_like(t)
+    if isinstance(f, PiecewiseLinear):
+        return _on_lines(f, t)
     if f.jumps:
+        zero = torch.zeros_like(t)
         return Evaluated(f.value(t), zero, zero, zero)
+    if f.exact is not None:
+        return _on_lines(f.exact, t)
     with torch.enable_grad():
         variable = t.detach().clone().requires_grad_()
         value = f.value(variable)

@@ -122,7 +122,6 @@ def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
                 ),
                 "domain": [_finite(end) for end in f.domain],
                 "error": _finite(f.error),
-                **({} if compiled.loaded else {"state": compiled.standings[name].state}),
                 "ramps": [list(ramp) for ramp in f.ramps],
             }
             for name, f in compiled.approximants.items()
@@ -161,9 +160,10 @@ def _identity(config: Mapping[str, Any]) -> str:
 def _write(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Both files, which belong together by the id of the config."""
     identity = {"id": _identity(config)}
+    sealed = identity | {"digest": str(config["digest"])}
     parts = {name: path / f".{name}.{os.getpid()}.part" for name in (WEIGHTS, CONFIG)}
     try:
-        save_file(tensors, parts[WEIGHTS], metadata=identity)
+        save_file(tensors, parts[WEIGHTS], metadata=sealed)
         parts[CONFIG].write_text(json.dumps({**config, **identity}, indent=1) + "\n")
         for name, part in parts.items():
             part.replace(path / name)
@@ -249,17 +249,19 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             allowed=f"a folder with {CONFIG} and {WEIGHTS}",
             hint="write one with `innergrad compile --out`",
         )
-    config, tensors, identity = _parsed(path)
+    config, tensors, metadata = _parsed(path)
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise InputError(
             f"{path / CONFIG} has an unknown format",
             got=config.get("format") if isinstance(config, dict) else type(config).__name__,
             allowed=FORMAT,
         )
-    if identity is not None and identity != config.get("id"):
+    if metadata.get("id", config.get("id")) != config.get("id"):
         raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
-    if "digest" in config:  # folders of the first versions have none
-        found = {CONFIG: _identity(config) == config.get("id"), WEIGHTS: _digest(tensors) == config["digest"]}
+    if "digest" in {**config, **metadata}:  # folders of the first versions have none
+        own, digest = _identity(config), _digest(tensors)
+        found = {CONFIG: own == config.get("id"), WEIGHTS: digest == config.get("digest")}
+        found[WEIGHTS] &= metadata in ({"id": own, "digest": digest}, {"id": own})
         changed = [name for name, same in found.items() if not same]
         if changed:
             hint = "save it again; if it was changed on purpose, innergrad.model.storage.seal(folder) takes it as it is"
@@ -267,14 +269,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return config, tensors
 
 
-def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], str | None]:
-    """The config, the tensors, and the id in the tensors' file."""
+def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], dict[str, str]]:
+    """The config, the tensors, and what the tensors' file says of itself."""
     try:
         config = json.loads(read_text(path / CONFIG))
         require_memory(3 * (path / WEIGHTS).stat().st_size, f"loading {path}", "it is larger than this machine")
         content = (path / WEIGHTS).read_bytes()  # not mapped: the model must not change with the file
         tensors = safetensors.torch.load(content)
-        return config, tensors, _metadata(content).get("id")
+        return config, tensors, _metadata(content)
     except (ValueError, OSError, SafetensorError, RecursionError) as error:
         raise InputError(f"{path} cannot be read", got=f"{type(error).__name__}: {error}") from error
 

@@ -178,7 +178,7 @@ def trade_off(
 
     The width for n layers is the largest integer K with n K^2 M <= heads.
     """
-    t, ln_c = _t(eps), math.log(real("c", c, above=0.0))
+    t, ln_c = _t(eps), math.log(real("c", c, above=0.0, ordinary=False))
     ln_M = ln_c + 2.0 * t
     if (heads is None) == (depth is None and width is None) or (depth is None) != (width is None):
         raise InputError("give either a network, depth and width, or a budget of heads", hint="--depth 3 --width 16")
@@ -187,7 +187,7 @@ def trade_off(
         network = (integer("depth", depth, low=2, high=LARGEST), integer("width", width, high=LARGEST))
         ln_product = math.log(network[0]) + 2.0 * math.log(network[1])
     else:
-        ln_product = math.log(real("heads", heads, above=0.0)) - ln_M
+        ln_product = math.log(real("heads", heads, above=0.0, ordinary=False)) - ln_M
         if ln_product < math.log(2.0) - 1e-12:
             raise InputError(
                 "the budget of heads is too small for any network", got=heads, allowed=f"at least 2 M = {_times2(ln_M)}"
@@ -319,7 +319,7 @@ def _decided(smaller: Name | None, of_A: Bound, of_B: Bound) -> bool:
 
 def _t(eps: object) -> float:
     """ln(1/eps)."""
-    number = real("eps", eps, above=0.0)
+    number = real("eps", eps, above=0.0, ordinary=False)
     if number >= 1.0:
         raise InputError("eps must be less than 1", got=f"{number:g}", allowed="0 < eps < 1")
     return -math.log(number)
@@ -343,7 +343,7 @@ class BallConstants:
 
     def __post_init__(self) -> None:
         for name in ("c1", "c2", "c3", "c4", "c_sigma"):
-            real(name, getattr(self, name), above=0.0)
+            real(name, getattr(self, name), above=0.0, ordinary=False)
 
     def ln_shallow(self, ln_d: float) -> float:
         """ln of the width that a 2-layer network must exceed, c3 exp(c4 d)."""
@@ -416,7 +416,7 @@ class SmoothConstants:
 
     def __post_init__(self) -> None:
         for name in ("c_lemma3", "c_lemma4"):
-            real(name, getattr(self, name), above=0.0)
+            real(name, getattr(self, name), above=0.0, ordinary=False)
 
 
 def smooth(eps: Iterable[float], d: int, s: int, depth: int, constants: SmoothConstants | None = None) -> Result:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -36,6 +34,6 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 def rounding(tf: CompiledTransformer, tolerance: float, fitted: float = FITTED) -> float:
     """``tolerance`` where the weights are exact, at least ``fitted`` where they are fitted, and what ramps round by."""
-    widths = [high - low for f in tf.approximants.values() if math.isinf(f.error) for low, high in f.ramps]
+    widths = [high - low for f in tf.approximants.values() for low, high in f.ramps]
     steep = RAMP * 2.0**-53 / min(widths) if widths else 0.0
     return max(tolerance, steep, 0.0 if tf.target.proven else fitted)
