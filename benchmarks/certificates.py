@@ -129,11 +129,14 @@ def violations(rows: list[Row]) -> Row:
         "overflowed": sum("overflowed" in row for row in rows),
         "failed": [row for row in rows if "failed" in row],
         "with_trajectory": sum(map(small, ran)),
-        "oracles_apart": max(row["apart"] for row in ran),
+        "oracles_apart": max(row["apart"] for row in ran if row["activation"] not in KINKED),
         "violations": [row for row in ran if row["violations"]],
         "all": [{"group": "all", **_summary(ran)}],
         **{name: grouped(ran, key) for name, key in by.items()},
     }
+
+
+KINKED = set(ACTIVATIONS) - set(SMOOTH)  # where a rounding decides on which side of a kink an argument is
 
 
 def optimiser(row: Row) -> str:
@@ -143,11 +146,14 @@ def optimiser(row: Row) -> str:
 
 
 def refusals(rows: list[Row]) -> list[Row]:
-    """How often, and why: the reasons without their numbers."""
+    """How often, and why: the reasons without their numbers, names and folders."""
     found: Counter[tuple[str, str]] = Counter()
     for row in rows:
         if "refused" in row:
-            found[row["kind"], re.sub(r"-?\d[\d.,e+-]*", "...", row["refused"])[:160]] += 1
+            what, *got = row["refused"].split("; ")[:2]
+            reason = what if "lane" in what or not got else f"{what}; {got[0].split(':')[0]}"
+            reason = re.sub(r"/\S+", "the folder", reason)
+            found[row["kind"], re.sub(r"-?\d[\d.,e+-]*|\(.*\)|\S*'", "...", reason)[:120]] += 1
     return [{"kind": kind, "count": count, "reason": reason} for (kind, reason), count in sorted(found.items())]
 
 
