@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError, LoweringError, within_limits
+from innergrad.errors import InputError, LoweringError, shortened, within_limits
 from innergrad.evidence.solver import solve
 from innergrad.ir.program import Options
 from innergrad.model.preparation import check_options, default_variant, prepared
@@ -96,7 +96,7 @@ def _first_that_can(algorithm: Algorithm, n_examples: int) -> str:
         try:
             prepared(algorithm, options)
         except LoweringError as error:
-            refusals.append(f"{name}: {error}")
+            refusals.append(shortened(f"{name}: {error}", 80))
         else:
             return name
     raise LoweringError(f"no target can run the program of {algorithm.kind}", got="; ".join(refusals))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, SupportsIndex, TypeVar
 
-MOST_WORDS = 1000  # characters of a part of a sentence
+MOST_WORDS = 500  # characters of a part of a sentence
 LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
 LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
 

@@ -613,7 +613,7 @@ def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:
     least = math.prod(min((float(part.min()) for part in pair if part.numel()), default=math.inf) for pair in parts)
     if least >= UNDERFLOW:
         return []
-    most = math.prod(max(1.0, *(float(part.max()) for part in pair if part.numel())) for pair in parts)
+    most = math.prod(max([1.0, *(float(part.max()) for part in pair if part.numel())]) for pair in parts)
     terms = contract([(centre + radius).map(lambda size: (size > 0).double()) for centre, radius in sizes], keep)
     return [{LOOSE: terms.map(lambda count: count * (SMALLEST_NORMAL * most))}]
 
