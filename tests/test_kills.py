@@ -46,7 +46,7 @@ def tried(code: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_dozen_kills_are_as_if_they_never_were() -> None:
     """At points at which something reaches the disk, and at random moments."""
     some = ["its last checkpoint is its first", "a sweep"]

@@ -32,9 +32,9 @@ def wrong(found: list[Found]) -> list[str]:
     return [f"{one.kind} {one.number}: {one.verdict} {one.words}" for one in found if one.verdict in BAD]
 
 
-def test_a_few_hundred_cases(given: Bases) -> None:
-    found = list(judged(200, 1, 1, given))
-    assert len(found) == 200
+def test_a_hundred_cases(given: Bases) -> None:
+    found = list(judged(100, 1, 1, given))
+    assert len(found) == 100
     assert {one.kind for one in found} == set(KINDS)
     assert wrong(found) == []
 
@@ -90,8 +90,8 @@ def try_settings(given: Bases, cases: list[Any], workers: int, monkeypatch: pyte
 
 
 def test_a_setting_of_each_is_absurd(given: Bases, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every eleventh and more: all settings, and all values, but not all of both."""
-    try_settings(given, every_setting(given)[:: 2 * len(ABSURD) + 1], 1, monkeypatch)
+    """Some settings, and all values."""
+    try_settings(given, every_setting(given)[:: 8 * len(ABSURD) + 1], 1, monkeypatch)
 
 
 @pytest.mark.soak

@@ -180,11 +180,13 @@ def attempt(algorithm: ig.GradientDescent, w0: Tensor, target: str, *modes: Any)
 
 # ------------------------------------------------------------------------------------------------ functions of a user's
 
+LONG = ("the derivative of another", "squared with a ripple")  # proofs that take half a minute
+
 
 @pytest.mark.parametrize(
     ("name", "target"),
     [
-        *((name, "relu") for name in HOSTILE),
+        *(pytest.param(name, "relu", marks=pytest.mark.soak) if name in LONG else (name, "relu") for name in HOSTILE),
         *((name, "gpt") for name in ("a bump", "for tensors", "a wrong derivative")),
     ],
 )
@@ -340,7 +342,7 @@ LOSSES: dict[str, tuple[Callable[[Any, Any], Any], ig.Function, float, bool]] = 
 
 
 @pytest.mark.parametrize("target", ["relu", "gpt"])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.soak) if n in LONG else n for n in LOSSES])
 def test_the_derivative_of_a_loss_is_proven(name: str, target: str) -> None:
     value, u, scale, right = LOSSES[name]
     algorithm = network(TANH, loss=ig.ResidualLoss("mine", value, u, scale))
