@@ -29,36 +29,42 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "claims.md"
 COMMAND = "python benchmarks/claims.py"
 
-Verdict = Literal["holds", "corrected", "fails", "definition", "cited"]
+Verdict = Literal["holds", "corrected", "partly", "conjecture", "cited", "definition", "not testable"]
 Check = Callable[[], "float | tuple[float, float]"]
 
 
 class Measured(NamedTuple):
-    """Error of the true statement, and of the printed one where it is wrong."""
+    """Error of the true statement, and of the printed one where it is wrong; neither of what cannot be tested."""
 
-    error: float
+    error: float | None
     printed: float | None
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper, the verdict, and the check that the verdict rests on."""
+    """A statement of a paper, the verdict, and the check that the verdict rests on.
+
+    instead: what is right, if it is corrected; what of it holds, if partly; what speaks for it, if it is a conjecture;
+    why not, if it cannot be tested.
+    """
 
     paper: str
     number: str
     says: str
     verdict: Verdict
     instead: str
-    limit: float
+    limit: float | None
     threshold: float | None
-    check: Check
+    check: Check | None
 
     def __post_init__(self) -> None:
-        wrong = self.verdict in ("corrected", "fails")
-        if wrong != (self.threshold is not None) or wrong != bool(self.instead):
-            raise ValueError(
-                f"{self.id}: a threshold and what is right instead belong to a wrong statement, and only there"
-            )
+        wrong, may_be = self.verdict == "corrected", self.verdict in ("partly", "conjecture")
+        if (self.threshold is not None) != wrong and not may_be:
+            raise ValueError(f"{self.id}: a threshold belongs to a wrong statement, and only there")
+        if bool(self.instead) != (wrong or may_be or self.verdict == "not testable"):
+            raise ValueError(f"{self.id}: what is right instead belongs to what does not simply hold, and only there")
+        if (self.verdict == "not testable") != (self.check is None) or (self.check is None) != (self.limit is None):
+            raise ValueError(f"{self.id}: a check and a limit belong to what can be tested, and only there")
 
     @property
     def id(self) -> str:
@@ -67,6 +73,8 @@ class Claim:
         return "-".join([self.paper, *re.findall(r"[A-Za-z0-9]+(?:\.[0-9]+)*", number)])
 
     def measure(self) -> Measured:
+        if self.check is None:
+            return Measured(None, None)
         result = self.check()
         measured = Measured(*result) if isinstance(result, tuple) else Measured(result, None)
         if (measured.printed is None) != (self.threshold is None):
@@ -103,6 +111,10 @@ class Paper:
             return check
 
         return register
+
+    def untestable(self, number: str, says: str, why: str) -> None:
+        """A statement that no computation can decide, and the reason."""
+        self.claims.append(Claim(self.key, number, says, "not testable", why, None, None, None))
 
 
 def papers() -> list[Paper]:
@@ -145,11 +157,15 @@ def row(claim: Claim, measured: Measured) -> dict[str, Any]:
 
 
 def accepted(row: dict[str, Any]) -> bool:
+    if row["limit"] is None:
+        return bool(row["verdict"] == "not testable")
     right = bool(row["measured"] <= row["limit"])
     return right and (row["threshold"] is None or bool(row["printed_error"] >= row["threshold"]))
 
 
 def numbers(row: dict[str, Any]) -> str:
+    if row["limit"] is None:
+        return "none"
     text = f"{row['measured']:.1e} ≤ {row['limit']:.0e}"
     if row["threshold"] is not None:
         text += f"; printed: {row['printed_error']:.1e} ≥ {row['threshold']:.0e}"
@@ -173,8 +189,10 @@ INTRODUCTION = """\
 # Which statements hold?
 
 Four papers that this library builds on, statement by statement. A row says what the paper says and what came out: it
-**holds**, or it is **corrected**, and then what is right instead and why; a **definition** is checked for being
-consistent, and of a **cited** result only what is cheap to see is checked. Every row is a numerical check, written
+**holds**, or it is **corrected**, and then what is right instead and why; or it holds **partly**, and then what of it.
+A **definition** is checked for being consistent, and of a **cited** result only what is cheap to see is checked. Of a
+**conjecture** the page says what speaks for it and against it, and what is **not testable** has a reason. Every other
+row is a numerical check, written
 against something else than the formula it tests (autograd, SciPy, scikit-learn, finite groups, brute force, the layer
 of the paper itself, the lanes and weights of a compiled transformer): the error of the true statement must be below the
 limit and, where the paper is wrong, the error of the *printed* statement must be above a threshold. Errors are absolute

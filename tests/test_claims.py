@@ -52,6 +52,10 @@ PRIMITIVES = """
 @pytest.mark.parametrize("claim", CLAIMS, ids=[claim.id for claim in CLAIMS])
 def test_claim(claim: Claim) -> None:
     measured = claim.measure()
+    if claim.limit is None:
+        assert claim.verdict == "not testable"
+        return
+    assert measured.error is not None
     assert measured.error <= claim.limit, claim.says
     if claim.threshold is not None:
         assert measured.printed is not None
