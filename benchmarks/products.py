@@ -33,7 +33,6 @@ from torch import Tensor
 import innergrad as ig
 from _results import read, store
 from innergrad import figures
-from innergrad.algorithms.base import example_stream
 from innergrad.errors import DomainError
 from innergrad.figures import BLUE, DARK, GREENS, GREY, ORANGE
 from innergrad.functions.approximants import approximate
@@ -41,7 +40,7 @@ from innergrad.functions.derived import within
 from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
 from innergrad.interpret import plain
 from innergrad.ir.program import Attend, Layer, Loop, Program, Score, View
-from innergrad.ir.stream import Lane, State
+from innergrad.ir.stream import Lane, State, example_stream
 from innergrad.model.cost import LayerCost, cost_of
 from innergrad.model.prompt import signs
 from innergrad.targets import TARGETS, LoopedTransformer

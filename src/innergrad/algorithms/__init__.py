@@ -2,13 +2,15 @@
 
 from innergrad.algorithms import schedules
 from innergrad.algorithms.adam import Adam
-from innergrad.algorithms.base import Algorithm, example_stream, pointwise
+from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.functional import FunctionalGradientDescent
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.lookup import GridDescent, Tabulated
 from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
 from innergrad.algorithms.schedules import minibatches
 from innergrad.errors import Registry
+from innergrad.ir.program import pointwise
+from innergrad.ir.stream import example_stream
 
 #: The algorithms of saved models, by their kind.
 ALGORITHMS: Registry[type[Algorithm]] = Registry(

@@ -18,8 +18,7 @@ from torch import Tensor
 from innergrad.errors import InputError, lacks
 from innergrad.functions.scalar import Function
 from innergrad.functions.tape import Formula
-from innergrad.ir.program import Attend, Options, Program, Score
-from innergrad.ir.stream import Lane, Stream
+from innergrad.ir.program import Options, Program
 
 MAX_D, MAX_EXAMPLES = 20_000, 4096  # of inputs; of examples, where each has layers of its own
 MOST_STEPS = 10**9  # equal ones: a loop
@@ -60,7 +59,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def program(self, options: Options) -> Program:
-        """The algorithm as a program; its stream is made by :func:`example_stream`.
+        """The algorithm as a program; its stream is made by :func:`innergrad.ir.stream.example_stream`.
 
         options: how it is being compiled. Most programs do not depend on it; some have one form for each kind of block
         (``options.target``, ``options.variant``) or one loop for each of ``options.n_examples``.
@@ -189,32 +188,3 @@ class Algorithm(ABC):
             return cls(**config)
         except TypeError as error:
             raise InputError(f"the saved settings of {cls.kind!r} do not fit this version", got=dict(config)) from error
-
-
-def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
-    """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes.
-
-    An algorithm that works on x or y in place gives its own lane of that name.
-
-    one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
-    omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is
-    what attention computes, into the weighted mean over the demos, for any number of demos.
-    """
-    given = {lane.name: lane for lane in lanes}
-    return Stream(
-        (
-            given.get("x", Lane("x", (d_x,), "input", bound_from="x_bound")),
-            given.get("y", Lane("y", (d_y,), "input", bound_from="y_bound")),
-            *(lane for lane in lanes if lane.name not in ("x", "y")),
-            Lane("one", (), "input", shared=True, bound=1.0),
-            Lane("t", (), "input", bound=1.0),
-            Lane("query", (), "input", bound=1.0),
-            Lane("omega", (), "input"),
-        )
-    )
-
-
-def pointwise(f: Function, lanes: Iterable[Lane]) -> tuple[Attend, ...]:
-    """Instructions for an mlp layer: lane += f(lane), entry by entry. With NEGATION they clear the lanes, exactly."""
-    views = (lane.name + ("", "[k]", "[k,c]", "[k,c,e]")[len(lane.shape)] for lane in lanes)
-    return tuple(Attend(view, Score(f, (view, "one"))) for view in views)

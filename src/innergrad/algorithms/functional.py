@@ -34,11 +34,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.algorithms.base import MAX_D, MOST_STEPS, Algorithm, example_stream
+from innergrad.algorithms.base import MAX_D, MOST_STEPS, Algorithm
 from innergrad.algorithms.kernels import Kernel
 from innergrad.errors import InputError, NotPositive, integer, real
 from innergrad.ir.program import Attend, Layer, Loop, Options, Program
-from innergrad.ir.stream import Lane
+from innergrad.ir.stream import Lane, example_stream
 
 StepRule = Literal["constant", "chebyshev"]
 DEFAULT_EXAMPLES = 16

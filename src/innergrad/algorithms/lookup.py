@@ -26,12 +26,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.algorithms.base import Algorithm, example_stream, pointwise
+from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.scalar import IDENTITY, NEGATION, Function, Levels, PiecewiseLinear, clip_residual
-from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
-from innergrad.ir.stream import Lane
+from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score, pointwise
+from innergrad.ir.stream import Lane, example_stream
 
 MOST_ROWS = 2_000_000
 RAMP = 2.0**-20  # of a quantiser, in cells

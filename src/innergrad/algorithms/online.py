@@ -23,11 +23,11 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from innergrad.algorithms.base import MAX_D, MAX_EXAMPLES, Algorithm, example_stream
+from innergrad.algorithms.base import MAX_D, MAX_EXAMPLES, Algorithm
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
 from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score
-from innergrad.ir.stream import Lane
+from innergrad.ir.stream import Lane, example_stream
 
 Form = Literal["rls", "sherman-morrison"]
 OUT = Lane("out", (1,))

@@ -24,7 +24,7 @@ averaged: it is zero on the queries and weighted so that the mean over all token
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
@@ -378,6 +378,12 @@ class Program:
             for label, size in zip(view.index, self.stream[view.lane].shape, strict=True)
             if isinstance(label, str)
         }
+
+
+def pointwise(f: Function, lanes: Iterable[Lane]) -> tuple[Attend, ...]:
+    """Instructions for an mlp layer: lane += f(lane), entry by entry. With NEGATION they clear the lanes, exactly."""
+    views = (lane.name + ("", "[k]", "[k,c]", "[k,c,e]")[len(lane.shape)] for lane in lanes)
+    return tuple(Attend(view, Score(f, (view, "one"))) for view in views)
 
 
 # -------------------------------------------------------------------------------------------------- well-formedness

@@ -122,3 +122,26 @@ class Stream:
             )
             for lane in self.lanes
         }
+
+
+def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
+    """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes.
+
+    An algorithm that works on x or y in place gives its own lane of that name.
+
+    one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
+    omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is
+    what attention computes, into the weighted mean over the demos, for any number of demos.
+    """
+    given = {lane.name: lane for lane in lanes}
+    return Stream(
+        (
+            given.get("x", Lane("x", (d_x,), "input", bound_from="x_bound")),
+            given.get("y", Lane("y", (d_y,), "input", bound_from="y_bound")),
+            *(lane for lane in lanes if lane.name not in ("x", "y")),
+            Lane("one", (), "input", shared=True, bound=1.0),
+            Lane("t", (), "input", bound=1.0),
+            Lane("query", (), "input", bound=1.0),
+            Lane("omega", (), "input"),
+        )
+    )

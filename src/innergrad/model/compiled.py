@@ -87,7 +87,7 @@ class Compiled:
         """Functions that must be derivatives for the program to be the algorithm, and what of."""
         return self.algorithm.primitives()
 
-    @property
+    @cached_property
     def state(self) -> StateName:
         """The weakest state of its functions: exact, proven, measured or declared."""
         return weakest(known.state for known in self.standings.values())

@@ -22,12 +22,11 @@ One block more for an activated output with a loss that is not squared, ceil(log
 
 from __future__ import annotations
 
-from innergrad.algorithms.base import pointwise
 from innergrad.algorithms.descent.selecting import Selecting, selecting
 from innergrad.algorithms.descent.step import DescentSettings
 from innergrad.algorithms.networks import Network
 from innergrad.functions.scalar import NEGATION
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
+from innergrad.ir.program import Attend, Layer, Options, Program, Score, pointwise
 from innergrad.ir.stream import Lane
 
 

@@ -35,15 +35,14 @@ from typing import NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from innergrad.algorithms.base import example_stream, pointwise
 from innergrad.algorithms.descent.curvature import Curved, along, largest, to_zero
 from innergrad.algorithms.losses import Loss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
 from innergrad.functions.adam import ADAM
 from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip, clip_residual
-from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Program, Score, View, expr
-from innergrad.ir.stream import Lane, Role
+from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Program, Score, View, expr, pointwise
+from innergrad.ir.stream import Lane, Role, example_stream
 
 LEAST_DAMPING = 0.01  # of a momentum of one or more, with which no rate is safe
 
