@@ -16,6 +16,7 @@ from typing import Any
 
 import abilities_tables
 import architecture
+import deep
 import executor_tables
 import lab_tables
 import optimisers
@@ -429,6 +430,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **abilities_tables.TABLES,
     **architecture.TABLES,
     **reliability_tables.TABLES,
+    **deep.TABLES,
 }
 PAGES = (
     "README.md",
@@ -444,6 +446,7 @@ PAGES = (
     "docs/extending.md",
     "docs/architecture.md",
     "docs/reliability.md",
+    "docs/questions.md",
 )
 
 

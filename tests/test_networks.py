@@ -78,3 +78,20 @@ def test_extract_is_the_inverse_of_embed() -> None:
 def test_networks_that_do_not_embed_are_refused(big: ig.Network, small: ig.Network) -> None:
     with pytest.raises(ig.InputError, match=r"does not fit|r\(0\) = 0"):
         big.embed(small, small.init(0))
+
+
+def test_a_deeper_network_that_holds_a_shallower_one_learns_something_else() -> None:
+    """A layer that is the identity is trained, too: padding serves several widths, not several depths."""
+    generator = torch.Generator().manual_seed(0)
+    X, y, X_query = (torch.randn(16, k, generator=generator, dtype=torch.float64) for k in (2, 1, 2))
+    shallow, deep = ig.Network([2, 4, 1], "relu"), ig.Network([2, 4, 4, 1], "relu")
+    (V1, b1), (V2, b2) = shallow.unflatten(w0 := shallow.init(1))
+    start = deep.flatten([(V1, b1), (torch.eye(4, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)), (V2, b2)])
+
+    def apart(lr: float) -> float:
+        at = ((shallow, w0), (deep, start))
+        runs = [ig.reference(ig.GradientDescent(n, lr=lr, steps=1), X, y, X_query, w0=w).predictions for n, w in at]
+        return float((runs[0] - runs[1]).abs().max())
+
+    assert apart(1e-12) < 1e-9  # the same network
+    assert apart(0.5) > 1e-2
