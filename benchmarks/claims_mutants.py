@@ -2,14 +2,14 @@
 
     nice -n 15 python benchmarks/claims_mutants.py              rows whose code changed since they were stored
     nice -n 15 python benchmarks/claims_mutants.py --all        every row, about ten minutes on one core
-    python benchmarks/claims_mutants.py --rows Lemma-3 --show   some rows, with the lines that nobody missed; stores nothing
+    python benchmarks/claims_mutants.py --rows Lemma-3 --show   some rows, each mutant and its end; stores nothing
 
-A mutant is the check with one change in its syntax tree, or in that of a function of the same file that it calls: another
-operator, a factor or a sign left out, another constant, two arguments exchanged. It is *caught* if the row would no
-longer be accepted. One that raises, or takes far too long, is counted apart: it says that the change was noticed, not that
-a number was compared. A check none of whose mutants is caught compares something with itself, and ``claims.py --check``
-refuses it. Some mutants change nothing that matters (a third decimal of a learning rate), so not all can be caught.
-Seeds, shapes and indices are left alone.
+A mutant is the check with one change in its syntax tree, or in that of a function of the same file that it calls:
+another operator, a factor or a sign left out, another constant, two arguments exchanged. It is *caught* if the row
+would no longer be accepted. One that raises, or takes far too long, is counted apart: it says that the change was
+noticed, not that a number was compared. A check none of whose mutants is caught compares something with itself, and
+``claims.py --check`` refuses it. Some mutants change nothing that matters (the size of a sample, a formula wrong
+anyway), so not all can be caught. Seeds, shapes and indices are left alone.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ class Change(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if type(node.value) in (int, float) and self.now(node):
-            return ast.copy_location(ast.Constant(2 * node.value if node.value else 1), node)
+        value = node.value
+        if isinstance(value, int | float) and not isinstance(value, bool) and self.now(node):
+            return ast.copy_location(ast.Constant(2 * value if value else 1), node)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -193,7 +194,7 @@ class Mutant:
     number: int
 
     def build(self) -> tuple[Check, str]:
-        """The check in a namespace of its own, where everything on the way to the change is made anew; and the change."""
+        """The check, in a namespace where everything on the way to the change is made anew; and the line changed."""
         code, names = source(self.module), dict(vars(self.module))
         change, line = Change(self.number), ""
         for one in code.reached(self.check):
@@ -295,35 +296,33 @@ def stale(claims: list[Claim], rows: list[dict[str, Any]]) -> list[str]:
     return [claim.id for claim in claims if claim.check is not None and known.get(claim.id) != digest(claim)]
 
 
+def selected(claims: list[Claim], known: dict[str, Any], part: str, again: bool) -> list[Claim]:
+    """Rows whose id contains the text, and whose code is not the one that was mutated (or all of them)."""
+    wanted = [claim for claim in claims if part in claim.id]
+    return [c for c in wanted if again or known.get(c.id, {}).get("digest") != digest(c)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="every row again")
-    parser.add_argument("--rows", default="", help="only rows whose id contains this; nothing is stored")
+    parser.add_argument("--all", action="store_true", help="also rows whose code did not change")
+    parser.add_argument("--rows", default="", help="only rows whose id contains this")
     parser.add_argument("--mutants", type=int, default=MUTANTS, help="of a row, that do not raise")
-    parser.add_argument("--show", action="store_true", help="each mutant's line, and how it ended")
+    parser.add_argument("--show", action="store_true", help="each mutant's line, and how it ended; stores nothing")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
     claims = [claim for claim in all_claims() if claim.check is not None]
-    exists = (RESULTS / "claims_mutants.json").exists()
-    known = {entry["id"]: entry for entry in read("claims_mutants")["rows"]} if exists and not arguments.all else {}
-    found = []
-    for claim in claims:
-        if arguments.rows not in claim.id:
-            continue
-        code, entry = digest(claim), known.get(claim.id, {})
-        if arguments.rows or entry.get("digest") != code:
-            entry = tried(claim, arguments.mutants, arguments.show) | {"digest": code}
-            mark = " " if entry["caught"] else "!"
-            print(
-                f"{mark} {claim.id:<34}{entry['caught']:>3} of {entry['mutants']} caught, {entry['raised']} raised",
-                flush=True,
-            )
-        found.append(entry)
-    if arguments.rows:
+    stored = (RESULTS / "claims_mutants.json").exists()
+    known = {entry["id"]: entry for entry in read("claims_mutants")["rows"]} if stored else {}
+    for claim in selected(claims, known, arguments.rows, arguments.all or arguments.show):
+        entry = known[claim.id] = tried(claim, arguments.mutants, arguments.show) | {"digest": digest(claim)}
+        mark, ends = " " if entry["caught"] else "!", f"{entry['caught']:>3} of {entry['mutants']} caught"
+        print(f"{mark} {claim.id:<38}{ends}, {entry['raised']} raised", flush=True)
+    if arguments.show:
         return
-    store("claims_mutants", COMMAND, {"rows": found})
-    if bad := weak(found):
+    rows = [known[claim.id] for claim in claims if claim.id in known]
+    store("claims_mutants", COMMAND, {"rows": rows})
+    if bad := weak(rows):
         sys.exit("no mutant is caught of: " + ", ".join(bad))
 
 

@@ -2,12 +2,12 @@
 
     python benchmarks/claims_statements.py --papers FOLDER      writes results/claims_statements.json
 
-The folder holds the papers' text, one file ``000*.txt`` ... each. The text is not part of this repository: what is stored
-is the label of every statement (paper, kind, number) and the digest of the file it was read from. ``claims.py --check``
-then says which labels no row covers, without the papers.
+The folder holds the papers' text, one file ``000*.txt`` ... each. The text is not part of this repository: what is
+stored is the label of every statement (paper, kind, number) and the digest of the file it was read from. ``claims.py
+--check`` then says which labels no row covers, without the papers.
 
-A label is a numbered statement (``Theorem 3 (...)`` at the beginning of a line) or a numbered equation (``\\tag{3}``, or
-``(3)`` at the end of a line). Papers number without gaps, and the text is read off printed pages: what is missing
+A label is a numbered statement (``Theorem 3 (...)`` at the beginning of a line) or a numbered equation (``\\tag{3}``,
+or ``(3)`` at the end of a line). Papers number without gaps, and the text is read off printed pages: what is missing
 between 1 and the largest number found is filled in. The summary has no numbers; its statements are counted.
 """
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from _results import read, store
 
 COMMAND = "python benchmarks/claims_statements.py --papers FOLDER"
-PAPERS = ("000", "001", "002", "003", "004")
+PAPERS = {"000": "networks", "001": "optimizers", "002": "summary", "003": "cheng", "004": "akyurek"}  # file: name
 SUMMARY = "002"
 
 KINDS = {
@@ -157,14 +157,15 @@ def statements(paper: str, text: str) -> list[Label]:
 
 
 def stored() -> dict[str, list[Label]]:
-    found: dict[str, list[Label]] = {paper: [] for paper in PAPERS}
+    """By the paper's name."""
+    found: dict[str, list[Label]] = {name: [] for name in PAPERS.values()}
     for entry in read("claims_statements")["statements"]:
         found[entry["paper"]].append(Label(entry["kind"], entry["number"]))
     return found
 
 
 def missing(rows: Sequence[tuple[str, str]], wanted: dict[str, list[Label]]) -> dict[str, list[Label]]:
-    """Labels that no row covers, by paper; rows are (paper, number)."""
+    """Labels that no row covers, by paper; rows are (name of the paper, number)."""
     have = {(paper, label) for paper, number in rows for label in covered(number)}
     return {paper: [one for one in labels if (paper, one) not in have] for paper, labels in wanted.items()}
 
@@ -174,12 +175,12 @@ def main() -> None:
     parser.add_argument("--papers", type=Path, required=True, help="folder of the papers' text, 000*.txt and so on")
     folder = parser.parse_args().papers
     entries, sources = [], []
-    for paper in PAPERS:
-        (path,) = sorted(folder.glob(f"{paper}*.txt")) or parser.error(f"no file {paper}*.txt in {folder}")
+    for key, name in PAPERS.items():
+        (path,) = sorted(folder.glob(f"{key}*.txt")) or parser.error(f"no file {key}*.txt in {folder}")
         content = path.read_bytes()
-        labels = statements(paper, content.decode())
-        sources.append({"paper": paper, "sha256": hashlib.sha256(content).hexdigest(), "statements": len(labels)})
-        entries += [{"paper": paper, "kind": one.kind, "number": one.number} for one in labels]
+        labels = statements(key, content.decode())
+        sources.append({"paper": name, "sha256": hashlib.sha256(content).hexdigest(), "statements": len(labels)})
+        entries += [{"paper": name, "kind": one.kind, "number": one.number} for one in labels]
     store("claims_statements", COMMAND, {"sources": sources, "statements": entries})
 
 
