@@ -168,8 +168,16 @@ def source(module: ModuleType) -> Source:
     text = inspect.getsource(module)
     trees = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     parts = {name: ast.get_source_segment(text, tree) or "" for name, tree in trees.items()}
-    named = {name: {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} for name, tree in trees.items()}
-    return Source(trees, parts, {name: frozenset(ids & set(trees) - {name}) for name, ids in named.items()})
+    named = {name: frozenset(read_by(tree) & set(trees) - {name}) for name, tree in trees.items()}
+    return Source(trees, parts, named)
+
+
+def read_by(tree: ast.FunctionDef) -> set[str]:
+    """Names that a function reads and does not make itself."""
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    made = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    made |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return {node.id for node in names} - made
 
 
 def place(claim: Claim) -> tuple[ModuleType, str]:
