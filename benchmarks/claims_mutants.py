@@ -9,7 +9,7 @@ another operator, a factor or a sign left out, another constant, two arguments e
 would no longer be accepted. One that raises, or takes far too long, is counted apart: it says that the change was
 noticed, not that a number was compared. A check none of whose mutants is caught compares something with itself, and
 ``claims.py --check`` refuses it. Some mutants change nothing that matters (the size of a sample, a formula wrong
-anyway), so not all can be caught. Seeds, shapes and indices are left alone.
+anyway), so not all can be caught. Seeds, shapes and indices are left alone, and so is the difference of the two sides.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 ALONE = {"normal", "uniform", "manual_seed", "range", "zeros", "ones", "eye", "reshape", "expand", "default_rng"}
 ALONE |= {"arange", "linspace", "logspace", "Linear"}
+SIZES = {"abs", "norm", "square"}  # of a difference: a comparison
 SYMMETRIC = {"gap", "max", "min", "zip", "isinstance", "product", "cartesian_prod", "equal", "quad", "print"}
 
 
@@ -76,6 +77,7 @@ class Change(ast.NodeTransformer):
 
     def __init__(self, wanted: int = -1) -> None:
         self.wanted, self.seen, self.line = wanted, 0, 0
+        self.spared: set[int] = set()
 
     def now(self, node: ast.AST) -> bool:
         self.seen += 1
@@ -84,8 +86,17 @@ class Change(ast.NodeTransformer):
             return True
         return False
 
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        self.spare(node.value)
+        return self.generic_visit(node)
+
+    def spare(self, node: ast.expr | None) -> None:
+        """a - b where the two sides of a statement are compared: what differs from itself after a change is no news."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            self.spared.add(id(node))
+
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        if type(node.op) in OPERATORS:
+        if type(node.op) in OPERATORS and id(node) not in self.spared:
             if self.now(node):
                 return ast.copy_location(ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right), node)
             if self.now(node):  # the second operand is left out
@@ -113,6 +124,9 @@ class Change(ast.NodeTransformer):
         name, plain = called(node), not any(isinstance(a, ast.Starred) for a in node.args)
         if name in ALONE:
             return node
+        if name in SIZES:
+            for one in (*node.args[:1], getattr(node.func, "value", None)):
+                self.spare(one)
         if name not in SYMMETRIC and plain and len(node.args) > 1 and self.now(node):
             return ast.copy_location(
                 ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords), node
