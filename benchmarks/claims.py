@@ -1,12 +1,14 @@
-"""Which statements of four papers hold? One small numerical check per numbered statement, and a table of verdicts.
+"""Which statements of five papers hold? One small numerical check per numbered statement, and a ledger of verdicts.
 
-    python benchmarks/claims.py            runs all, writes results/claims.json and docs/claims.md (half a minute)
-    python benchmarks/claims.py --check    exit 1 if docs/claims.md or the rows here differ from results/claims.json
+    python benchmarks/claims.py            runs all, writes results/claims.json and the pages (half a minute)
+    python benchmarks/claims.py --check    exit 1 if pages or rows differ from results/claims.json, if a numbered
+                                           statement has no row, or if a check cannot fail
 
 A check returns the error of the true statement, which must be at most ``limit``. Where the paper is wrong it returns
 two numbers: that error for the corrected statement, and how far off the printed one is, which must be at least
 ``threshold``. The checks are in ``claims_general.py``, ``claims_gradient.py``, ``claims_softmax.py``,
-``claims_functional.py`` and ``claims_primitives.py``.
+``claims_summary.py``, ``claims_functional.py`` and ``claims_primitives.py``; the statements that must have a row in
+``claims_statements.py``, the mutants of the checks in ``claims_mutants.py``, the pages in ``claims_pages.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,9 +26,10 @@ import torch
 from torch import Tensor
 
 from _results import read, store
+from claims_statements import PAPERS, missing, stored
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "claims.md"
+PAGE = ROOT / "docs" / "ledger.md"
 COMMAND = "python benchmarks/claims.py"
 
 Verdict = Literal["holds", "corrected", "partly", "conjecture", "cited", "definition", "not testable"]
@@ -68,9 +71,9 @@ class Claim:
 
     @property
     def id(self) -> str:
-        """'003', 'Prop. 3.1' -> '003-Prop-3.1'; '(118)-(120)' -> '003-eq-118-120'."""
+        """'Prop. 3.1' of Cheng et al. -> 'cheng-Prop-3.1'; '(118)-(120)' -> 'akyurek-eq-118-120'."""
         number = re.sub(r"^\(", "eq (", self.number)
-        return "-".join([self.paper, *re.findall(r"[A-Za-z0-9]+(?:\.[0-9]+)*", number)])
+        return "-".join([PAPERS[self.paper], *re.findall(r"[A-Za-z0-9]+(?:\.[0-9]+)*", number)])
 
     def measure(self) -> Measured:
         if self.check is None:
@@ -82,8 +85,8 @@ class Claim:
         return measured
 
     def metadata(self) -> dict[str, Any]:
-        names = ("id", "paper", "number", "says", "verdict", "instead", "limit", "threshold")
-        return {name: getattr(self, name) for name in names}
+        names = ("number", "says", "verdict", "instead", "limit", "threshold")
+        return {"id": self.id, "paper": PAPERS[self.paper]} | {name: getattr(self, name) for name in names}
 
 
 @dataclass
@@ -123,8 +126,16 @@ def papers() -> list[Paper]:
     import claims_gradient
     import claims_primitives
     import claims_softmax
+    import claims_summary
 
-    modules = (claims_general, claims_gradient, claims_softmax, claims_functional, claims_primitives)
+    modules = (
+        claims_general,
+        claims_gradient,
+        claims_softmax,
+        claims_summary,
+        claims_functional,
+        claims_primitives,
+    )
     return [module.PAPER for module in modules]
 
 
@@ -148,7 +159,12 @@ def gap(a: Any, b: Any) -> float:
     return float((a - b).abs().max())
 
 
-# ---------------------------------------------------------------------------------------------------- table and page
+def worst(errors: Iterable[float]) -> float:
+    """The largest; not a number if one of them is none (Python's max may leave that out)."""
+    return float(torch.tensor([float(e) for e in errors], dtype=torch.float64).max())
+
+
+# ------------------------------------------------------------------------------------------------- rows and checks
 
 
 def row(claim: Claim, measured: Measured) -> dict[str, Any]:
@@ -163,68 +179,39 @@ def accepted(row: dict[str, Any]) -> bool:
     return right and (row["threshold"] is None or bool(row["printed_error"] >= row["threshold"]))
 
 
-def numbers(row: dict[str, Any]) -> str:
-    if row["limit"] is None:
-        return "none"
-    text = f"{row['measured']:.1e} ≤ {row['limit']:.0e}"
-    if row["threshold"] is not None:
-        text += f"; printed: {row['printed_error']:.1e} ≥ {row['threshold']:.0e}"
-    return re.sub(r"(?<![\d.])0(\.0)?e\+00", "0", text)
-
-
-def table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = ["| number | says | verdict | instead | measured, limit | test |", "|---|---|---|---|---|---|"]
-    for entry in rows:
-        cells = [entry["number"], entry["says"], entry["verdict"], entry["instead"], numbers(entry), f"`{entry['id']}`"]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return lines
-
-
-def count(rows: list[dict[str, Any]]) -> str:
-    verdicts = [entry["verdict"] for entry in rows]
-    return ", ".join(f"{verdicts.count(v)} × {v}" for v in dict.fromkeys(verdicts))
-
-
-INTRODUCTION = """\
-# Which statements hold?
-
-Four papers that this library builds on, statement by statement. A row says what the paper says and what came out: it
-**holds**, or it is **corrected**, and then what is right instead and why; or it holds **partly**, and then what of it.
-A **definition** is checked for being consistent, and of a **cited** result only what is cheap to see is checked. Of a
-**conjecture** the page says what speaks for it and against it, and what is **not testable** has a reason. Every other
-row is a numerical check, written
-against something else than the formula it tests (autograd, SciPy, scikit-learn, finite groups, brute force, the layer
-of the paper itself, the lanes and weights of a compiled transformer): the error of the true statement must be below the
-limit and, where the paper is wrong, the error of the *printed* statement must be above a threshold. Errors are absolute
-unless the check says otherwise, for a bound the ratio of its sides; float64; fixed seeds.
-
-Made by `python benchmarks/claims.py` from `benchmarks/claims_general.py`, `benchmarks/claims_gradient.py`,
-`benchmarks/claims_softmax.py`, `benchmarks/claims_functional.py` and `benchmarks/claims_primitives.py`; one row again:
-`pytest tests/test_claims.py -k 003-Prop-3.1`.
-"""
-
-
-def page(rows: list[dict[str, Any]], sources: list[Paper]) -> str:
-    lines = [INTRODUCTION]
-    for paper in sources:
-        ids = {claim.id for claim in paper.claims}
-        own = [entry for entry in rows if entry["id"] in ids]
-        lines += [f"## {paper.key}: {paper.reference}", "", f"{len(own)} rows: {count(own)}.", "", *table(own), ""]
-    return "\n".join(lines)
-
-
 def drift(rows: list[dict[str, Any]], sources: list[Paper]) -> list[str]:
     """What is not as results/claims.json says."""
+    from claims_pages import pages
+
     registered = [claim.metadata() for paper in sources for claim in paper.claims]
-    stored = [{key: entry[key] for key in registered[0]} for entry in rows]
-    found = [f"{a['id']}: the row differs from results/claims.json" for a in registered if a not in stored]
-    found += [f"{b['id']}: is in results/claims.json but not in benchmarks/" for b in stored if b not in registered]
-    if not PAGE.exists() or PAGE.read_text() != page(rows, sources):
-        found.append(f"{PAGE.relative_to(ROOT)} is not what results/claims.json says")
+    known = [{key: entry[key] for key in registered[0]} for entry in rows]
+    found = [f"{a['id']}: the row differs from results/claims.json" for a in registered if a not in known]
+    found += [f"{b['id']}: is in results/claims.json but not in benchmarks/" for b in known if b not in registered]
+    for path, text in pages(rows, sources).items():
+        if not path.exists() or path.read_text() != text:
+            found.append(f"{path.relative_to(ROOT)} is not what results/claims.json says")
     return found
 
 
+def uncovered(claims: list[Claim]) -> list[str]:
+    """Numbered statements of the papers that no row is about."""
+    rows = [(PAPERS[claim.paper], claim.number) for claim in claims]
+    return [f"{paper}: {label} has no row" for paper, labels in missing(rows, stored()).items() for label in labels]
+
+
+def toothless(claims: list[Claim]) -> list[str]:
+    """Rows whose check was never seen to fail, or was changed since."""
+    from claims_mutants import COMMAND, stale, weak
+
+    rows = read("claims_mutants")["rows"]
+    found = [f"{name}: its check does not notice any change of its code (claims_mutants.py)" for name in weak(rows)]
+    old = [f"{name}: its check is not the one in results/claims_mutants.json" for name in stale(claims, rows)]
+    return found + old + ([f"run `{COMMAND.removesuffix(' --all')}`"] if old else [])
+
+
 def run(sources: list[Paper]) -> list[dict[str, Any]]:
+    from claims_pages import numbers
+
     rows = []
     for paper in sources:
         for claim in paper.claims:
@@ -232,25 +219,30 @@ def run(sources: list[Paper]) -> list[dict[str, Any]]:
             rows.append(row(claim, claim.measure()))
             mark = " " if accepted(rows[-1]) else "!"
             seconds = time.perf_counter() - start
-            print(f"{mark} {claim.id:<34}{claim.verdict:<11}{numbers(rows[-1]):<46}{seconds:5.2f} s", flush=True)
+            print(f"{mark} {claim.id:<38}{claim.verdict:<13}{numbers(rows[-1]):<46}{seconds:5.2f} s", flush=True)
     return rows
 
 
 def main() -> None:
+    from claims_pages import count, pages
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only compare page and rows with results/claims.json")
+    parser.add_argument("--check", action="store_true", help="only compare pages and rows with what is stored")
     sources = papers()
     if parser.parse_args().check:
-        found = drift(read("claims")["claims"], sources)
-        sys.exit("\n".join([*found, f"run `{COMMAND}`"]) if found else 0)
+        claims = all_claims()
+        changed = drift(read("claims")["claims"], sources)
+        found = [*changed, *([f"run `{COMMAND}`"] if changed else []), *uncovered(claims), *toothless(claims)]
+        sys.exit("\n".join(found) if found else 0)
     torch.set_num_threads(1)
     rows = run(sources)
     print(count(rows))
     if not all(map(accepted, rows)):
         sys.exit("a row marked ! is outside its limit; nothing is written")
     store("claims", COMMAND, {"claims": rows})
-    PAGE.write_text(page(rows, sources))
-    print(f"wrote {PAGE.relative_to(ROOT)}")
+    for path, text in pages(rows, sources).items():
+        path.write_text(text)
+        print(f"wrote {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

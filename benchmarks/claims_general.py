@@ -1,4 +1,4 @@
-"""Checks of *Transformers Perform In-Context Learning through Neural Networks* (000).
+"""Checks of *Transformers Perform In-Context Learning through Neural Networks*, the version under review.
 
 The layers under test are Definitions 1 and 2 of the paper, :func:`attention` and :func:`mlp`; Q, K and V of the proof
 of Theorem 2 are written out as printed and as corrected. What they should do is computed by autograd, by loops, by
@@ -21,7 +21,7 @@ from scipy.special import wofz
 from torch import Tensor
 from torch.nn import functional as F
 
-from claims import Paper, gap, normal
+from claims import Paper, gap, normal, worst
 
 PAPER = Paper("000", "*Transformers Perform In-Context Learning through Neural Networks* (the version under review)")
 claim = PAPER.claim
@@ -380,11 +380,24 @@ def decaying(sigma: Scalar, t: Tensor) -> Tensor:
     return sigma(t + 1) - sigma(t - 1)
 
 
-def decay_constant(sigma: Scalar) -> float:
-    """sup |nu(t)| (1 + |t|)^2 over |t| <= 200, relative to sup |nu|."""
-    t = torch.linspace(-200, 200, 80_001, dtype=torch.float64)
-    nu = decaying(sigma, t).abs()
-    return float((nu * (1 + t.abs()) ** 2).max() / nu.max())
+def decay_growth(sigma: Scalar, m: int) -> float:
+    """sup |nu^(k)(t)| (1 + |t|)^2 over |t| <= 400 over the same for |t| <= 20, less 1, for k <= m, p = 2 and nu != 0.
+
+    It is 0 if nu decays faster, and far above 0 if not at all.
+    """
+    t = (torch.linspace(-400, 400, 80_001, dtype=torch.float64) + 1e-4).requires_grad_(True)
+    nu, growth = decaying(sigma, t), []
+    for k in range(m + 1):
+        weighed = nu.detach().abs() * (1 + t.detach().abs()) ** 2
+        growth.append(float(weighed.max() / weighed[t.detach().abs() <= 20].max()) - 1)
+        if k < m:
+            (nu,) = torch.autograd.grad(nu.sum(), t, create_graph=True)
+    return worst(growth)
+
+
+def smoothness(name: str) -> int:
+    """m of W^{m,inf}_loc: ReLU has one weak derivative that is bounded, the others any number (here three)."""
+    return 1 if name == "relu" else 3
 
 
 @claim(
@@ -392,24 +405,25 @@ def decay_constant(sigma: Scalar) -> float:
     "σ is non-zero and some ν = Σ βᵢ σ(ωᵢ x + bᵢ) satisfies |ν⁽ᵏ⁾| ≤ C (1 + |t|)^-p",
     "corrected",
     instead="some ν ≠ 0: as printed ν = 0 qualifies for every σ, even for σ(t) = t, whose sums are affine functions",
-    limit=10.0,
+    limit=1e-9,
     threshold=0.2,
 )
 def definition_3() -> tuple[float, float]:
-    """Largest sup |nu| (1 + |t|)^2 of six activations; printed: L2([-1, 1]) distance of |x| from sums of t."""
+    """Growth of sup |nu| (1 + |t|)^2, six activations; printed: L2([-1, 1]) distance of |x| from sums of t."""
     x = torch.linspace(-1, 1, 2001, dtype=torch.float64)
     sums = torch.stack([w * x + b for w, b in ((1, 0), (2, 1), (-1, 3), (0.5, -2))], dim=1)
     rest = x.abs() - sums @ solve(sums, x.abs())
-    return max(map(decay_constant, SIGMAS.values())), math.sqrt(2 * float((rest**2).mean()))
+    return worst(decay_growth(sigma, 0) for sigma in SIGMAS.values()), math.sqrt(2 * float((rest**2).mean()))
 
 
 @claim(
     "Def. 3, note",
-    "most common activation functions satisfy the condition (here: ReLU, tanh, sigmoid, softplus, GELU, SiLU; cos not)",
-    limit=10.0,
+    "most common activation functions satisfy the condition (here: tanh, sigmoid, softplus, GELU, SiLU for k ≤ m = 3, "
+    "ReLU for m = 1; cos not)",
+    limit=1e-9,
 )
 def definition_3_note() -> float:
-    """Finite sums of cosines have a mean square that does not fall with t; the six others are below C(1 + |t|)^-2."""
+    """Finite sums of cosines have a mean square that does not fall with t; the six others fall faster than t^-2."""
     for seed in range(5):
         omega, b, beta = 3 * normal(seed, 4).abs() + 0.2, normal(seed + 50, 4), normal(seed + 100, 4)
         power = []
@@ -418,7 +432,7 @@ def definition_3_note() -> float:
             power.append(float(((torch.cos(t[:, None] * omega + b) @ beta) ** 2).mean()))
         if not 0.9 < power[1] / power[0] < 1.1 or abs(power[1] - float((beta**2).sum()) / 2) > 0.1 * power[1]:
             return math.inf
-    return max(map(decay_constant, SIGMAS.values()))
+    return worst(decay_growth(sigma, smoothness(name)) for name, sigma in SIGMAS.items())
 
 
 @claim("Def. 4", "pred = W⁽ⁿ⁾ r(W⁽ⁿ⁻¹⁾ r(… r(W⁽¹⁾ x)))", "definition", limit=1e-12)
@@ -440,8 +454,8 @@ def definition_4() -> float:
 @claim(
     "Sec. 2.2, no biases",
     "bias terms are omitted “for simplicity” (sec. 4 then uses ReLU networks for balls and smooth functions)",
-    "corrected",
-    instead="a constant input, passed on by a unit a layer, makes up for them; without, a ReLU network is homogeneous",
+    "partly",
+    instead="if x has a constant entry, and a unit of each layer passes it on; without, a ReLU network is homogeneous",
     limit=1e-12,
     threshold=0.15,
 )
@@ -463,37 +477,38 @@ def no_biases() -> tuple[float, float]:
 @claim(
     "Sec. 2.3",
     "the input holds zeros where w is to be: pᵢ = [0; 1; tᵢ]",
-    "corrected",
-    instead="w must be in the input, as in Remark 1: at w = 0 the gradient is 0 if r(0) = 0, and nothing is learned",
-    limit=0.0,
+    "partly",
+    instead="if an MLP layer first writes w₀ there, from the lane 1; descent from w = 0 itself stays at 0 if r(0) = 0",
+    limit=1e-6,
     threshold=0.1,
 )
 def section_2_3() -> tuple[float, float]:
-    """How far 200 steps of autograd move from w = 0; printed: loss left there minus loss left from another start."""
-    sample, widths = data(25, (2, 3, 1)), (2, 3, 1)
+    """A step after such a layer, against autograd; printed: loss left after 200 steps from 0, less that from w0."""
+    sample, lanes, widths = data(25, (2, 3, 1)), two_layers(2, 3), (2, 3, 1)
     X, n = sample.X[:, :-1], sample.examples
     y = torch.sin(2 * X[0])
+    sample = Data(sample.X, y, sample.w, widths)
+    empty = Data(sample.X, y, zeros(9), widths).prompt(lanes)
+    write = zeros(lanes.width, 1)
+    write[lanes["w"], 0] = sample.w / float(F.gelu(torch.ones(1, dtype=torch.float64)))
+    filled = mlp(empty, lanes.e("one")[None], write, F.gelu)
     left = []
-    moved = 0.0
     for start in (zeros(9), sample.w):
         w = start
         for _ in range(200):
             w = w - 0.5 * gradient(w, X, y, widths, 1 / (2 * n))
         left.append(float(((predict(w, X, widths) - y) ** 2).mean() / (y**2).mean()))
-        moved = moved if len(left) > 1 else gap(w, start)
-    return moved, left[0] - left[1]
+    return gap(transformer_2(filled, 2, 3)[lanes["w"], 0], sample.step()), left[0] - left[1]
 
 
 @claim(
     "Sec. 2.3, 1/N",
-    "attention (Def. 1) has 1/N, the input N + 1 columns",
-    "corrected",
-    instead="1/(N + 1), the number of columns, as the last layer of the proof has it",
+    "attention (Def. 1) has 1/N, N the number of columns: for the input’s N + 1 columns it is 1/(N + 1), as in the "
+    "last layer of the proof",
     limit=1e-6,
-    threshold=1e-2,
 )
-def one_over_n() -> tuple[float, float]:
-    """pred of the first attention of Theorem 1 against torch; printed: with 1/N."""
+def one_over_n() -> float:
+    """pred of the first attention of Theorem 1, written with 1/(N + 1), against torch."""
     sample, lanes = data(26, (2, 3, 1)), two_layers(2, 3)
     heads = Heads(lanes.width, 3)
     for k in range(3):
@@ -502,9 +517,7 @@ def one_over_n() -> tuple[float, float]:
             heads, fit_line(torch.tanh), [lanes.e("x", c) for c in range(2)], v, lanes.e("w", 6 + k), 12, lanes.e("one")
         )
     H, wanted = sample.prompt(lanes), predict(sample.w, sample.X, (2, 3, 1))
-    right = attention(H, heads, F.gelu)[lanes["pred"][0]]
-    printed = attention(H, heads, F.gelu, divisor=sample.examples)[lanes["pred"][0]]
-    return gap(right, wanted), gap(printed, wanted)
+    return gap(attention(H, heads, F.gelu, divisor=sample.examples + 1)[lanes["pred"][0]], wanted)
 
 
 # ------------------------------------------------------------------------------------ section 3: assumptions, Theorem 1
@@ -555,8 +568,8 @@ def windowed_norm(f: Scalar, cut: float = math.inf, s: int = 1) -> float:
 @claim(
     "Assumption 1",
     "r and l have a finite Barron norm ∫ (1 + |ω|)ˢ |f̂(ω)| dω over all of ℝᵈ",
-    "corrected",
-    instead="some extension from a bounded range of the arguments has; on ℝ not even tanh (1/|ω| at 0) or (p − y)² has",
+    "partly",
+    instead="an extension of them from a bounded range can have; on ℝ not even tanh has (1/|ω| at 0), nor (p − y)²",
     limit=1e-9,
     threshold=1.0,
 )
@@ -575,8 +588,8 @@ def assumption_1() -> tuple[float, float]:
 @claim(
     "Assumption 1, note",
     "this includes sigmoidal functions, Boolean functions and most common activation functions",
-    "corrected",
-    instead="smooth ones; with a kink (ReLU) f̂ falls like ω⁻², and the norm with s = 1 that Lemma 5 needs is infinite",
+    "partly",
+    instead="smooth ones, on a bounded range; not ReLU, as in Sec. 4: f̂ falls like ω⁻² only, and Lemma 5 needs s = 1",
     limit=1e-9,
     threshold=0.5,
 )
@@ -595,6 +608,24 @@ def assumption_1_note() -> tuple[float, float]:
         return math.inf, 0.0
     grows = 2 * quad(density, math.log(1e2), math.log(1e3))[0]
     return windowed_norm(torch.tanh, 400) - windowed_norm(torch.tanh, 40), grows
+
+
+@claim(
+    "Assumption 1, C⁴",
+    "C⁴ functions have a bounded Barron norm, so the assumption of Bai et al. (2023), r and l in C⁴, is stricter",
+    "partly",
+    instead="on a bounded range (f in H⁴, and 4 > s + d/2 for s = 1, d ≤ 2); on ℝ tanh is smooth and has none",
+    limit=1e-4,
+    threshold=1.0,
+)
+def assumption_1_c4() -> tuple[float, float]:
+    """|t|^4.5 with a window: what 100 to 200 adds to the norm with s = 1; printed: what [1e-9, 1e-6] adds for tanh."""
+
+    def rough(t: Tensor) -> Tensor:
+        return t.abs() ** 4.5
+
+    grows = quad(lambda t: math.exp(t) / math.sinh(math.pi * math.exp(t) / 2), math.log(1e-9), math.log(1e-6))[0]
+    return windowed_norm(rough, 200) - windowed_norm(rough, 100), grows
 
 
 @claim("Assumption 1, closed", "B_s is closed under products, linear combinations and translations", limit=1 + 1e-9)
@@ -624,23 +655,29 @@ def barron_algebra() -> float:
 @claim(
     "Assumption 2",
     "some MLP layer (Def. 2, any admissible σ) projects w onto the compact 𝒲",
-    "corrected",
-    instead="for a box and ReLU; with analytic σ a layer that is the identity in 𝒲 is so outside: only approximately",
+    "partly",
+    instead="for a box and ReLU; never for analytic σ (tanh, GELU): a layer that is the identity in 𝒲 is so everywhere",
     limit=1e-12,
-    threshold=1e-3,
+    threshold=1.0,
 )
 def assumption_2() -> tuple[float, float]:
-    """w - relu(w - 1) + relu(-w - 1) against clamp; printed: sup error of the best 60 tanh units, fitted."""
+    """w - relu(w - 1) + relu(-w - 1) against clamp; printed: error at w = 3 of tanh layers that are exact on [-1, 1].
+
+    Five units of different slopes: on [-1, 1] they are linearly independent, so only coefficients 0 add nothing there.
+    """
     w = torch.linspace(-3, 3, 4001, dtype=torch.float64)
     H = torch.stack([w, torch.ones_like(w)])
     W1, W2 = torch.tensor([[1.0, -1], [-1, -1]]).double(), torch.tensor([[-1.0, 1], [0, 0]]).double()
-    clipped = w.clamp(-1, 1)
-
-    def change(t: Tensor) -> Tensor:
-        return t.clamp(-1, 1) - t
-
-    fitted = w + evaluate(fit_line(change, 60, sigma=torch.tanh), w, sigma=torch.tanh)
-    return gap(mlp(H, W1, W2, torch.relu)[0], clipped), gap(fitted, clipped)
+    slopes, biases = (
+        torch.tensor([0.5, 1.0, 2.0, 3.0, 4.0]).double(),
+        torch.tensor([0.0, -2.0, 1.0, 3.0, -4.0]).double(),
+    )
+    inside = torch.tanh(w[w.abs() <= 1][:, None] * slopes + biases)
+    sizes = torch.linalg.svdvals(inside)
+    if float(sizes.min() / sizes.max()) < 1e-6:
+        return math.inf, 0.0
+    added = float(torch.tanh(3 * slopes + biases) @ solve(inside, torch.zeros(len(inside)).double()))
+    return gap(mlp(H, W1, W2, torch.relu)[0], w.clamp(-1, 1)), abs(3 + added - 1)
 
 
 def error_2(seed: int, terms: int = 48, scale: float = 1.0) -> float:
@@ -655,8 +692,8 @@ def error_2(seed: int, terms: int = 48, scale: float = 1.0) -> float:
 @claim(
     "Theorem 1",
     "two layers, O(ε⁻²) heads: w⁺ = w − η∇L_N(w) + ε(w), ‖ε(w)‖ ≤ ηε, for any input data and any w ∈ 𝒲",
-    "corrected",
-    instead="for bounded x and y, smooth r (the fits of the proof have a range), with the layers corrected as below",
+    "partly",
+    instead="for x, y in a given bounded set (the fits of the proof have a range), with the layers corrected as below",
     limit=1e-6,
     threshold=0.1,
 )
@@ -671,8 +708,8 @@ def theorem_1() -> tuple[float, float]:
 @claim(
     "Remark 1",
     "hᵢ = [xᵢ; yᵢ′; w; 0; 1; tᵢ] ↦ [xᵢ; yᵢ′; w⁺; 0; 1; tᵢ], the rest unchanged, by the layers of the proof",
-    "corrected",
-    instead="pred and ∂₁l stay in the zeros; the last MLP has to take them away, or the next step starts from them",
+    "partly",
+    instead="if the last MLP also takes away pred and ∂₁l, left in the zeros by the proof: else a second step is wrong",
     limit=1e-6,
     threshold=0.1,
 )
@@ -702,8 +739,8 @@ def error_3(seed: int, scale: float = 1.0) -> float:
 @claim(
     "Theorem 2",
     "a_n layers do the step on n-layer networks, ‖ε(w)‖ ≤ ηε, for any input data and any w ∈ 𝒲 (here n = 3)",
-    "corrected",
-    instead="for bounded x and y, smooth r, with the layers corrected as below; three layers do for n = 3, not a₃ = 6",
+    "partly",
+    instead="for x, y in a given bounded set, with the layers corrected as below; for n = 3, three layers do (a₃ = 6)",
     limit=1e-3,
     threshold=0.1,
 )
@@ -715,13 +752,16 @@ def theorem_2() -> tuple[float, float]:
 @claim(
     "Theorem 2, D",
     "O(nK²ε⁻²) heads and hidden dimensions, for the recursion over ∇ v_{n−1,k}ᵀ r(…)",
-    "corrected",
-    instead="a number per unit k and parameter is stored: Θ(nK³); O(nK²) if the gradient is taken from the top down",
+    "partly",
+    instead="by back-propagation; in that recursion each unit k and parameter needs a P(s, pred_k) of its own: Θ(nK³)",
     limit=0.0,
     threshold=3.0,
 )
 def theorem_2_width() -> tuple[float, float]:
-    """Nonzero entries of the Jacobian of layer n - 1 by autograd; printed: growth of their ratio to n K^2."""
+    """Pairs (unit k of layer n - 1, parameter below it) with a gradient, each a score of its own in the last layer.
+
+    Nonzero entries of the Jacobian by autograd, against 3 K^3 + K^2; printed: growth of their ratio to n K^2.
+    """
     ratios, wrong = [], 0
     for K in (3, 12):
         widths = (K, K, K, K, K)  # the K outputs are the units v_{n-1,k}^T r(...) of a network with n = 5, K_0 = K
@@ -759,19 +799,42 @@ def matrices(n: int, K: int, d: int) -> float:
     return layers(n) * float(parameters((d, *[K] * (n - 1), 1)))
 
 
+def amplification(layers: int) -> float:
+    """Change of pred by an error of 1e-9 in each value of r, over 1e-9: rows of W sum up to 2, r = tanh near 0."""
+    W, p, q = torch.full((4, 4), 0.5, dtype=torch.float64), zeros(4), zeros(4)
+    for _ in range(layers - 1):
+        p, q = torch.tanh(W @ p), torch.tanh(W @ q) + 1e-9
+    return gap(W @ p, W @ q) / 1e-9
+
+
+@claim(
+    "App. A, heads",
+    "requiring an error of ε of the gradient yields O(nK²ε⁻²) heads, so fits with an error of the order of ε",
+    "corrected",
+    instead="an error in r̄ reaches pred times up to (‖W‖ L_r)ⁿ: fits must be so much finer, and heads grow so with n",
+    limit=1e-6,
+    threshold=10.0,
+)
+def heads_and_depth() -> tuple[float, float]:
+    """‖W‖ = 2: distance from 2 + 4 + .. + 2^(n-1), relative; printed: growth from n = 2 to 10 over that of n K^2."""
+    sums = [sum(2.0**j for j in range(1, n)) for n in range(2, 11)]
+    found = [amplification(n) for n in range(2, 11)]
+    return worst(abs(a / b - 1) for a, b in zip(found, sums, strict=True)), found[-1] / found[0] / (10 / 2)
+
+
 @claim(
     "Trade-off of width and depth",
-    "as heads ~ nK², controlling the width is more efficient than controlling the depth",
-    "corrected",
-    instead="for heads in a layer; layers × heads, the cost of sec. 4, is ~ n³K²: there depth costs more",
+    "for a given error equal numbers of heads mean nK² constant: controlling width is more efficient than depth",
+    "partly",
+    instead="by that count; where ‖W‖ L_r > 1 it has a factor exponential in n (App. A, heads), and depth costs more",
     limit=0.05,
-    threshold=0.9,
+    threshold=10.0,
 )
 def trade_off() -> tuple[float, float]:
-    """Exponents of n and K, layers and parameters counted; printed: by how much that of n is larger."""
-    in_n = math.log2(matrices(800, 20, 20) / matrices(400, 20, 20))
-    in_K = math.log2(matrices(20, 800, 20) / matrices(20, 400, 20))
-    return max(abs(in_n - 3), abs(in_K - 2)), in_n - in_K
+    """Exponents of n and K in the heads of the last layer, one a parameter; printed: growth of an error with n."""
+    in_n = math.log2(parameters((20, *[20] * 799, 1)) / parameters((20, *[20] * 399, 1)))
+    in_K = math.log2(parameters((20, *[800] * 19, 1)) / parameters((20, *[400] * 19, 1)))
+    return worst((abs(in_n - 1), abs(in_K - 2))), amplification(10) / amplification(2) / (10 / 2)
 
 
 @claim(
@@ -813,28 +876,23 @@ def gradient_outer() -> float:
 
 @claim(
     "App. A, fits in L²",
-    "r, ∂₁l, s·r′(t), u·v are approximated in L² (Lemma 5; the text says Lemma 3), which gives the error at every w",
+    "r, ∂₁l, s·r′(t), u·v are approximated in L² (Lemma 5; the text says Lemma 3), which gives ‖ε(w)‖ ≤ ηε at every w",
     "corrected",
-    instead="the error at a point needs the sup norm: fine for smooth r; for ReLU no continuous σ is within ½ of r′",
+    instead="the error at a given w needs the sup norm, which a small L² error does not bound (smooth r can have both)",
     limit=1e-6,
-    threshold=0.45,
+    threshold=0.5,
 )
 def fits_in_l2() -> tuple[float, float]:
-    """sup error of tanh' by 48 GELUs; printed: sup error of the step function, whose L2 error falls."""
-    t = torch.linspace(-3, 3, 5000, dtype=torch.float64)
-    near = torch.tensor([-1e-9, 1e-9], dtype=torch.float64)
-
-    def step(t: Tensor) -> Tensor:
-        return (t > 0).double()
-
-    l2, sup = [], []
-    for terms in (12, 48):
-        fitted = fit_line(step, terms)
-        l2.append(float((evaluate(fitted, t) - step(t)).square().mean().sqrt()))
-        sup.append(gap(evaluate(fitted, near), step(near)))
-    if l2[1] > 0.7 * l2[0]:
+    """sup error of tanh' by 48 GELUs; printed: the same with a narrow peak of GELUs added, its L2 error below 0.02."""
+    t = torch.linspace(-3, 3, 60_001, dtype=torch.float64)
+    fitted, wanted = evaluate(fit_line(tanh_slope), t), tanh_slope(t)
+    sharp = 1e4 * (t - 0.7)
+    peak = F.gelu(sharp + 1) - 2 * F.gelu(sharp) + F.gelu(sharp - 1)
+    spoiled = fitted + peak / peak.max()
+    l2 = math.sqrt(6 * float((spoiled - wanted).square().mean()))
+    if l2 > 0.02:
         return math.inf, 0.0
-    return gap(evaluate(fit_line(tanh_slope), t), tanh_slope(t)), min(sup)
+    return gap(fitted, wanted), gap(spoiled, wanted)
 
 
 @claim(
@@ -892,8 +950,8 @@ def forward_state() -> tuple[Data, Lanes, Tensor, Tensor]:
 @claim(
     "App. A, forward layer",
     "Q hᵢ = [a[1]; a[2]], K h_j = [pred_{p,k}(x); 1], V h_j = β v_{p+1,k′}[k] e gives Σ_k v[k] r̄(pred_{p,k}(xᵢ))",
-    "corrected",
-    instead="Q hᵢ = [a[1] pred_{p,k}(xᵢ); a[2]], K h_j = 1; as printed it suits Def. 1’s matrix form, not its columns",
+    "partly",
+    instead="in Def. 1’s matrix form; in its columns, which the proof writes, Q hᵢ = [a[1] pred(xᵢ); a[2]], K h_j = 1",
     limit=1e-6,
     threshold=1e-2,
 )
@@ -941,8 +999,8 @@ def mask() -> tuple[float, float]:
 @claim(
     "App. A, gradient layer",
     "Q hᵢ = a_m, K h_j = [s; pred_{n−1,k}(xᵢ); 1], V h_j = β_m u_k e gives Σ_k u_k P(s(xᵢ), pred_{n−1,k}(xᵢ))",
-    "corrected",
-    instead="Q hᵢ = [a_m[1] s(xᵢ); a_m[2] pred_{n−1,k}(xᵢ); a_m[3]], K h_j = 1, as above; m to M₃, k to K_{n−1}",
+    "partly",
+    instead="in the matrix form; in columns Q hᵢ = [a[1] s(xᵢ); a[2] pred(xᵢ); a[3]], K h_j = 1; m to M₃, k to K_{n−1}",
     limit=1e-3,
     threshold=1e-2,
 )
@@ -1057,17 +1115,18 @@ def ball_error(d: int, delta: float) -> float:
 
 
 def shell_error(width: int) -> float:
-    """Squared distance of the disc's indicator from affine functions, on a piece of a thin shell about the circle.
+    """Lower bound of the squared error of the disc's indicator, of all such networks, on a thin shell about the circle.
 
-    A ReLU network with two hidden layers has at most 2 w (2 w + 1) pieces along the circle. On one of length l, in
-    coordinates along it (l p) and across (s rho), affine functions are spanned by 1, p, s rho - (l p)^2 / 2.
+    A ReLU network with two hidden layers has at most 2 w (2 w + 1) pieces along the circle. Pieces shorter than a tenth
+    of the mean make up a tenth of the circle at most. On a piece of length l, in coordinates along it (l p) and across
+    (s rho), affine functions are spanned by 1, p, s rho - (l p)^2 / 2; longer pieces are worse.
     """
-    arc = 2 * math.pi / (2 * width * (2 * width + 1))
+    arc = 0.1 * 2 * math.pi / (2 * width * (2 * width + 1))
     s = 1e-3 * arc**2
     p, rho = torch.cartesian_prod(*[torch.linspace(-1, 1, 120, dtype=torch.float64)] * 2).T
     affine = torch.stack([torch.ones_like(p), p, (s * rho - (arc * p / 2) ** 2 / 2) / arc**2], dim=1)
     inside = (rho < 0).double()
-    return float((inside - affine @ solve(affine, inside)).square().mean())
+    return 0.9 * float((inside - affine @ solve(affine, inside)).square().mean())
 
 
 @claim(
@@ -1079,9 +1138,9 @@ def shell_error(width: int) -> float:
     threshold=2.0,
 )
 def lemma_2() -> tuple[float, float]:
-    """Error / delta of explicit networks with c_sigma = 1; printed: for the shell, d = 2, delta = 0.1, c_sigma = 10."""
+    """Error / delta of explicit networks with c_sigma = 1; printed: for shells, d = 2, delta = 0.1, c = 1 to 100."""
     right = max(ball_error(d, delta) / delta for d in (2, 5) for delta in (0.1, 0.01, 0.001))
-    return right, shell_error(int(10 * 8 * 4 / 0.1)) / 0.1
+    return right, min(shell_error(int(c * 8 * 4 / 0.1)) for c in (1, 10, 100)) / 0.1
 
 
 def exponent(cost: Callable[[float], float], small: float = 1e-6) -> float:
@@ -1190,22 +1249,27 @@ def lemma_4() -> float:
 @claim(
     "Theorem 4",
     "if 2(L−1)d < n, the deep narrow network costs the transformer less: O(ln(1/ε)³ ε^{-2d/n}) against O(ε^{-1/(L−1)})",
-    "corrected",
-    instead="for ε small enough, because of the ln³; and Ω(ε^{-1/(L−1)}), as Lemma 4 is a lower bound",
+    "partly",
+    instead="as ε → 0, with Ω(ε^{-1/(L−1)}), Lemma 4 being a lower bound; of a given ε the unknown constants decide",
     limit=0.0,
-    threshold=1.0,
 )
-def theorem_4() -> tuple[float, float]:
-    """Wrong comparisons at ln 1/eps = 1e5; printed: cost of deep / shallow - 1, d = 1, n = 8, L = 3, eps = 1e-4."""
+def theorem_4() -> float:
+    """Comparisons of layers times heads that the condition gets wrong, whatever the constants, at ln 1/eps = 1e5.
 
-    def log_ratio(d: int, n: int, L: int, log: float) -> float:
-        return 3 * math.log(log + 1) + 2 * d / n * log - 3 * math.log(L) - log / (L - 1)
+    ln of layers times heads of n layers, K wide: ln of n^3 K^2, which is what the counts come to (Theorem 3, proof).
+    """
 
-    wrong = 0
-    for d, n, L in itertools.product(range(1, 5), range(3, 40), range(2, 6)):
+    def log_cost(log_layers: float, log_width: float) -> float:
+        return 3 * log_layers + 2 * log_width
+
+    if abs(log_cost(math.log(400), math.log(40)) - math.log(2 * matrices(400, 40, 40))) > 0.02:
+        return math.inf
+    wrong, log = 0, 1e5
+    for d, n, L, constant in itertools.product(range(1, 5), range(3, 40), range(2, 6), (1e-9, 1.0, 1e9)):
+        deep, shallow = log_cost(math.log(log + 1), d / n * log), log_cost(math.log(L), log / (2 * (L - 1)))
         if 2 * (L - 1) * d != n:
-            wrong += (log_ratio(d, n, L, 1e5) < 0) != (2 * (L - 1) * d < n)
-    return float(wrong), math.expm1(log_ratio(1, 8, 3, math.log(1e4)))
+            wrong += (deep + math.log(constant) < shallow) != (2 * (L - 1) * d < n)
+    return float(wrong)
 
 
 # ----------------------------------------------------------------------------------------------------- proof of Lemma 5
@@ -1290,15 +1354,22 @@ def lemma_5_envelope() -> float:
 
 @claim("(1), (2)", "I = ∬ (1 + |ω|)ᵐ h |f̂| db dω ≤ C₁ ‖f‖ in B^{m+1} (C₁ = max(2R/|a|, 2/(p − 1)))", limit=1.0)
 def eq_1() -> float:
-    """Ratio of the sides, by trapezoidal sums (|b| <= 2000: what is left out is below 1e-3), m = 0, 1, 2."""
+    """Ratio of the sides, by trapezoidal sums (|b| <= 2000: what is left out is below 1e-3), m = 0, 1, 2.
+
+    I must also be what the integral of h over b makes of it; and C_1 cannot be smaller: near 1 for narrow f_hat.
+    """
     omega, b = np.linspace(-9, 9, 181)[:, None], np.sinh(np.linspace(-8.3, 8.3, 2001))[None] / 2
     size, ratios = np.abs(target_hat(omega[:, 0])), []
     for m, R in itertools.product((0, 1, 2), (0.5, 4.0)):
-        inner = np.trapezoid(envelope(b, omega, R), b[0], axis=1) + 2e-3
-        left = np.trapezoid((1 + np.abs(omega[:, 0])) ** m * inner * size, omega[:, 0])
-        norm = np.trapezoid((1 + np.abs(omega[:, 0])) ** (m + 1) * size, omega[:, 0])
+        inner = np.trapezoid(envelope(b, omega, R), b[0], axis=1) + 1e-3
+        weight = (1 + np.abs(omega[:, 0])) ** m * size
+        left = np.trapezoid(weight * inner, omega[:, 0])
+        known = np.trapezoid(weight * (2 * R * np.abs(omega[:, 0]) / A_FREQUENCY + 2 / (P_DECAY - 1)), omega[:, 0])
+        norm = np.trapezoid(weight * (1 + np.abs(omega[:, 0])), omega[:, 0])
         ratios.append(float(left / (max(2 * R / A_FREQUENCY, 2 / (P_DECAY - 1)) * norm)))
-    return max(ratios)
+        if abs(left / known - 1) > 2e-3:
+            return math.inf
+    return worst(ratios)
 
 
 @claim("Lemma 5, E_λ", "f(x) = E_λ[J χ σ(ω/a·x + b)], χ the real part of e^{iθ}, θ = θ(f̂) − θ(σ̂(a)) − ab", limit=1e-10)
@@ -1392,8 +1463,8 @@ def hull_rate(n: int, R: float) -> tuple[float, float]:
 @claim(
     "Lemma 5",
     "inf ‖f − f_n‖ ≤ |Ω|^½ √n₀ C(p, m, dim(Ω), σ) n^{-½} ‖f‖ in B^{m+1}, f_n a sum of n terms",
-    "corrected",
-    instead="C(p, m, diam(Ω), σ), as in (2): for cos on [−R, R] and Gaussian σ, C grows without bound with R",
+    "partly",
+    instead="read as C(p, m, diam(Ω), σ), as in (2); not with dim: for cos on [−R, R] it grows without bound with R",
     limit=1.0,
     threshold=3.0,
 )
@@ -1408,3 +1479,31 @@ def lemma_5() -> tuple[float, float]:
         right.append(fitted * math.sqrt(n) / 2 / (2 * R))  # ||cos|| = 2 in B^1
         needed.append(bound * math.sqrt(n) / 2)
     return max(right), needed[-1] / needed[0]
+
+
+# ----------------------------------------------------------------------------------------------- what it says of itself
+
+PAPER.untestable(
+    "Sec. 1.1, heads",
+    "the bound on the number of heads is tighter than that of Bai et al. (2023)",
+    "compares two upper bounds, proved under different assumptions, up to constants that neither paper gives",
+)
+
+
+@claim(
+    "Sec. 5",
+    "transformers can learn in context any function class that networks approximate",
+    "conjecture",
+    instead="steps of descent can be made (Theorem 2); that they find the network which exists does not follow",
+    limit=1e-12,
+    threshold=0.05,
+)
+def conclusion() -> tuple[float, float]:
+    """Loss of weights that exist, relative; printed: what 2000 steps leave from a start with two equal units."""
+    X = torch.linspace(-3, 3, 31, dtype=torch.float64)[None]
+    y, widths = torch.tanh(4 * X[0]) - torch.tanh(X[0]), (1, 2, 1)
+    wanted, w = torch.tensor([4.0, 1.0, 1.0, -1.0]).double(), torch.tensor([0.5, 0.5, 0.3, 0.3]).double()
+    for _ in range(2000):
+        w = w - 0.2 * gradient(w, X, y, widths, 1 / (2 * 31))
+    left = [float(((predict(v, X, widths) - y) ** 2).mean() / (y**2).mean()) for v in (wanted, w)]
+    return left[0], left[1]

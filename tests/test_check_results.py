@@ -118,11 +118,11 @@ def test_a_file_that_is_not_there_is_a_line(results: Path) -> None:
 
 
 def test_pages_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for page in ("variants", "optimisers", "claims"):
+    for page in ("variants", "optimisers", "ledger"):
         text = (ROOT / "docs" / f"{page}.md").read_text()
         (tmp_path / f"{page}.md").write_text(text.replace("<!-- table: ", "<!-- ", 1).replace("` |\n", "x` |\n", 1))
     monkeypatch.setattr(variants, "DOCS", tmp_path)
-    monkeypatch.setattr(claims.bench, "PAGE", tmp_path / "claims.md")
+    monkeypatch.setattr(claims.bench, "PAGE", tmp_path / "ledger.md")
     assert all(check_results.failure(name) for name in OF_PAGES)
 
 

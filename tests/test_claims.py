@@ -1,52 +1,20 @@
-"""Every row of docs/claims.md is measured again, and a row or a page that is not as stored is found."""
+"""Every row of the ledger is measured again; what is not as stored, has no row, or cannot fail, is found."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
+import claims_mutants
 from _results import read
-from claims import Claim, accepted, all_claims, drift, papers, row
+from claims import PAGE, Claim, accepted, all_claims, drift, papers, row, toothless, uncovered, worst
+from claims_corrections import CORRECTIONS
+from claims_pages import SEARCH_PAGE, SUMMARY_PAGE, VERDICTS, pages
+from claims_statements import PAPERS, Label, covered, missing, statements, stored
 
 CLAIMS = all_claims()
-
-# propositions, theorems, lemmas, numbered remarks and examples of the papers, and numbered equations that are wrong
-GENERAL = """
-    Def. 1; Def. 2; Def. 3; Def. 4; Assumption 1; Assumption 2; Theorem 1; Remark 1; Theorem 2; Remark 2; Lemma 1;
-    Lemma 2; Theorem 3; Lemma 3; Lemma 4; Theorem 4; Lemma 5; (1), (2); (3); Sec. 3, (4); Trade-off of width and depth
-"""
-GRADIENT = """
-    Abstract, ReLU; (2.1), D; (2.1), prediction; (2.2); (2.3), (3.5); (2.3), start; (3.5), start; Problem 1, W;
-    Def. 1, (3.1)-(3.3), Remark 1; (3.1), output; (3.4); Remark 2; Def. 2; Lemma 1, 8, (3.6); Lemma 1, sketch;
-    Def. 3, (3.7); (3.8); Def. 4; Lemma 7, smoothness; Lemma 7, terms; Lemma 2, 9, (3.9); Lemma 2, L_r;
-    Lemma 2, R_1; Lemma 2, B_r^j; Lemma 2, norm; (3.10), (3.11); (3.12), order; (D.5)-(D.8); Lemma 3, 10, (3.13);
-    Lemma 3, R_2; Lemma 3, dimension; Lemma 3, norm; (D.9)-(D.12); Lemma 4, 11, (3.15); Lemma 4, R_3;
-    Theorem 1, R_3; (D.10), (D.13); Lemma 4, norm; (D.14); (D.13), losses; Def. 5, 6, (3.17); Before Def. 5;
-    Remark 3; Lemma 5, 12, (3.19), (D.15); Lemma 5, norm; D.5, output; (3.20); (3.21); Lemma 6, 13, (3.22), (3.23);
-    Lemma 6, (3.24); Theorem 1, 4; Theorem 1, layers, B.1; Theorem 1, order; Theorem 1, heads;
-    Theorem 1, width, B.3; Theorem 1, norm; Theorem 1, C_w; Theorem 1, Proj; D.7, last MLP; (D.16); D.7, layer 2N+3;
-    D.7, norm; D.7, sum over k; D.7, j = 1; D.7, choice of eps; Theorem 2; Theorem 3; Cor. 1.1, 4.1; Cor. 1.1, L_f;
-    Cor. 1.1, w_GD; Lemma 14, step size; Lemma 14, sum; B.3, FLOPs; B.3, ICL costs more; Def. 7; Def. 7, 1/n;
-    Def. 8; Def. 9; (C.1); (D.1); (D.2), (D.3); (D.4); Def. 10; Lemma 15; Theorem 5
-"""
-SOFTMAX = """
-    Def. 11; Def. 12; Def. 13; Lemma 16, 18; Lemma 17; Theorem 6; (F.1); (F.2); (F.3); (F.4); (F.5); (F.6);
-    (F.7), (F.8); (F.9); (F.10); (F.11); (F.12); (F.13); (F.14); (F.15); (F.16); (F.17); (F.18), (F.19);
-    (F.20), (F.21); (F.22), (F.23); (F.24)
-"""
-FUNCTIONAL = """
-    Prop. 3.1; Remark 3.2; Definition 3.3; Prop. 3.4; Assumption 4.1; Assumption 4.3; Thm. 4.5, E.1; Thm. 4.6, F.1;
-    Lemma A.1; Prop. D.1 (A); Prop. D.1 (B); Remark E.2; Prop. E.3; Remark F.2; Prop. F.3; Prop. F.4; Lemma F.5;
-    Thm. G.1; Thm. G.2; Lemma G.3; App. I.2; Example 1; Example 2; Example 3; Example 4; Example 5; Example 6;
-    Example 7; Example 8, App. I.1; (7); (9), (21); (10); (13); (17); (22); (24); (25); (29); (31); (40); (43); (48);
-    (58), (72); (68), (82)
-"""
-PRIMITIVES = """
-    Lemma 1; Theorem 1; Theorem 2; Lemma 2, dot; Lemma 2, aff; Lemma 2, mov; Lemma 3; Lemma 4, (36); Lemma 5, (41);
-    Lemma 6, (45); Lemma 7, (129); (5); (10); (11); (12); (18); (33); (35); (37); (38); (39), (40); (42)-(44); (47);
-    (54), (57); (69); (92), (128); (101); (103); (107); (114), (115); (118)-(120); (124); (131); App. A, sign
-"""
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=[claim.id for claim in CLAIMS])
@@ -62,13 +30,163 @@ def test_claim(claim: Claim) -> None:
         assert measured.printed >= claim.threshold, f"as printed it is not wrong: {claim.says}"
 
 
+# ---------------------------------------------------------------------------------------- every statement has a row
+
+
+@pytest.mark.parametrize("paper", PAPERS.values())
+def test_every_numbered_statement_has_a_row(paper: str) -> None:
+    assert [line for line in uncovered(CLAIMS) if line.startswith(f"{paper}:")] == []
+
+
+@pytest.mark.parametrize("paper", PAPERS.values())
+def test_a_row_less_is_found(paper: str) -> None:
+    """Without the rows of a paper all its statements are missing."""
+    rows = [(PAPERS[claim.paper], claim.number) for claim in CLAIMS if PAPERS[claim.paper] != paper]
+    assert missing(rows, stored())[paper] == stored()[paper] != []
+
+
+EQUATION = "Equation"
+
+
 @pytest.mark.parametrize(
-    ("paper", "listed"),
-    [("000", GENERAL), ("001", GRADIENT), ("001", SOFTMAX), ("003", FUNCTIONAL), ("004", PRIMITIVES)],
+    ("number", "labels"),
+    [
+        ("Lemma 1, 8, (3.6)", {("Lemma", "1"), ("Lemma", "8"), (EQUATION, "3.6")}),
+        ("(F.18), (F.19)", {(EQUATION, "F.18"), (EQUATION, "F.19")}),
+        ("(118)-(120)", {(EQUATION, "118"), (EQUATION, "119"), (EQUATION, "120")}),
+        (
+            "Def. 1, (3.1)-(3.3), Remark 1",
+            {("Definition", "1"), (EQUATION, "3.1"), (EQUATION, "3.2"), (EQUATION, "3.3"), ("Remark", "1")},
+        ),
+        ("Thm. 4.5, E.1", {("Theorem", "4.5"), ("Theorem", "E.1")}),
+        ("Prop. D.1 (A)", {("Proposition", "D.1")}),
+        ("Theorem 1, norm", {("Theorem", "1")}),
+        ("Lemma 6, (3.24)", {("Lemma", "6"), (EQUATION, "3.24")}),
+        ("Theorem 1, layers, B.1", {("Theorem", "1")}),
+        ("Sec. 3, (4)", {(EQUATION, "4")}),
+        ("F.4, after (F.24)", set()),
+        ("Def. 7, 1/n", {("Definition", "7")}),
+        ("D.7, j = 1", set()),
+        ("Key result 1", {("Key result", "1")}),
+        ("Trade-off 1, Limitation 3", {("Trade-off", "1"), ("Limitation", "3")}),
+        ("Trade-off of width and depth", set()),
+    ],
 )
-def test_every_numbered_statement_has_a_row(paper: str, listed: str) -> None:
-    numbers = {claim.number for claim in CLAIMS if claim.paper == paper}
-    assert {number.strip() for number in re.split(r";", " ".join(listed.split()))} <= numbers
+def test_a_number_says_what_it_covers(number: str, labels: set[tuple[str, str]]) -> None:
+    assert covered(number) == {Label(*label) for label in labels}
+
+
+def test_a_range_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="no range"):
+        covered("(12)-(9)")
+
+
+TEXT = r"""
+**Definition 2.** A thing. By Lemma 3 of others and Theorem 12.11 it is one.
+Lemma 2 (Name). Let x be.
+Lemma 9 shows that. Here is **Theorem E.1.** Let y be.
+$$a = b \quad (3)$$
+$$a = b \tag{D.2}$$
+See (7), and f(4).
+"""
+
+
+def test_statements_are_read_off_a_text() -> None:
+    """Stated, not cited; and what lies between 1 and the largest number."""
+    wanted = {"Definition 1", "Definition 2", "Lemma 1", "Lemma 2", "Theorem E.1"}
+    wanted |= {"(1)", "(2)", "(3)", "(D.1)", "(D.2)"}
+    assert {str(label) for label in statements("001", TEXT)} == wanted
+
+
+# --------------------------------------------------------------------------------------------- every check can fail
+
+
+def test_every_check_has_mutants_that_are_caught() -> None:
+    assert toothless(CLAIMS) == []
+
+
+def same() -> float:
+    """Compares something with itself."""
+    value = 2.0 * 3.0 + 1.0
+    return value - value
+
+
+def itself() -> float:
+    value = 2.0 * 3.0 + 1.0
+    return abs(value - value)
+
+
+def different() -> float:
+    return abs(2.0 * 3.0 - 6.0)
+
+
+@pytest.mark.parametrize(("check", "caught"), [(same, False), (itself, False), (different, True)])
+def test_a_check_that_compares_something_with_itself_is_found(check: Any, caught: bool) -> None:
+    claim = Claim("003", "(0)", "", "holds", "", limit=1e-12, threshold=None, check=check)
+    found = claims_mutants.tried(claim, 10, show=False)
+    assert found["mutants"] > 3
+    assert bool(found["caught"]) == caught
+    assert bool(claims_mutants.weak([found])) != caught
+
+
+def test_mutants_that_raise_or_do_not_end_are_counted_apart() -> None:
+    claim = Claim("003", "(0)", "", "holds", "", limit=1e-12, threshold=None, check=same)
+
+    def raises() -> float:
+        raise RuntimeError
+
+    def endless() -> float:
+        while True:
+            pass
+
+    assert claims_mutants.outcome(claim, raises, 1.0) == "raised"
+    assert claims_mutants.outcome(claim, endless, 0.2) == "raised"
+    assert claims_mutants.outcome(claim, lambda: float("nan"), 1.0) == "caught"
+
+
+def test_a_check_that_changed_since_it_was_mutated_is_found() -> None:
+    claim = Claim("003", "(0)", "", "holds", "", limit=1e-12, threshold=None, check=same)
+    known = [{"id": claim.id, "digest": claims_mutants.digest(claim)}]
+    assert claims_mutants.stale([claim], known) == []
+    other = Claim("003", "(0)", "", "holds", "", limit=1e-12, threshold=None, check=different)
+    assert claims_mutants.stale([other], known) == [claim.id]
+
+
+# ------------------------------------------------------------------------------------------------------------- pages
+
+
+def test_corrections_are_twenty_rows_that_are_wrong_as_printed() -> None:
+    rows = {entry["id"]: entry for entry in read("claims")["claims"]}
+    assert len({one.row for one in CORRECTIONS}) == len(CORRECTIONS) == 20
+    for one in CORRECTIONS:
+        assert rows[one.row]["verdict"] in ("corrected", "partly"), one.row
+        assert "{printed}" in one.example, one.row
+
+
+def test_links_of_the_pages_have_a_place() -> None:
+    ledger = PAGE.read_text()
+    places = set(re.findall(r'<a id="([^"]+)">', ledger))
+    links = set(re.findall(r"\(#([^)]+)\)", ledger)) | set(
+        re.findall(r"ledger\.md#([^)]+)\)", SUMMARY_PAGE.read_text())
+    )
+    assert links <= places
+    assert places == {claim.id for claim in CLAIMS}
+    assert set(re.findall(r'<tr id="([^"]+)"', SEARCH_PAGE.read_text())) == places
+
+
+def test_pages_need_nothing_from_elsewhere_and_name_papers_by_title_or_author() -> None:
+    assert not re.search(r"(src|href)=\"https?:", SEARCH_PAGE.read_text())
+    for text in pages(read("claims")["claims"], papers()).values():
+        assert not re.search(r"(?<![\d,.])00[0-4]\b", text)
+
+
+def test_every_verdict_is_explained() -> None:
+    assert {claim.verdict for claim in CLAIMS} <= set(VERDICTS)
+
+
+def test_the_worst_error_may_be_no_number() -> None:
+    assert worst([1.0, 3.0, 2.0]) == 3.0
+    assert worst([1.0, float("nan")]) != worst([1.0, float("nan")])
 
 
 def test_ids_are_unique() -> None:

@@ -1,4 +1,4 @@
-"""results/claims.json and docs/claims.md: rows are accepted, and name a test. ``claims.py --check`` has more."""
+"""results/claims.json and docs/ledger.md: rows are accepted, and name a test. ``claims.py --check`` has more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def every_stored_verdict_is_accepted() -> None:
 
 def rows_of_the_page_name_tests_that_exist() -> None:
     named = re.findall(r"\| `([^`]+)` \|$", bench.PAGE.read_text(), re.MULTILINE)
-    equal("docs/claims.md, names of rows", named, [claim.id for claim in bench.all_claims()])
+    equal("docs/ledger.md, names of rows", named, [claim.id for claim in bench.all_claims()])
 
 
 CHECKS = (every_stored_verdict_is_accepted, rows_of_the_page_name_tests_that_exist)

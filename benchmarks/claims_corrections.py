@@ -1,0 +1,193 @@
+"""The twenty corrections of docs/claims.md: what the paper says, what is right, and a counter-example.
+
+A correction names the row of the ledger that it rests on. The counter-example's number is that row's: ``{printed}`` in
+the text is the error of the printed statement, ``{measured}`` that of the corrected one, both from results/claims.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Correction:
+    row: str  # id of the row
+    title: str
+    says: str
+    right: str
+    example: str
+
+
+CORRECTIONS = (
+    Correction(
+        "optimizers-Cor-1.1-4.1",
+        "How errors of steps add up",
+        "After l steps, each with an error of at most ηε, the weights are said to be within L_f⁻¹(1 + nL_f)ˡ "
+        "ε of gradient descent, n the number of examples.",
+        "The factor is 1 + ηL_f, η the step size: L_f⁻¹((1 + ηL_f)ˡ − 1)ε, and this is attained.",
+        "With one example, η = 10 and six steps near a saddle, the distance is {printed} times the printed "
+        "bound and {measured} times the corrected one.",
+    ),
+    Correction(
+        "optimizers-Cor-1.1-w-GD",
+        "The trajectory that is followed",
+        "The transformer is compared with gradient descent without a projection.",
+        "It follows projected gradient descent, and the two part as soon as the box is reached, however exact"
+        " the steps are.",
+        "For f = (w − 3)²/2 in the box [−1, 1] their distance is {printed} times the corrected bound.",
+    ),
+    Correction(
+        "optimizers-Theorem-1-order",
+        "The order of the layers",
+        "One step is the composition TF^{{N+2}} ∘ EWML^N ∘ TF², in which the two layers of the update run first.",
+        "The order is TF² ∘ EWML^N ∘ TF^{{N+2}}: forward pass, products, then update and projection.",
+        "Dense layers in the printed order leave w where it is, an error of {printed} times the step; in the "
+        "right order it is {measured}.",
+    ),
+    Correction(
+        "optimizers-eq-2.3-start",
+        "Descent cannot start at zero",
+        "The steps start at w⁽⁰⁾ = 0.",
+        "They have to start from other weights, which the prompt holds: for r(0) = 0 and two or more layers "
+        "the gradient at 0 is 0.",
+        "Fifty steps from 0 leave {printed} times the first loss, from random weights {measured}.",
+    ),
+    Correction(
+        "optimizers-Abstract-ReLU",
+        "Networks of ReLUs",
+        "A transformer simulates gradient descent of an N-layer *ReLU* network to within any given error.",
+        "The gradient of such a network jumps at its kinks, and transformers are continuous in weights and "
+        "data: near a kink each is wrong by half the jump or more, for every ε.",
+        "There a gradient of size 1 is wrong by {printed} at least; away from kinks the construction is exact"
+        " up to {measured}.",
+    ),
+    Correction(
+        "optimizers-Lemma-6-13-3.22-3.23",
+        "Bounds of the back-propagated signal",
+        "The entries of s are bounded by (P B_r′ B_v)^{{N−j}} B_r′ B_l, from bounds on the rows of the "
+        "weights and on the entries of the loss's derivative.",
+        "Back-propagation multiplies by transposed weights, whose rows are not bounded: B_l has to bound the "
+        "2-norm of the derivative, or a factor √d is missing.",
+        "With 16 units, all rows of V₂ equal to e₁ and V₁ = 0, a compiled transformer's s is {printed} times "
+        "the printed bound.",
+    ),
+    Correction(
+        "optimizers-Theorem-1-Proj",
+        "Which projections an MLP can do",
+        "The weights live in balls ‖v‖₂ ≤ B_v, and the projection onto their domain is assumed to be an MLP of ReLUs.",
+        "It is for boxes and other polyhedra; onto a ball the projection is curved, and no ReLU network is "
+        "equal to it.",
+        "Along the line (2, t), 0 ≤ t ≤ 1, the second derivative of the projection onto the unit disc is at "
+        "least {printed} in size, where that of a ReLU network is 0 between its kinks.",
+    ),
+    Correction(
+        "optimizers-Lemma-14-step-size",
+        "How large a step may be",
+        "The gradients along the trajectory become small for step sizes η ≤ L_f.",
+        "For η ≤ 1/L_f.",
+        "For f = 5(w − ½)² on [−1, 1], L_f = 10 and η = 5, descent jumps from wall to wall: the mean squared "
+        "gradient is {printed} times the printed bound.",
+    ),
+    Correction(
+        "optimizers-Problem-1-W",
+        "Domains of the weights",
+        "The domain W of the weights is closed, and steps are projected onto it.",
+        "It has to be convex too: the projection onto other closed sets takes points that are near each other"
+        " far apart, and no bound of the trajectory survives that.",
+        "For W = [−2, −1] ∪ {{0}} ∪ [1, 2], one step with an error of 0.001 ends {printed} times as far away "
+        "as the corollary allows.",
+    ),
+    Correction(
+        "optimizers-Lemma-16-18",
+        "Universal approximation by softmax attention",
+        "For grids fine enough, the block is within a given distance of f at *every* input.",
+        "The proof shows it off the ramps of the quantiser, so in the mean; at every input it is false, as "
+        "the ids of two tokens have too few extrema for a function with three peaks.",
+        "For such a function of two scalar tokens and D = 10⁵, every block is wrong somewhere by {printed} "
+        "times the printed bound.",
+    ),
+    Correction(
+        "optimizers-Theorem-6-L-steps",
+        "Many steps of the softmax construction",
+        "L identical blocks do L steps.",
+        "The block also moves the data: it takes x and y to the next point of the grid, a cell higher each "
+        "time, unless it writes the centres of cells.",
+        "After 20 blocks x is {printed} cells off or more; with centres, {measured}.",
+    ),
+    Correction(
+        "networks-App-A-last-layer",
+        "The layer that makes the step",
+        "Queries hold the derivative of the loss at token i, keys the gradient of the prediction at token j, "
+        "and the sum is said to be the gradient of the loss.",
+        "Both factors must come from one token: a constant query, and keys [g_j; v_j; 1]; as printed the "
+        "result is g of one token times the mean of all gradients.",
+        "The update is off by {printed} in the better of the two readings of the attention layer, and by "
+        "{measured} when mended.",
+    ),
+    Correction(
+        "networks-App-A-heads",
+        "How many heads a deep network takes",
+        "O(nK²ε⁻²) heads give a step with error ε on networks of n layers, as if each fit might have an error"
+        " of the order of ε.",
+        "An error of a fit is multiplied on its way to the output by up to ‖W‖L_r in every layer, so fits "
+        "must be (‖W‖L_r)ⁿ times finer, and the number of heads grows so with the depth unless ‖W‖L_r ≤ 1.",
+        "From 2 to 10 layers with ‖W‖ = 2, the same error of r grows {printed} times more than n does.",
+    ),
+    Correction(
+        "networks-Theorem-3",
+        "What the ball costs",
+        "With 3-layer networks of width O(ε⁻¹), the transformer that learns the indicator of a ball needs "
+        "O(ε⁻¹) parameter matrices.",
+        "By the paper's own count, layers times heads, it is the square of the width: O(ε⁻²), and O(ε⁻³) once"
+        " the dimension grows as in the lower bound that it is compared with.",
+        "The smaller of the counted exponents exceeds the printed one by {printed}.",
+    ),
+    Correction(
+        "networks-Lemma-2",
+        "Balls by 3-layer networks",
+        "For *every* continuous law of x, a network of width max(8c d²/σ, c√(1/2δ)) is within δ of the "
+        "indicator of the unit ball, c depending on the activation alone.",
+        "The width has δ in place of σ, and the law matters: a network of given width has finitely many "
+        "linear pieces, and on a thin enough shell about the sphere none of them helps.",
+        "In the plane, for δ = 0.1 and c up to 100, every such ReLU network is at least {printed} δ away from"
+        " the disc on the shell.",
+    ),
+    Correction(
+        "cheng-eq-7",
+        "The sign of functional gradient descent",
+        "∇L(f) is the unit g along which the loss falls fastest, and f ← f − r∇L(f).",
+        "That g descends, so the minus climbs; what the proofs use, and what the transformer does, is the "
+        "gradient itself, −2 Σ (yᵢ − f(xᵢ)) K(·, xᵢ).",
+        "A step of length 0.01 as printed *raises* the loss by the factor 1 + {printed}.",
+    ),
+    Correction(
+        "cheng-Definition-3.3",
+        "A process that is none",
+        "Labels N(0, U|D|Uᵀ) generalise the Gaussian process to functions K that are no kernels.",
+        "For a kernel it is the Gaussian process; otherwise the law of the examples' labels depends on where "
+        "the query is, so there is no process behind them.",
+        "For the ReLU function, leaving out the query changes the covariance of the examples' labels by {printed}.",
+    ),
+    Correction(
+        "cheng-Sec-3.1.2",
+        "A bandwidth that counts twice",
+        "With the kernel exp(⟨·,·⟩/σ²) as attention and B = C = I/σ, the transformer follows functional "
+        "gradient descent with that kernel.",
+        "The two scalings multiply, to exp(⟨·,·⟩/σ⁴): one of them has to go.",
+        "For σ = 1.5 the predictions are off by {printed}; with one scaling, by {measured}.",
+    ),
+    Correction(
+        "akyurek-Lemma-6-45",
+        "Switching off layer normalisation",
+        "√(2/L) N times the layer norm of [x, N, −N − Σx, 0] is about [x, 2N, −2N − Σx, 0].",
+        "It is about its argument, [x, N, −N − Σx, 0], and pads N − S/2, −N − S/2 make the error second order.",
+        "At N = 10⁶ the printed pad is off by {printed} × N; with the symmetric pads the error is {measured}.",
+    ),
+    Correction(
+        "akyurek-eq-118-120",
+        "A product by GELUs",
+        "The products come back with the output weights ±W_o N √(π/2).",
+        "Both factors were divided by N before, so the weights are ±W_o N² √(π/2).",
+        "With the printed weights the layer is off by {printed}; with N² by {measured}.",
+    ),
+)
