@@ -134,7 +134,7 @@ def deep() -> list[str]:
     lines.append("|" + "---|" * 8)
     for row in read("deep")["rows"]:
         cells = [row["table"], row["N"], f"{row['layers']:,}", f"{row['score']:.3f}", f"{row['direct']:.3f}"]
-        cells += [f"{row[name]:.0e}" for name in ("predictions", "gradient", "bound")]
+        cells += [f"{row[name]:.0e}" for name in ("predictions", "amplifies", "gradient", "bound")]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
 
