@@ -39,8 +39,8 @@ def gradient_error() -> list[str]:
     ]
     for activation in dict.fromkeys(cell["activation"] for cell in matrix):
         entries = []
-        for deep in (False, True):
-            group = [cell for cell in matrix if cell["activation"] == activation and (cell["N"] > 6) == deep]
+        for beyond in (False, True):
+            group = [cell for cell in matrix if cell["activation"] == activation and (cell["N"] > 6) == beyond]
             entries += [f"{max(cell[key] for cell in group):.1f}" for key in ("median", "q95", "max")]
         lines.append(f"| {activation} | {' | '.join(entries)} |")
     within = sum(cell["within"] for cell in matrix)
@@ -70,8 +70,8 @@ def more_outputs() -> list[str]:
     for name, matrix in matrices.items():
         outside = [cell for cell in matrix if not cell["within"]]
         worst = []
-        for deep in (False, True):
-            group = [cell for cell in matrix if (cell["N"] > 6) == deep]
+        for beyond in (False, True):
+            group = [cell for cell in matrix if (cell["N"] > 6) == beyond]
             worst.append(f"{max(cell['median'] for cell in group):.1f} / {max(cell['q95'] for cell in group):.1f}")
         losses = ", ".join(sorted({cell["loss"] for cell in outside})) or "none"
         lines.append(f"| {name} | {len(matrix):,} | {len(outside)} | {worst[0]} | {worst[1]} | {losses} |")
