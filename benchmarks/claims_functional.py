@@ -549,7 +549,7 @@ def softmax_limit() -> float:
     "the gap between relu and Bayes stays with depth, likely because flipping eigenvalues is hard for one head",
     "conjecture",
     instead="for it: K^relu of the examples is indefinite (measured: its least eigenvalue), so equal steps of Prop. "
-    "3.1 have a factor |1 − δλ| > 1 for every δ ≠ 0 and diverge. Unequal ones, of both signs, need not, but tend to (25)",
+    "3.1 have a factor |1 − δλ| > 1 for every δ ≠ 0 and diverge. Unequal ones need not, but tend to (25)",
     limit=-1e-2,
 )
 def section_3_3_relu() -> float:
