@@ -683,7 +683,7 @@ def appendix_a_space() -> float:
     limit=0.0,
 )
 def appendix_b_layers() -> float:
-    """Second differences of the depth in N; infinite if Newton took more steps for 640 examples than for 10, and one."""
+    """Second differences of the depth in N; infinite if Newton took two more steps for 640 examples than for 10."""
     depths = [ig.RecursiveLeastSquares(3).program(ig.Options("gpt", n_examples=n)).n_layers for n in range(1, 7)]
     steps = [newton_steps(n) for n in (10, 640)]
     growing = min(np.diff(depths)) > 0 and steps[1] <= steps[0] + 1 and max(steps) < 30
@@ -1091,7 +1091,7 @@ def eq_5() -> tuple[float, float]:
     threshold=1.0,
 )
 def eq_33() -> tuple[float, float]:
-    """'Attend to previous' for T = 40 from three lanes; printed: surplus entries of p_i for d = 8, L = 16, H = 2000: the
+    """'Attend to previous' for T = 40 from three lanes; printed: surplus entries of p_i, d = 8, L = 16, H = 2000: the
     least of those if T is the number of tokens, of layers, or of layers and one more.
     """
     T, d, depth, H = 40, 8, 16, 2000
