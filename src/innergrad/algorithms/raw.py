@@ -36,11 +36,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.algorithms.base import MAX_D, Algorithm, example_stream
+from innergrad.algorithms.base import MAX_D, Algorithm
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.scalar import IDENTITY, RECIPROCAL
 from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score, View
-from innergrad.ir.stream import Lane, Stream
+from innergrad.ir.stream import Lane, Stream, example_stream
 
 Matrix = tuple[tuple[float, ...], ...]
 Index = tuple[int, ...]
