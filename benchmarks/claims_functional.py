@@ -660,12 +660,13 @@ def example_5() -> float:
 
 @claim("Example 6", "y = ⟨θ, ξ⟩, x = Σ^½ξ has E[YᵀY] = XᵀΣ⁻¹X, which satisfies Assumption 4.2", limit=1e-12)
 def example_6() -> float:
-    """E over theta ~ N(0, I) as the sum over a basis."""
+    """E over theta ~ N(0, I) as the mean over the six points +-sqrt(3) e_i, which have mean 0 and covariance I."""
     xi, U = normal(62, 3, 5), rotation(63, 3)
     X = ROOT_SIGMA @ xi
-    expected = sum((torch.outer(theta @ xi, theta @ xi) for theta in rotation(64, 3)), zeros(5, 5))
-    moved = rotated(X, U)
-    return max(gap(P.mT @ torch.linalg.inv(ROOT_SIGMA @ ROOT_SIGMA) @ P, expected) for P in (X, moved))
+    labels = [sign * math.sqrt(3) * theta @ xi for theta in rotation(64, 3) for sign in (1, -1)]
+    expected = torch.stack([torch.outer(y, y) for y in labels]).mean(0)
+    inverse = torch.linalg.inv(ROOT_SIGMA @ ROOT_SIGMA)
+    return max(gap(P.mT @ inverse @ P, expected) for P in (X, rotated(X, U)))
 
 
 @claim(
@@ -693,10 +694,12 @@ def example_7() -> float:
     threshold=1e-2,
 )
 def appendix_h_1() -> tuple[float, float]:
-    """Change of K_+ under Sigma^{1/2} U Sigma^{-1/2}, for the covariance of App. H.1."""
-    root = torch.diag(torch.tensor([1, 1, 0.25, 2.25, 1], dtype=torch.float64).sqrt())
-    X, right, printed = root @ sphere(56, 5, 8), [], []
-    moved = rotated(X, rotation(57, 5), root)
+    """Change of K_+ under Sigma^{1/2} U Sigma^{-1/2}, which keeps the covariance of App. H.1."""
+    covariance = torch.diag(torch.tensor([1, 1, 0.25, 2.25, 1], dtype=torch.float64))
+    root = covariance.sqrt()
+    turn = rotated(eye(5), rotation(57, 5), root)
+    X, right, printed = root @ sphere(56, 5, 8), [gap(turn @ covariance @ turn.mT, covariance)], []
+    moved = turn @ X
     for h in (linear, relu, exp):
         printed.append(gap(*(absolute(h(P, P)) for P in (X, moved))))
         right.append(gap(*(absolute(h(P, P)) for P in (torch.linalg.solve(root, Q) for Q in (X, moved)))))
