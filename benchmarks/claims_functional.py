@@ -1183,8 +1183,20 @@ def eq_26() -> float:
     return gap(multi_head(prompt(X, y), heads, 3), np.array(wanted))
 
 
+@claim("(28)", "TF_ℓ = −f_ℓ at every layer for the sum of the heads' kernels, f_ℓ from (9), all rˢ equal", limit=1e-12)
+def eq_28() -> float:
+    """The recursion in numpy, two and three heads with full matrices G."""
+    X, y, errors = sphere(88, 3, 7), normal(89, 6), []
+    parts = [(linear, normal(68, 3, 3) / 2), (exp, normal(69, 3, 3) / 2), (quadratic, normal(70, 3, 3) / 2)]
+    for some in (parts[:2], parts):
+        K = torch.stack([h(G @ X, G @ X) for h, G in some]).sum(0)
+        tf = multi_head(prompt(X, y), [(h, G, 0.07) for h, G in some], 5)
+        errors.append(gap(tf, -recursion(K, y, [0.07] * 5)[:, -1]))
+    return max(errors)
+
+
 @claim(
-    "Prop. D.1 (A), (28)",
+    "Prop. D.1 (A)",
     "H heads with kernels Kˢ and some rˢ follow (7) for the kernel Σₛ Kˢ(Gˢu, Gˢv): TF_ℓ = −f_ℓ",
     "partly",
     instead="as Prop. 3.1: for the prompt at hand, or for all prompts with the gradient itself; rˢ = r, equal over "
