@@ -226,6 +226,14 @@ PRIMITIVES: dict[str, tuple[Layer, Numpy]] = {
         lambda x: from_token(x[:, 1] - 2 * x[:, 0], 2),
     ),
     "mov, seen later": (attention(Attend("p[0]", value="x[0]", scope="at(1,3)")), lambda x: from_token(x[:, 0], 1, 3)),
+    "mov, seen from the token on": (
+        attention(Attend("p[0]", value="x[0]", scope="at(2,2)")),
+        lambda x: from_token(x[:, 0], 2, 2),
+    ),
+    "mov, seen from one before it on": (
+        attention(Attend("p[0]", value="x[0]", scope="at(3,1)")),
+        lambda x: from_token(x[:, 0], 3, 1),
+    ),
     "mov, two at once": (
         attention(
             Attend("p[0]", value="x[0]", scope="at(0)"), Attend("p[0]", value="x[1]", scope="previous", scale=-0.5)

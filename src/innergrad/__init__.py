@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         example_stream,
         minibatches,
         pointwise,
+        raw,
         schedules,
     )
     from innergrad.algorithms.functional import FunctionalGradientDescent
@@ -44,7 +45,7 @@ install()
 
 # Imported on first use, so that the command line can print its help without loading torch.
 _NAMES = {
-    "algorithms": "Adam Algorithm GradientDescent example_stream minibatches pointwise schedules",
+    "algorithms": "Adam Algorithm GradientDescent example_stream minibatches pointwise raw schedules",
     "algorithms.functional": "FunctionalGradientDescent",
     "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
@@ -122,6 +123,7 @@ __all__ = [
     "pointwise",
     "prove_facts",
     "ragged",
+    "raw",
     "read_predictions",
     "reference",
     "register_sigma",

@@ -1,6 +1,6 @@
 """Learning algorithms and their programs."""
 
-from innergrad.algorithms import schedules
+from innergrad.algorithms import raw, schedules
 from innergrad.algorithms.adam import Adam
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.functional import FunctionalGradientDescent
@@ -24,6 +24,8 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
             OnlineSGD,
             RecursiveLeastSquares,
             GridDescent,
+            raw.OneStepSGD,
+            raw.OneStepRidge,
         )
     },
     unknown="the model's algorithm is not known here",
@@ -43,5 +45,6 @@ __all__ = [
     "example_stream",
     "minibatches",
     "pointwise",
+    "raw",
     "schedules",
 ]

@@ -333,7 +333,8 @@ class _Path:
             places[lane.name] = torch.arange(number, number + math.prod(shape)).view(shape)
             number += math.prod(shape)
         self.size = number
-        weights = prompt.weights(program, places)[0] if program.weights else torch.arange(number)
+        own = [places[lane.name].flatten() for lane in self.lanes if not lane.fill]  # pads are nothing that is learned
+        weights = prompt.weights(program, places)[0] if program.weights else torch.cat(own)
         self.learned: Tensor = weights.long()
         self.affine = fresh(of, errors, off, columns=self.size <= ROUND)
         self.finite = True  # for some prompt of the batch
