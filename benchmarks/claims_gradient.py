@@ -259,8 +259,8 @@ def eq_2_1() -> tuple[float, float]:
     "(2.1), prediction",
     "the (d+1, n+1) entry of 𝒯(H) is to be the prediction ŷ_{n+1} (the aim of Sec. 2)",
     "partly",
-    instead="with a read-out of N attention layers and a copy; the (2N+4)L layers of Theorem 1, whose output is w, leave "
-    "0 there",
+    instead="with a read-out of N attention layers and a copy; the (2N+4)L layers of Theorem 1, whose output is w, "
+    "leave 0 there",
     limit=0.05,
     threshold=0.2,
 )
@@ -338,7 +338,8 @@ def start_tanh() -> tuple[float, float]:
     "(3.5), start",
     "the steps start at w̄⁽⁰⁾ = 0 (r(0) ≠ 0)",
     "partly",
-    instead="then w moves, but all hidden neurons of a layer stay equal for ever: what is trained is a network of width 1",
+    instead="then w moves, but all hidden neurons of a layer stay equal for ever: what is trained is a network of "
+    "width 1",
     limit=1e-12,
     threshold=1.5,
 )
@@ -363,8 +364,8 @@ def start_sigmoid() -> tuple[float, float]:
     threshold=100,
 )
 def convex_domain() -> tuple[float, float]:
-    """|w - w_GD| / (eps (1 + eta L_f)^l / L_f) after a step from 0, f' = -0.4999 (L_f = 1 bounds f''), eta = n = 1, eps =
-    1e-3: W = [-2, 2]; printed: W = [-2, -1], 0 and [1, 2], which is closed and has 0.
+    """|w - w_GD| / (eps (1 + eta L_f)^l / L_f) after a step from 0, f' = -0.4999 (L_f = 1 bounds f''), eta = n = 1, eps
+    = 1e-3: W = [-2, 2]; printed: W = [-2, -1], 0 and [1, 2], which is closed and has 0.
     """
 
     def distance(project: Callable[[float], float]) -> float:
@@ -427,8 +428,8 @@ def definition_1() -> float:
     "(3.1), output",
     "the output layer has the activation too, pred_o = r(v_Nᵀ pred_h)",
     "partly",
-    instead="as a definition it is sound; but then labels outside the range of r cannot be fitted. A linear output costs "
-    "two heads an output, exactly",
+    instead="as a definition it is sound; but then labels outside the range of r cannot be fitted. A linear output "
+    "costs two heads an output, exactly",
     limit=1e-3,
     threshold=4.0,
 )
@@ -452,7 +453,8 @@ def linear_output() -> tuple[float, float]:
     "(3.4)",
     "W ⊂ {‖v_jk‖₂ ≤ B_v} for j ∈ [N−1], k ∈ [K] (and Theorem 1 with this W)",
     "corrected",
-    instead="j ∈ [N], k ∈ [k_j], as Lemmas 2 to 6 have it: an output layer without bound multiplies the errors below it",
+    instead="j ∈ [N], k ∈ [k_j], as Lemmas 2 to 6 have it: an output layer without bound multiplies the errors "
+    "below it",
     limit=ONE,
     threshold=50,
 )
@@ -460,7 +462,9 @@ def eq_3_4() -> tuple[float, float]:
     """Error of the gradient over its bound for rows of norm 1, softplus, log-cosh, r and r' off by 1e-4, N = 2: random
     rows of norm 1 in both layers; printed: the same with the output layer times 1000.
     """
-    right, printed, eps = [], [], 1e-4
+    right: list[float] = []
+    printed: list[float] = []
+    eps = 1e-4
     for seed in range(80, 90):
         V = [F.normalize(matrix.abs(), dim=1) for matrix in matrices(seed, (3, 4, 2))]
         x, y = F.normalize(normal(seed, 1, 3).abs(), dim=1), torch.zeros(1, 2, dtype=torch.float64)
@@ -622,8 +626,8 @@ def wave(omega: float) -> Function:
     threshold=50.0,
 )
 def lemma_7() -> tuple[float, float]:
-    """C over max(L_i R^i), sin(omega t)/omega, R = 1, omega to 256: with L_2; printed: by how much the least C of any sum
-    of ReLUs grows from omega = 32 to 2048, while L_0 and L_1 stay at most 1, so that no C(1) will do.
+    """C over max(L_i R^i), sin(omega t)/omega, R = 1, omega to 256: with L_2; printed: by how much the least C of any
+    sum of ReLUs grows from omega = 32 to 2048, while L_0 and L_1 stay at most 1, so that no C(1) will do.
 
     A sum within eps of the function has slopes, between its peaks, at least those of the peaks less 2 eps apart; the
     variation of the slope is at most the sum of |c| |a|.
@@ -648,11 +652,12 @@ def ring(omega: float, r: Tensor) -> Tensor:
 
 
 def least_weight(omega: float) -> float:
-    """The sum of |c| of any ReLUs of two variables, ||a||_1 <= 1, that are within eps of ring(|x|), eps -> 0, on [-1, 1]^2.
+    """The sum of |c| of any ReLUs of two variables, ||a||_1 <= 1, that are within eps of ring(|x|), eps -> 0, on [-1,
+    1]^2.
 
-    For any measure m: <ring, m> <= sum |c| sup |<relu, m>|. Here m = w(|x|) cos(omega |x|) dx, w Gaussian, and by symmetry
-    <relu(a x + b), m> is at most the larger of |H(s)|, H(s) = <(x_1 - s)_+, m>, |s| <= 1, and |m(1)|. The angle is
-    integrated by hand.
+    For any measure m: <ring, m> <= sum |c| sup |<relu, m>|. Here m = w(|x|) cos(omega |x|) dx, w Gaussian, and by
+    symmetry <relu(a x + b), m> is at most the larger of |H(s)|, H(s) = <(x_1 - s)_+, m>, |s| <= 1, and |m(1)|. The
+    angle is integrated by hand.
     """
     r = torch.linspace(0, 1, int(24 * omega) + 1, dtype=torch.float64)[1:]
     weight = torch.exp(-((r - 0.5) ** 2) / 0.02) * torch.cos(omega * r) * r * (r[1] - r[0])
@@ -696,8 +701,8 @@ def derivatives(omega: float) -> list[float]:
     threshold=1.9,
 )
 def lemma_7_two() -> tuple[float, float]:
-    """Sum of |c| over max(L_i R^i), i <= 3, of a sum that does, largest for omega = 32, 128, 256; printed: by how much the
-    least sum of |c| over max(L_i R^i), i <= 2, grows from 64 to 256 (the root of 4 is 2).
+    """Sum of |c| over max(L_i R^i), i <= 3, of a sum that does, largest for omega = 32, 128, 256; printed: by how much
+    the least sum of |c| over max(L_i R^i), i <= 2, grows from 64 to 256 (the root of 4 is 2).
     """
     right = max(fourier_weight(omega) / max(derivatives(omega)) for omega in (32.0, 128.0, 256.0))
     least = [least_weight(omega) / max(derivatives(omega)[:3]) for omega in (64.0, 256.0)]
@@ -1162,14 +1167,18 @@ def definition_6() -> float:
 
 
 def chords_of_the_square(pieces: int) -> tuple[Tensor, Tensor]:
-    """Knots x_m and weights c_m: t^2 is near 1 - 2 (t + 1) + ... = 1 + sum_m c_m relu(t - x_m) on [-1, 1], by its chords."""
+    """Knots x_m and weights c_m: t^2 is near 1 - 2 (t + 1) + ... = 1 + sum_m c_m relu(t - x_m) on [-1, 1], by its
+    chords.
+    """
     knots = torch.linspace(-1, 1, pieces + 1, dtype=torch.float64)
     slopes = knots[1:] + knots[:-1]
     return knots[:-1], torch.diff(slopes, prepend=torch.zeros(1, dtype=torch.float64))
 
 
 def least_error(kinks: int) -> float:
-    """Of a piecewise-linear function with so many kinks, to t^2 on [-1, 1]: a line is off by h^2/8 on a piece of width h."""
+    """Of a piecewise-linear function with so many kinks, to t^2 on [-1, 1]: a line is off by h^2/8 on a piece of width
+    h.
+    """
     return 1 / (2 * (kinks + 1) ** 2)
 
 
@@ -1212,8 +1221,8 @@ def remark_3() -> float:
     less than it must be, or if with lanes i, i^2 two heads are off by more than 1e-10.
 
     Why one layer cannot, for 2 tokens and more: let F(a, b) be what a head sum adds to a token a from a token b. If
-    F(a, a) + (n - 1) F(a, b) = n a_1 a_2 for all a and b, then F(a, a) = a_1 a_2 (b = a), so F(a, b) = a_1 a_2 for all b. But
-    for one b, F(a, b) is piecewise linear in a, with a kink a head.
+    F(a, a) + (n - 1) F(a, b) = n a_1 a_2 for all a and b, then F(a, a) = a_1 a_2 (b = a), so F(a, b) = a_1 a_2 for all
+    b. But for one b, F(a, b) is piecewise linear in a, with a kink a head.
     """
     T = 8
     line = torch.linspace(-1, 1, T, dtype=torch.float64)
@@ -1228,7 +1237,7 @@ def remark_3() -> float:
 
 
 def heads_of_squares(pieces: int) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """((x+y)/2)^2 - ((x-y)/2)^2 by chords, lanes [x; y; 1; out]: the query is a hinge of the token's own, the key is 1."""
+    """((x+y)/2)^2 - ((x-y)/2)^2 by chords, lanes [x; y; 1; out]: a query is a hinge of its own token, the key is 1."""
     knots, jumps = chords_of_the_square(pieces)
     heads = []
     for sign, (knot, jump) in itertools.product((1.0, -1.0), zip(knots, jumps, strict=True)):
@@ -1257,8 +1266,8 @@ def heads_of_positions(T: int, R: float) -> list[tuple[Tensor, Tensor, Tensor]]:
     limit=1e-12,
 )
 def eq_3_18() -> float:
-    """That it is one number a layer, and that it differs from (C.1) by the sum over heads: norms of the product layers of
-    a compiled transformer, K = 4, d = 2, against max and against max(Q, K) + sum of V, taken column by column.
+    """That it is one number a layer, and that it differs from (C.1) by the sum over heads: norms of the product layers
+    of a compiled transformer, K = 4, d = 2, against max and against max(Q, K) + sum of V, taken column by column.
     """
     tf = compiled()
     rows, wrong = {row.name: row.norm for row in tf.cost().rows}, []
@@ -1312,13 +1321,13 @@ def lemma_5_norm() -> tuple[float, float]:
     "D.5, output",
     "h̃_i = h_i + Σ_{m ∈ [2], k} σ(⟨Q_{m,k} h_i, K_{m,k} h_s⟩) V_{m,k} h_s for the EWML of (D.15)",
     "partly",
-    instead="right for s = i and m = 1, 2 heads of opposite sign, σ(z) − σ(−z) = z; (D.15) has one head and Definition 6 "
-    "no σ, and with σ on that one head the negative products are lost",
+    instead="right for s = i and m = 1, 2 heads of opposite sign, σ(z) − σ(−z) = z; (D.15) has one head and "
+    "Definition 6 no σ, and with σ on that one head the negative products are lost",
     limit=1e-12,
     threshold=0.1,
 )
 def d_5_output() -> tuple[float, float]:
-    """s(1) from s(2), against autograd in the pre-activations: by two heads of opposite sign with ReLU; printed: one."""
+    """s(1) from s(2), against autograd in the pre-activations: two heads of opposite sign with ReLU; printed: one."""
     V, X, Y = matrices(330), normal(331, 5, 3), normal(332, 5, 2)
     found = propagate(V, X, Y)
     z = (X @ V[0].T).requires_grad_(True)
@@ -1380,7 +1389,8 @@ def backward_bounds(sizes: tuple[int, ...], B_v: float, last: float) -> list[flo
 
 @claim(
     "Lemma 6, 13, (3.22), (3.23)",
-    "s̄_i(j)[k] ≤ B_s = max_j (P B_{r′} B_v)^{N−j} B_{r′} B_l, P = max{√K, √d}, B_l the bound of g_i (Lemma 13: of g_i[k])",
+    "s̄_i(j)[k] ≤ B_s = max_j (P B_{r′} B_v)^{N−j} B_{r′} B_l, P = max{√K, √d}, B_l the bound of g_i (Lemma 13: of "
+    "g_i[k])",
     "partly",
     instead="with ‖g_i‖₂ ≤ B_l, which is one reading of Lemma 6; with |g_i[k]| ≤ B_l, as Lemma 13 and both proofs have "
     "it, √d is missing: Vᵀs takes columns of V, and only rows are bounded",
@@ -1388,8 +1398,8 @@ def backward_bounds(sizes: tuple[int, ...], B_v: float, last: float) -> list[flo
     threshold=4 - 1e-9,
 )
 def lemma_6() -> tuple[float, float]:
-    """|s(j)[k]| / bound, B_l = ||g||_2: the counter-example, run by a compiled transformer, and random networks; printed:
-    the counter-example with B_l = max |g[k]|.
+    """|s(j)[k]| / bound, B_l = ||g||_2: the counter-example, run by a compiled transformer, and random networks;
+    printed: the counter-example with B_l = max |g[k]|.
 
     K = d = 16, all rows of V_2 are e_1, V_1 = 0, y = -0.9: s(2) = 1.8 (1, .., 1), s(1)[1] = 16 x 1.8 > B_s = 4 x 1.8.
     ||x|| <= 1, so that B_r' is 1 whether or not its maximum is over B_r'^0 = B_x too.
@@ -1563,8 +1573,8 @@ def theorem_1_heads() -> float:
     threshold=5.0,
 )
 def theorem_1_width() -> tuple[float, float]:
-    """Units of the last MLP against 2 D_N + 2 (3 ((N-1)K + d) + d), D_N = O(dK + N K^2) (the embedding width is in (2.1));
-    printed: units of the loss's MLP at eps = 1e-4 over those at 1e-2, log-cosh.
+    """Units of the last MLP against 2 D_N + 2 (3 ((N-1)K + d) + d), D_N = O(dK + N K^2) (the embedding width is in
+    (2.1)); printed: units of the loss's MLP at eps = 1e-4 over those at 1e-2, log-cosh.
     """
     wrong = 0
     for K, N in itertools.product((4, 8), (2, 3, 4)):
@@ -1573,11 +1583,11 @@ def theorem_1_width() -> tuple[float, float]:
         D_N = sum(c * k for c, k in itertools.pairwise(sizes))
         units = next(row.heads for row in tf.cost().rows if row.name == "project and clear")
         wrong += abs(units - 2 * (D_N + 3 * ((N - 1) * K + 2) + 2))
-    units = [
+    few, many = [
         next(row.heads for row in compiled(loss="log-cosh", epsilon=eps).cost().rows if row.name == "loss derivative")
         for eps in (1e-2, 1e-4)
     ]
-    return wrong, units[1] / units[0]
+    return wrong, many / few
 
 
 @claim(
@@ -1621,8 +1631,8 @@ def theorem_1_projection_norm() -> tuple[float, float]:
     "Theorem 1, Proj",
     "Proj_W is assumed to be a ReLU MLP, W ⊂ {‖v_jk‖₂ ≤ B_v}",
     "partly",
-    instead="a box inside the balls will do; the balls ‖v‖₂ ≤ B_v themselves, the W that (3.4) suggests, will not: their "
-    "projection is not piecewise linear, so no ReLU MLP is it",
+    instead="a box inside the balls will do; the balls ‖v‖₂ ≤ B_v themselves, the W that (3.4) suggests, will not: "
+    "their projection is not piecewise linear, so no ReLU MLP is it",
     limit=0,
     threshold=0.05,
 )
@@ -1726,8 +1736,8 @@ def d_7_layer() -> float:
     threshold=1.5,
 )
 def d_7_norm() -> tuple[float, float]:
-    """Norms of the matrices (D.16), which do a step (inf if not): their sum over eta (1 + 1/n)((N-1)K + d), less 1, N = 2,
-    d <= K and d > K, n = 1, 3 (inf if for d <= K the printed bound fails); printed: over 2 eta N K, K = 2, d_y = 16.
+    """Norms of the matrices (D.16), which do a step (inf if not): their sum over eta (1 + 1/n)((N-1)K + d), less 1, N =
+    2, d <= K and d > K, n = 1, 3 (inf if for d <= K the printed bound fails); printed: over 2 eta N K, K = 2, d_y = 16.
     """
     off, printed, eta = [], 0.0, 0.3
     for sizes, n in itertools.product(((3, 4, 2), (3, 4, 4), (3, 2, 16)), (1, 3)):
@@ -1856,7 +1866,9 @@ def trajectories(
 
 
 def saddle_path(eta: float, steps: int, shift: float) -> Tensor:
-    """Weights of r(v_2 r(v_1 x)), tanh, one example x = y = 1, from 0, each step off by eta * shift along (1, 1)/sqrt 2."""
+    """Weights of r(v_2 r(v_1 x)), tanh, one example x = y = 1, from 0, each step off by eta * shift along (1, 1)/sqrt
+    2.
+    """
     path = [torch.zeros(2, dtype=torch.float64)]
     one = torch.ones(1, 1, dtype=torch.float64)
     for _ in range(steps):
@@ -1874,8 +1886,8 @@ def saddle_path(eta: float, steps: int, shift: float) -> Tensor:
     threshold=100,
 )
 def corollary() -> tuple[float, float]:
-    """Distance over bound, a two-layer network of the paper's kind with n = 1, in W = [-0.01, 0.01]^2: eta = 10, 6 steps,
-    eps = 1e-9; L_f is the largest of ||Hessian|| on a grid of W, and 1e-3 of it more.
+    """Distance over bound, a two-layer network of the paper's kind with n = 1, in W = [-0.01, 0.01]^2: eta = 10, 6
+    steps, eps = 1e-9; L_f is the largest of ||Hessian|| on a grid of W, and 1e-3 of it more.
     """
     eps, eta, one = 1e-9, 10.0, torch.ones(1, 1, dtype=torch.float64)
     grid = torch.cartesian_prod(*[torch.linspace(-0.01, 0.01, 5, dtype=torch.float64)] * 2)
