@@ -118,13 +118,21 @@ class Paper:
 
 
 def papers() -> list[Paper]:
+    import claims_experiments
     import claims_functional
     import claims_general
     import claims_gradient
     import claims_primitives
     import claims_softmax
 
-    modules = (claims_general, claims_gradient, claims_softmax, claims_functional, claims_primitives)
+    modules = (
+        claims_general,
+        claims_gradient,
+        claims_softmax,
+        claims_experiments,
+        claims_functional,
+        claims_primitives,
+    )
     return [module.PAPER for module in modules]
 
 

@@ -184,8 +184,8 @@ def extrema(c: float, scale: float) -> int:
 
 
 def peaks(x: Array, y: Array) -> Array:
-    """x + 2 bump at three places of the unit square, and 0 at its edge: 2.2 or more at the places, x elsewhere from 0.05
-    to 0.95. Bumps reach 0.1 in both coordinates.
+    """x + 2 bump at three places of the unit square, and 0 at its edge: 2.2 or more at the places, x elsewhere from
+    0.05 to 0.95. Bumps reach 0.1 in both coordinates.
     """
     places = ((0.2, 0.7), (0.5, 0.3), (0.8, 0.75))
     bumps = [np.maximum(0.0, 1 - 10 * np.maximum(np.abs(x - a), np.abs(y - b))) for a, b in places]
@@ -222,7 +222,7 @@ def lemma_16() -> tuple[float, float]:
     a(p - 0.1) to a(p + 0.1) and from a(q - 0.1) to a(q + 0.1) is taken at an edge of the bump, so Phi there is never
     what it is at the peak, inside: Phi has an extremum in the rectangle. Bumps are 0.1 apart in x: three rectangles,
     disjoint. But dPhi/dt = c (1 - w)(1 - u w), u = scale s (s - t), w = sigmoid(u), is 0 for one u only, where u w = 1;
-    and with that u dPhi/ds = 1 + c (w + w (1 - w)(u + u^2 / (scale s^2))) is 0 for one s^2: two critical points at most.
+    and with it dPhi/ds = 1 + c (w + w (1 - w)(u + u^2 / (scale s^2))) is 0 for one s^2: two critical points at most.
     """
     draws = 4 * random(40).normal(size=(60, 4))
     h = 1e-6
