@@ -139,19 +139,25 @@ def eq_f_1() -> float:
     limit=1e-12,
 )
 def definition_11() -> float:
-    """A column alone gives the same FF; the block commutes with permutations of the columns."""
+    """torch's linear layers and scaled_dot_product_attention on the transpose; a column alone gives the same FF."""
     rng = random(2)
-    Z, order = rng.normal(size=(3, 5)), rng.permutation(5)
+    Z = rng.normal(size=(3, 5))
     one, two = (
         (rng.normal(size=(7, 3)), rng.normal(size=7), rng.normal(size=(3, 7)), rng.normal(size=3)) for _ in "ab"
     )
-    heads = tuple(rng.normal(size=(4, 3, 3)))
+    WO, V, K, Q = rng.normal(size=(4, 3, 3))
 
-    def block(Z: Array) -> Array:
-        return feed_forward(attend(feed_forward(Z, *one), *heads), *two)
+    def layer(H: torch.Tensor, *weights: Array) -> torch.Tensor:
+        W1, b1, W2, b2 = map(torch.as_tensor, weights)
+        return H + F.linear(F.relu(F.linear(H, W1, b1)), W2, b2)
 
+    H = layer(torch.as_tensor(Z.T), *one)
+    q, k, v = (F.linear(H, torch.as_tensor(P)) for P in (Q, K, V))
+    H = H + F.linear(F.scaled_dot_product_attention(q, k, v, scale=1.0), torch.as_tensor(WO))
+    wanted = layer(H, *two).T
     alone = np.concatenate([feed_forward(Z[:, [i]], *one) for i in range(5)], axis=1)
-    return max(gap(feed_forward(Z, *one), alone), gap(block(Z[:, order]), block(Z)[:, order]))
+    made = feed_forward(attend(feed_forward(Z, *one), WO, V, K, Q), *two)
+    return max(gap(made, wanted), gap(feed_forward(Z, *one), alone))
 
 
 def lemma_bound(d: int, n: int, cells: int, width: float, lipschitz: float = 1.0) -> float:
