@@ -229,16 +229,42 @@ def r_squared() -> tuple[float, float]:
     return max(level), min(stored("mean", "pooled R^2", k) for k in ks)
 
 
-NOT_RUN = "needs transformers of 12 blocks pretrained for it; none was trained here, so nothing is said about it"
 PAPER.untestable(
     "G.1, objective 2",
     "ICL declines as the test inputs w₁N(−2, I) + w₂N(2, I) diverge from N(−2, I); past 50 examples the softmax "
     "transformer declines, the authors believe for its absolute positions",
-    NOT_RUN,
+    "not by a small check: it needs transformers of 12 blocks pretrained on 51 points and asked about 76, and none was "
+    "trained for it here; results/lab_full.json has the inputs and lengths of pretraining alone",
 )
-PAPER.untestable(
-    "G.2", "for weights N(±0.5, I), not N(0, I) as in pretraining, ICL still matches training 4-layer networks", NOT_RUN
+
+
+def constant_networks(mean: float, inputs: float) -> float:
+    """Share of 200 random ReLU networks 20-200-200-200-1, weights N(mean, 1), that are constant on 30 points N(inputs,
+    I).
+    """
+    rng = torch.Generator().manual_seed(31)
+    constant = 0
+    for _ in range(200):
+        p = inputs + torch.randn(30, 20, generator=rng, dtype=torch.float64)
+        for a, b in itertools.pairwise((20, 200, 200, 200, 1)):
+            z = p @ (mean + torch.randn(a, b, generator=rng, dtype=torch.float64))
+            p = torch.relu(z) if b > 1 else z
+        constant += int(p.std() <= 1e-9 * p.abs().max())
+    return constant / 200
+
+
+@claim(
+    "G.2",
+    "for weights N(±0.5, I), not N(0, I) as in pretraining, ICL still matches training 4-layer networks",
+    "partly",
+    instead="of N(0.5, I) nothing is said here: no transformer was trained for it. For N(−0.5, I) there is nothing to "
+    "match: on inputs N(−2, I) ReLU networks of width 200 are constant, the second layer being dead, and have no R²",
+    limit=0.05,
+    threshold=0.95,
 )
+def other_weights() -> tuple[float, float]:
+    """Share of networks that are constant: weights N(0, 1) and N(1/2, 1); printed: N(-1/2, 1)."""
+    return max(constant_networks(mean, -2.0) for mean in (0.0, 0.5)), constant_networks(-0.5, -2.0)
 
 
 @claim(
