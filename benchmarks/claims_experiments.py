@@ -38,16 +38,27 @@ T_0, T = 0.05, 3.0
 # --------------------------------------------------------------------------------------------------- the introduction
 
 
-@claim("Question 1", "one deep model can be trained by the ICL of another: there is an example", limit=0.5)
+@claim("Question 1", "one deep model can be trained by the ICL of another: there is an example", limit=0.2)
 def question_1() -> float:
-    """Risk of the weights of a compiled transformer after 60 steps over that before, a 3-layer network, by matrices."""
+    """Risk after 60 steps over that before, a 3-layer network, weights by a compiled transformer; inf if that
+    is off by a twentieth from gradient descent written out, with autograd.
+    """
     network = ig.Network((3, 4, 4, 2), "tanh", output="activation", bias=False)
     algorithm = ig.GradientDescent(network, "squared", lr=0.5, steps=60, box=4.0)
     tf = ig.compile(algorithm, target="relu", epsilon=1e-2, n_examples=6)
     X, y, w0 = normal(1, 6, 3), 0.5 * torch.tanh(normal(2, 6, 2)), 0.5 * normal(3, network.n_weights)
+
+    def risk(w: Tensor) -> Tensor:
+        V = [part.view(k, -1) for part, k in zip(w.split([12, 16, 8]), (4, 4, 2), strict=True)]
+        return ((torch.tanh(torch.tanh(torch.tanh(X @ V[0].T) @ V[1].T) @ V[2].T) - y) ** 2).sum() / 12
+
+    w = w0
+    for _ in range(60):
+        leaf = w.detach().requires_grad_(True)
+        w = leaf.detach() - 0.5 * torch.autograd.grad(risk(leaf), leaf)[0]
     weights = tf.run(X, y, X[:1], w0=w0, executor="dense").weights
-    before, after = (float(algorithm.risk(w, X, y)) for w in (weights[0], weights[-1]))
-    return after / before
+    before, after, exact = (float(risk(v)) for v in (w0, weights[-1], w))
+    return after / before if abs(after / exact - 1) < 0.05 else math.inf
 
 
 PAPER.untestable(
