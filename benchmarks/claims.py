@@ -121,6 +121,7 @@ class Paper:
 
 
 def papers() -> list[Paper]:
+    import claims_experiments
     import claims_functional
     import claims_general
     import claims_gradient
@@ -133,6 +134,7 @@ def papers() -> list[Paper]:
         claims_gradient,
         claims_softmax,
         claims_summary,
+        claims_experiments,
         claims_functional,
         claims_primitives,
     )

@@ -137,15 +137,10 @@ def rate_of_stack(experiments: list[Experiment], device: str, seconds: float) ->
 
 
 def flops(one: Experiment) -> float:
-    """Of one model's step, forward and twice that backward: products of weights, and causal attention."""
-    shape = one.learner
-    assert isinstance(shape, GPTConfig)
-    tokens = 2 * one.n_points - 1
-    weights = shape.n_layers * (4 * shape.d_model**2 + 2 * shape.d_model * shape.d_mlp) + shape.d_model * (
-        one.task.d + 2
-    )
-    attention = shape.n_layers * 2 * shape.d_model * tokens * (tokens + 1) / 2
-    return 3 * 2 * one.train.batch * (tokens * weights + attention)
+    """Of one model's step, forward and twice that backward: products of weights, and the scores that attention sees."""
+    forward = one.learner.flops(one.task.d, one.n_points, seen=True)
+    assert forward is not None
+    return 3.0 * one.train.batch * forward.products
 
 
 def speed(device: str, small: bool, stacks: list[int], seconds: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ ROOT = Path(innergrad.__file__).parent
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
     ("errors", "moved"),
-    ("figures", "files", "memory"),
+    ("figures", "files", "flops", "memory"),
     ("functions",),
     ("ir",),
     ("algorithms",),

@@ -116,7 +116,7 @@ def agree(instruction: Attend, state: State, kind: dict[str, bool]) -> None:
     assert float((graph[lane] - found[lane]).abs().max()) <= 1e-11 * scale
     assert float(in_affine(program, state, found).radius(lane, found[lane]).max()) <= 1e-9 * scale
     assert in_health(program, state).value >= 0.0
-    assert structured_flops(program, instruction, state["x"].shape[1]) > 0
+    assert structured_flops(program, instruction, state["x"].shape[1]).products > 0
     largest(program, instruction, state, found[lane] - state[lane])
     perturbed(program, instruction, state)
 

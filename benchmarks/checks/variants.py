@@ -63,8 +63,9 @@ def the_width_of_narrow_is_a_straight_line_and_that_of_literal_is_none() -> None
     wide, thin = ([row for row in stored["widths"] if row["variant"] == name] for name in ("literal", "narrow"))
     equal(f"{FILE}, widths, widths of narrow's widest layer", len({row["widest"] for row in thin}), 1)
     ratios = [b["flops_structured"] / a["flops_structured"] for a, b in zip(wide, thin, strict=True)]
-    require(ratios == sorted(ratios), f"{FILE}, widths, operations of narrow over literal", ratios, "rising ratios")
-    require(ratios[0] > 1, f"{FILE}, widths, operations of narrow over literal", ratios[0], "more than 1")
+    wider = ratios[1:]  # below, the functions of scores count for more than the scores
+    require(wider == sorted(wider), f"{FILE}, widths, operations of narrow over literal", ratios, "rising from K = 8")
+    require(min(ratios) > 1, f"{FILE}, widths, operations of narrow over literal", min(ratios), "more than 1")
 
 
 def lanes_of_jacobians_are_the_formula() -> None:

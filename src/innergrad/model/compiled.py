@@ -167,7 +167,7 @@ class Compiled:
         if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
-        return cost_of(self.program, self.options, counts, paper)
+        return cost_of(self.program, self.options, counts, paper, self.approximants)
 
     @cached_property
     def foreseen(self) -> list[Count] | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Any
 
+from innergrad.flops import Flops, attention, mlp, product, total
 from innergrad.interpret.counts import structured_flops
 from innergrad.ir.program import Layer, Options, Program
 from innergrad.targets.weights.modules import Count
@@ -42,9 +43,10 @@ class Cost:
     the read-out).
 
     Parameters of tied layers count once. ``low_rank`` counts the entries of W_Q, W_K, W_V, W_O as stored per head,
-    ``dense`` those of the paper's D x D matrices. FLOPs are for one prompt of n_examples examples and one query:
-    ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same function evaluated
-    with shared lanes and shared scores used once. steps: of the algorithm.
+    ``dense`` those of the paper's D x D matrices. FLOPs (:mod:`innergrad.flops`) are for one prompt of n_examples
+    examples and one query: ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same
+    function evaluated with shared lanes and shared scores used once. Both count the functions of scores, a sum of
+    features by its terms. steps: of the algorithm.
     """
 
     rows: tuple[LayerCost, ...]
@@ -194,6 +196,12 @@ def _without_digits(name: str) -> str:
     return " ".join(re.sub(r"\d+", "", name).split())
 
 
+def dense_heads(heads: int, tokens: int, D: int, *, own: bool) -> Flops:
+    """Heads with D x D matrices Q, K and V. own: each token reads itself, with no function of the score."""
+    pairs = tokens if own else tokens * tokens
+    return product(3, heads, tokens, D, D) + attention(heads, pairs, D, D, each=0 if own else 1)
+
+
 def layer_cost(
     program: Program,
     layer: Layer,
@@ -202,28 +210,34 @@ def layer_cost(
     shapes: Mapping[str, tuple[int, int, int]],
     nonzeros: int,
     norm: float,
+    stands: Mapping[str, object],
 ) -> LayerCost:
     """The cost of a layer from the shapes of its matrices, their nonzero entries and their norm."""
     D, entries = program.stream.d_model, sum(map(math.prod, shapes.values()))
     if "W_1" in shapes:
         heads, d_head, dense = shapes["W_1"][1], 0, entries
-        flops = 4 * tokens * heads * D
+        flops = mlp(tokens, D, heads)
     else:
         heads, d_head = shapes["W_V"][0], shapes["W_Q"][1]
-        attention = 4 * tokens * tokens * D if layer.kind == "attention" else 4 * tokens * D
-        dense, flops = 3 * heads * D * D, heads * (6 * tokens * D * D + attention)
-    structured = sum(structured_flops(program, instruction, tokens) for instruction in layer.instructions)
-    sizes = (heads, d_head, nonzeros, entries, dense, norm, flops, structured)
+        dense, flops = 3 * heads * D * D, dense_heads(heads, tokens, D, own=layer.kind == "product")
+    structured = total(structured_flops(program, i, tokens, stands) for i in layer.instructions)
+    sizes = (heads, d_head, nonzeros, entries, dense, norm, flops.total, structured.total)
     return LayerCost(layer.name, layer.kind, *sizes, times, shapes)
 
 
-def cost_of(program: Program, options: Options, counts: Sequence[Count], paper: dict[str, str]) -> Cost:
+def cost_of(
+    program: Program,
+    options: Options,
+    counts: Sequence[Count],
+    paper: dict[str, str],
+    stands: Mapping[str, object] | None = None,
+) -> Cost:
     """The cost of the longest prompt with one query, from counts of the weights of every stored layer: foreseen, or of
-    the module.
+    the module. stands: what stands for the functions, by name.
     """
     stacked = int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
     times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
     tokens, D = program.length or stacked, program.stream.d_model
     each = zip(program.layers, counts, times, strict=True)
-    rows = tuple(layer_cost(program, layer, time, tokens, *count) for layer, count, time in each)
+    rows = tuple(layer_cost(program, layer, time, tokens, *count, stands or {}) for layer, count, time in each)
     return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps)

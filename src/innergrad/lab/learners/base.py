@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from innergrad.config import Family
 from innergrad.errors import InputError, integer, lacks
+from innergrad.flops import Flops
 from innergrad.lab.counter_rng import CounterRNG
 
 Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and gives back what takes its place
@@ -38,6 +39,13 @@ class LearnerConfig(Family):
         """How many numbers a prompt leaves behind in a forward pass, about; 0 where nobody knows."""
         del n_points
         return 0
+
+    def flops(self, d: int, n_points: int, *, seen: bool = False) -> Flops | None:
+        """Operations of a forward pass on one prompt; None where nobody knows. seen: of scores, only those that a
+        causal mask shows; otherwise all, which is what plain matrix products compute.
+        """
+        del d, n_points, seen
+        return None
 
 
 class Learner(nn.Module):

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from innergrad import flops
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.counter_rng import CounterRNG
@@ -85,6 +86,16 @@ class GPTConfig(LearnerConfig, kind="gpt"):
     def activations(self, n_points: int) -> int:
         tokens = 2 * n_points - 1 if self.tokens == "interleaved" else n_points
         return self.n_layers * tokens * (10 * self.d_model + 3 * self.d_mlp + self.n_heads * tokens)
+
+    def flops(self, d: int, n_points: int, *, seen: bool = False) -> flops.Flops:
+        D, Dh, interleaved = self.d_model, self.d_model // self.n_heads, self.tokens == "interleaved"
+        tokens, read = (2 * n_points - 1, n_points) if interleaved else (n_points, 1)
+        pairs = tokens * (tokens + 1) // 2 if seen and interleaved else tokens * tokens
+        each = flops.SOFTMAX if self.attention == "softmax" else 0 if self.attention == "linear" else 1
+        block = flops.product(4, tokens, D, D) + flops.attention(self.n_heads, pairs, Dh, Dh, each)
+        block += flops.mlp(tokens, D, self.d_mlp)
+        embedding = flops.product(n_points, d, D) + flops.functions(n_points, D)  # of inputs, and of labels
+        return embedding + self.n_layers * block + flops.product(read, D)
 
 
 class GPT(Learner):

@@ -26,6 +26,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from innergrad import flops
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.counter_rng import CounterRNG
@@ -64,6 +65,16 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
 
     def activations(self, n_points: int) -> int:
         return self.n_layers * len(self.heads) * 3 * n_points**2
+
+    def flops(self, d: int, n_points: int, *, seen: bool = False) -> flops.Flops:
+        """Every token reads the examples; C^T B is made once, here for one prompt."""
+        del seen  # nothing is masked
+        layer, pairs = flops.Flops(), n_points * (n_points - 1)
+        for head in self.heads:
+            each = flops.SOFTMAX if head == "softmax" else 0 if head == "linear" else 1
+            layer += flops.product(d, d, d) + flops.product(n_points, d, d) + flops.attention(1, pairs, d, d + 1, each)
+            layer += flops.functions(n_points) + (flops.product(n_points, d, d) if self.free_A else flops.Flops())
+        return self.n_layers * layer
 
 
 class KernelLearner(Learner):

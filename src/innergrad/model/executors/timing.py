@@ -1,7 +1,7 @@
 """About how long a run will take on one core, from what it computes: to within a factor of three (dense) or four
 (plain) of what was measured, see ``docs/executor.md``.
 
-    plain   100 us for every instruction, and a second for 10^9 structured FLOPs
+    plain   100 us for every instruction, and a second for 10^9 structured FLOPs of products
     dense   200 us for every layer; for every token 2 ns a nonzero weight, 8 ns an entry of queries, keys, values and
             what heads write, 4 ns a unit; for every pair of tokens 0.2 ns an entry of a query or value, 4 ns a score
 """
@@ -18,7 +18,7 @@ def plain_seconds(of: Compiled, batch: int, tokens: int) -> float:
     program, seconds = of.program, 0.0
     times = [(layer, loop.count) for loop in program.body for layer in loop.layers]
     for layer, count in (*times, *((layer, 1) for layer in program.readout)):
-        flops = sum(structured_flops(program, instruction, tokens) for instruction in layer.instructions)
+        flops = sum(structured_flops(program, instruction, tokens).products for instruction in layer.instructions)
         seconds += count * (1e-4 * len(layer.instructions) + 1e-9 * batch * flops)
     return seconds
 
