@@ -133,8 +133,8 @@ def papers() -> list[Paper]:
         claims_general,
         claims_gradient,
         claims_softmax,
-        claims_summary,
         claims_experiments,
+        claims_summary,
         claims_functional,
         claims_primitives,
     )
