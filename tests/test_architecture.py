@@ -335,3 +335,12 @@ def test_public_names_exist() -> None:
         assert getattr(innergrad, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
         innergrad.no_such_name  # noqa: B018
+
+
+def test_tests_that_are_sampled_exist() -> None:
+    """A name that nothing has would sample nothing, without a word."""
+    from conftest import SAMPLED
+
+    folders = (Path(__file__).parent, Path(ig.__file__).parent / "testing")
+    sources = "\n".join(file.read_text() for folder in folders for file in folder.glob("*.py"))
+    assert [name for name in SAMPLED if f"def {name}(" not in sources] == []
