@@ -217,9 +217,11 @@ def _on_lines(f: PiecewiseLinear, t: Tensor) -> Evaluated:
     """y + s (t - x): nothing is rounded where it only picks a number, or leaves t as it is."""
     x, y, slope = (part.expand_as(t) for part in f.lines(t))
     moved = (slope * (t - x)).abs()
-    times = 1.0 * (x != 0) + (slope.abs() != 1.0)
-    rounded = times * moved + torch.where((moved != 0) & (y != 0), moved + y.abs(), 0.0)
-    off = torch.where(moved != 0, U * (1 + 4 * U) * rounded + SMALLEST_NORMAL * (slope.abs() != 1.0), 0.0)
+    inexact, moves = slope.abs() != 1.0, (slope != 0) & (t != x)
+    times = (x != 0).to(t.dtype) + inexact.to(t.dtype)
+    rounded = times * moved + torch.where(moves & (y != 0), moved + y.abs(), 0.0)
+    underflow = torch.full_like(t, SMALLEST_NORMAL)
+    off = torch.where(moves, U * (1 + 4 * U) * rounded + torch.where(inexact, underflow, 0.0), 0.0)
     return Evaluated(f(t), slope, off + _sums_off(f).to(t.device)[f.piece(t)], torch.zeros_like(t))
 
 
