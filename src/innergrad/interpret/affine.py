@@ -257,10 +257,23 @@ class Forms(Algebra[Form]):
         remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
         rounded = 2 * LIBRARY_ULP * U + gamma(self.tokens + 2)
         remainder = remainder + rounded * a * (1 + z.centre.aligned(labels).abs()) + SMALLEST_NORMAL
+        remainder = remainder + self._nothing(a, labels)
         moved = {key: times(weights, part) for key, part in own.items()}
         means = {key: contract([part], without(part.labels, "S")) for key, part in moved.items()}
         off = {key: contract([weights.map(torch.neg), mean], moved[key].labels) for key, mean in means.items()}
         return Form(weights, {**merged(moved, off), LOOSE: Labelled(sound(remainder), labels)})
+
+    def _nothing(self, a: Tensor, labels: str) -> Tensor:
+        """What weights a are off by, because scores that should be minus infinity, or nearly, are a number: that weight
+        itself, and what it takes from the others.
+        """
+        weights = torch.zeros_like(a)
+        for view in (view for score in self.i.scores for _, key in score.pairs for view in key):
+            if view.lane in self.lanes.bottoms:
+                shown = labelled_view(self.program, replace(view, coefficient=1.0), self.state[view.lane], "S")
+                weights = torch.where(shown.aligned(labels) <= self.lanes.bottoms[view.lane], a, weights)
+        taken = weights.sum(labels.index("S"), keepdim=True)
+        return torch.where(taken < 0.5, weights + 2 * taken * a, math.inf)
 
     def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
         """f(z), with the errors of the argument and of what stands for f."""
@@ -353,6 +366,7 @@ class Affine:
     of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
     primitives: what some functions, by their formulas, must be the derivatives of.
+    bottoms: of some lanes, the number that in a softmax stands for minus infinity, and for all below it.
     """
 
     def __init__(
@@ -363,9 +377,10 @@ class Affine:
         pointwise: bool = False,
         columns: bool = False,
         primitives: Mapping[Formula, tuple[Formula, ...]] | None = None,
+        bottoms: Mapping[str, float] | None = None,
     ) -> None:
         self.program, self.approximants, self.pointwise, self.columns = program, approximants, pointwise, columns
-        self.primitives = primitives or {}
+        self.primitives, self.bottoms = primitives or {}, bottoms or {}
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
