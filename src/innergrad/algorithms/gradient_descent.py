@@ -221,7 +221,7 @@ class GradientDescent(Algorithm):
         return not self.momentum and self.batches is None
 
     def threshold(self, rate: float) -> float:
-        """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, or of what float64 resolves beside the sum
+        """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, or of what float64 resolves of the sum
         of both, so that soft threshold and box in one are exact (in float64, for weights of up to 8 boxes before them).
         """
         if self.box is None:

@@ -315,8 +315,9 @@ def fresh(of: Compiled, errors: Errors, off: Mapping[str, Tensor], *, columns: b
     """At the beginning of a step. off: what the lanes are off by already."""
     of.require_proven_facts()
     pointwise, primitives = errors == "pointwise", {f.value: of_it for f, of_it in of.primitives.items()}
-    given = {"primitives": primitives, "bottoms": BOTTOMS}
-    affine = Affine(of.program, of.approximants, pointwise=pointwise, columns=columns, **given)
+    affine = Affine(
+        of.program, of.approximants, pointwise=pointwise, columns=columns, primitives=primitives, bottoms=BOTTOMS
+    )
     for lane, radius in off.items():
         affine.given(lane, radius[:, :1] if of.program.stream[lane].shared else radius)
     return affine
