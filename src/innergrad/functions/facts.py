@@ -250,6 +250,7 @@ def _bound(f: Function) -> float:
     return facts.bound if facts.proven else math.inf
 
 
+@quiet
 def _cell_curvature(f: Function, low: np.ndarray, high: np.ndarray, smooth: np.ndarray) -> np.ndarray:
     """From the formula on each interval cut into a few pieces, and at 0, where formulas have their kinks.
 

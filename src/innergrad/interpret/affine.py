@@ -256,7 +256,8 @@ class Forms(Algebra[Form]):
         rough = rest.radius.aligned(labels).expand_as(a)
         remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
         rounded = 2 * LIBRARY_ULP * U + gamma(self.tokens + 2)
-        remainder = remainder + rounded * a * (1 + z.centre.aligned(labels).abs()) + SMALLEST_NORMAL
+        size = z.centre.aligned(labels).abs()  # exp(z - max z): the difference is rounded, too
+        remainder = remainder + rounded * a * (1 + size + size.amax(axis, keepdim=True)) + SMALLEST_NORMAL
         remainder = remainder + self._nothing(a, labels)
         moved = {key: times(weights, part) for key, part in own.items()}
         means = {key: contract([part], without(part.labels, "S")) for key, part in moved.items()}
