@@ -9,6 +9,8 @@ had before it, the trajectory, the predictions. A refusal is an answer; a bound 
     honest      a user's own activation, which interval arithmetic can follow
     hostile     a user's activation that is not what it declares: to be refused, unless the bound holds for what it is
     tampered    a saved model that was edited and sealed again: to be refused, unless the bound holds for what it is
+    extreme     tiny networks whose settings and data are of any size, with zeros and equal numbers among them, on every
+                target and variant: little else than rounding, underflow and projections is left to err
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from torch import Tensor
 
 import innergrad as ig
 from _oracle import Descent, Long, State, autograd_step, long, predict, step
-from innergrad.errors import InputError, JobError
+from innergrad.errors import DegenerateStart, InputError, JobError
 from innergrad.functions.scalar import Asymptote, Function
 from innergrad.model.storage import seal
 
@@ -41,6 +43,9 @@ APART = 1_000_000  # between the seeds of prompts and of weights: the same seed 
 MODES: tuple[Literal["sup", "pointwise"], ...] = ("sup", "pointwise")
 PROMPTS = 6
 KINDS = ("descent",) * 13 + ("others",) * 4 + ("honest", "hostile", "tampered")
+EXTREME = 20_000  # configurations from this number on
+VARIANTS = (("relu", "literal"), ("relu", "compact"), ("relu", "shallow"), ("relu", "narrow"))
+OTHERS = (("gpt", "pre-ln"), ("gpt", "raw"), ("softmax", "sink"), ("softmax", "mean"), ("sigma", None))
 SHAPES = ([2, 3, 1], [3, 4, 4, 2], [1, 1])  # that have C++ kernels: each takes seconds to build
 Row = dict[str, Any]
 
@@ -94,6 +99,8 @@ HOSTILE = (_spike, _hidden)
 
 def configuration(number: int) -> Row:
     """Kinds, activations, losses and precisions in turn; everything else drawn with the number as seed."""
+    if number >= EXTREME:
+        return _extreme(number)
     draw, kind = random.Random(number), KINDS[number % len(KINDS)]
     activation, loss = ACTIVATIONS[number % 9], LOSSES[number // 9 % 5]
     row: Row = {"number": number, "kind": kind, "dtype": ("float32", "float64")[number // 45 % 2]}
@@ -158,6 +165,81 @@ def configuration(number: int) -> Row:
     return row
 
 
+def _extreme(number: int) -> Row:
+    """A configuration of kind ``extreme``: settings of any size that the library takes."""
+    draw = random.Random(number)
+    target, variant = draw.choice((*VARIANTS, *VARIANTS, *OTHERS))
+    activation = draw.choice(SMOOTH if variant in ("sink", None) else ACTIVATIONS)
+    loss = draw.choice(LOSSES if target == "relu" else LOSSES[:4])
+    depth = draw.randint(2 if variant in ("compact", "shallow") else 1, 3 if target == "relu" else 2)
+    sizes = [draw.randint(1, 2) for _ in range(depth)] + [2 if loss == "softmax" else draw.randint(1, 2)]
+    adam = target == "relu" and draw.random() < 0.3
+    steps, n = draw.randint(1, 3), draw.randint(1, 3)
+
+    def size(low: float, high: float, *usual: Any) -> Any:
+        return draw.choice([*usual, 10.0 ** draw.uniform(low, high)])
+
+    def beta() -> float:
+        return float(draw.choice([0.0, 0.9, 0.999, draw.random(), 1.0 - draw.random() * 2.0 ** -draw.randint(1, 40)]))
+
+    logits = loss in ("logistic", "softmax")
+    ordinary = activation == "sin" or target != "relu"  # approximants on a bounded domain
+    box = size(-8, 1, 4.0, 3.3, 0.1) if ordinary else size(-99, 99, None, 4.0, 10.0 ** draw.uniform(-8, 8))
+    momentum = 0.0 if adam else size(-99, 0, 0.0, 0.0, 0.9, 1.0)
+    return {
+        "number": number,
+        "kind": "extreme",
+        "dtype": draw.choice(["float32", "float64", "float64"]),
+        "target": target,
+        "variant": variant,
+        "executor": draw.choice(["plain", "plain", "plain", "dense"]),
+        "activation": activation,
+        "loss": loss,
+        "sizes": sizes,
+        "bias": draw.random() < 0.5,
+        "steps": steps,
+        "n": n,
+        "output": "linear" if logits or target == "sigma" else draw.choice(["linear", "activation"]),
+        "epsilon": 1e-2,
+        "errors": draw.choice(MODES) if target == "relu" else "pointwise",
+        "adam": adam,
+        "box": box,
+        "lr": size(-320, 0, 0.1, 10.0 ** draw.uniform(-6, 3)),
+        "momentum": momentum,
+        "nesterov": bool(momentum) and draw.random() < 0.4,
+        "weight_decay": size(-99, 1, 0.0, 0.0, 0.1),
+        "l1": size(-99, 9, 0.0, 0.0, 10.0 ** draw.uniform(-12, 3)),
+        "clip": size(-99, 99, None, None, 0.01),
+        "delta": size(-6, 6, 0.1, 0.01),
+        "betas": (beta(), beta()),
+        "scheduled": draw.random() < 0.3,
+        "batched": target == "relu" and draw.random() < 0.2,
+        "weighted": draw.random() < 0.4,
+        "x_scale": 0.5 if ordinary else size(-300, 300, 1.0, 1.0, 10.0 ** draw.uniform(-6, 6)),
+        "y_scale": 1.0 if logits else 0.5 if ordinary else size(-300, 300, 1.0, 1.0, 10.0 ** draw.uniform(-6, 6)),
+        "w_scale": size(-320, 0, 1.0, 1.0),
+    }
+
+
+def _unsettled(values: Tensor, scale: float, draw: random.Random) -> Tensor:
+    """Some entries nothing, some of the same size, some far smaller."""
+    found = values.clone().flatten()
+    for i in range(len(found)):
+        found[i] = draw.choice([float(found[i])] * 3 + [0.0, scale, -scale, scale * 10.0 ** draw.uniform(-320, 0)])
+    return found.view(values.shape)
+
+
+def _any_size(prompts: int, n: int, draw: random.Random) -> Tensor:
+    """Weights of examples, the first of which counts."""
+    rows = [
+        [draw.choice([0.0, 1.0, draw.random(), 10.0 ** draw.uniform(-323, 0)]) for _ in range(n)]
+        for _ in range(prompts)
+    ]
+    found = torch.tensor(rows, dtype=torch.float64)
+    found[:, 0] = 10.0 ** draw.choice([0.0, draw.uniform(-30, 30)])
+    return found
+
+
 def small(row: Row) -> bool:
     """Whether the trajectory and the predictions are certified, too."""
     return bool(sum(k * (c + 1) for c, k in zip(row["sizes"], row["sizes"][1:], strict=False)) <= 120)
@@ -165,6 +247,8 @@ def small(row: Row) -> bool:
 
 def moderate(row: Row) -> bool:
     """Whether inputs are of an ordinary size: there the oracles are compared with one another."""
+    if row["kind"] == "extreme":
+        return False
     return bool(1e-3 <= row["x_scale"] <= 30.0 and max(row["y_scale"], row["lr"]) <= 30.0)
 
 
@@ -225,6 +309,14 @@ def case(row: Row) -> Case:
     if row["kind"] == "hostile":  # a pre-activation of the first unit is in the spike
         bias = network.sizes[0] * network.sizes[1]
         w0[:, bias] = 5.123 - (w0[:, : network.sizes[0]] * X[:, 0]).sum(1)
+    if row["kind"] == "extreme":
+        draw = random.Random(APART + row["number"])
+        X, X_query = _unsettled(X, row["x_scale"], draw), _unsettled(X_query, row["x_scale"], draw)
+        y = y if row["loss"] in ("logistic", "softmax") else _unsettled(y, row["y_scale"], draw)
+        if row["output"] == "activation":
+            y = y.clamp(*network.activation.closed_range)
+        w0 = _unsettled(w0, min(algorithm.box or 1.0, 1e3), draw)
+        weight = _any_size(PROMPTS, n, draw) if row["weighted"] else None
     w0 = w0 if algorithm.box is None else w0.clamp(-algorithm.box, algorithm.box)
     X, y, X_query, w0 = (part.to(dtype).double() for part in (X, y, X_query, w0))
     weight = None if weight is None else weight.to(dtype).double()
@@ -291,7 +383,9 @@ def examine(number: int) -> Row:
     """One configuration: its certificate, and every entry of it that does not hold."""
     row = configuration(number)
     try:
-        return {**row, **_examine(row)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateStart)  # w0 = 0 is as good as any
+            return {**row, **_examine(row)}
     except InputError as refusal:  # e.g. an epsilon below the rounding of the precision
         return {**row, "refused": str(refusal).splitlines()[0]}
     except JobError as overflow:  # of the run itself

@@ -180,6 +180,11 @@ def gradient(descent: Descent, w: Long, X: Long, y: Long, omega: Long) -> Long:
     return np.concatenate(parts) / 2
 
 
+def _correction(beta: np.longdouble, power: int) -> np.longdouble:
+    """1 - beta^power, also where beta is nearly one."""
+    return -np.expm1(power * np.log1p(-(np.longdouble(1) - beta))) if beta else np.longdouble(1)
+
+
 State = tuple[Long, Long]  # momentum or first moment, and second moment
 
 
@@ -191,7 +196,7 @@ def step(descent: Descent, number: int, w: Long, state: State, X: Long, y: Long,
     if descent.betas is not None:
         first, second = (np.longdouble(beta) for beta in descent.betas)
         m, v = first * m + (one - first) * g, second * v + (one - second) * g * g
-        corrected = m / (one - first ** (number + 1)), v / (one - second ** (number + 1))
+        corrected = m / _correction(first, number + 1), v / _correction(second, number + 1)
         w = w - rate * corrected[0] / (np.sqrt(corrected[1]) + np.longdouble(descent.delta))
     else:
         memory = np.longdouble(descent.momentum)

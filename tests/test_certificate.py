@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -339,3 +340,59 @@ def test_a_break_that_may_be_crossed_leaves_the_trajectory_bounded() -> None:
     distance = (certificate.path[0] - exact.weights).norm(dim=-1)[1:]
     assert bool((distance <= certificate.trajectory[0]).all())
     assert bool(torch.isfinite(certificate.trajectory).all())
+
+
+@pytest.mark.parametrize("rate", [1e-60, 1e-40, 1e-20])
+@pytest.mark.parametrize("errors", ["sup", "pointwise"])
+def test_a_threshold_that_is_left_out_is_part_of_the_bound(rate: float, errors: Any) -> None:
+    """Beside the box it is nothing; a weight of its size it would have set to zero."""
+    algorithm = ig.GradientDescent(ig.Network([1, 1], bias=False), lr=rate, l1=100.0, steps=1)
+    tf, threshold = ig.compile(algorithm, n_examples=1), rate * 100.0
+    certificate = tf.certify([[0.0]], [[0.0]], w0=[threshold / 2], errors=errors)
+    assert float(certificate.path[0, 1]) == threshold / 2  # soft(w) is 0
+    assert certificate.steps[0].radius[0, 0] >= threshold / 2
+
+
+@pytest.mark.parametrize("rate", [1e-200, 1e-250, 1e-320])
+def test_what_underflows_is_part_of_the_bound(rate: float) -> None:
+    """w - rate g, with rate g too small to be a number, or not quite one."""
+    algorithm = ig.GradientDescent(ig.Network([1, 1], bias=False), lr=rate, steps=1)
+    tf = ig.compile(algorithm, n_examples=1)
+    certificate = tf.certify([[1e-60 / 3]], [[1e-60 / 7]], w0=[0.0])
+    step = Fraction(rate) * Fraction(1e-60 / 3) * Fraction(1e-60 / 7)
+    error = abs(Fraction(float(certificate.path[0, 1])) - step)
+    assert 0 < error <= Fraction(float(certificate.steps[0].radius[0, 0]))
+
+
+@pytest.mark.parametrize(("target", "variant"), [("softmax", "mean"), ("softmax", "sink"), ("gpt", "raw")])
+@pytest.mark.parametrize("weight", [0.0, 1e-40, 1e-300])
+@pytest.mark.parametrize("executor", ["plain", "dense"])
+def test_an_example_without_weight_counts_a_little(target: str, variant: str, weight: float, executor: Any) -> None:
+    """A softmax gives it e^-64; the other's gradient is zero, so that it is all there is."""
+    algorithm = ig.GradientDescent(ig.Network([1, 1]), lr=0.1, steps=1)
+    tf = ig.compile(algorithm, target=target, variant=variant, epsilon=1e-2, n_examples=2)
+    given: Any = {"sample_weight": [1.0, weight], "w0": [0.0, 0.0], "executor": executor}
+    certificate = tf.certify([[0.0], [1.0]], [[0.0], [1.0]], [[0.5]], **given)
+    exact = 0.1 * weight
+    error = (certificate.path[0, 1] - exact).abs()
+    assert bool((error <= certificate.steps[0].radius[0]).all())
+    assert float(error.max()) > 1e-30
+    prediction = tf.run([[0.0], [1.0]], [[0.0], [1.0]], [[0.5]], **given).predictions
+    assert certificate.predictions is not None
+    assert float((prediction - 1.5 * exact).abs().max()) <= float(certificate.predictions.max())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_terms_that_cancel_are_rounded(seed: int) -> None:
+    """Gradient, decay and momentum are added to one lane in one layer; whichever two cancel, their rounding stays."""
+    draw = random.Random(seed)
+    rate, momentum, decay = 10.0 ** draw.uniform(-8, 0), draw.random(), 10.0 ** draw.uniform(0, 8)
+    start = draw.uniform(-1, 1)
+    target = start * (1 + decay) * draw.choice([1.0, 1 + 1e-9, draw.random()])  # the gradient is about -decay w
+    algorithm = ig.GradientDescent(ig.Network([1, 1], bias=False), "squared", rate, 2, None, momentum, decay)
+    certificate = ig.compile(algorithm, n_examples=1).certify([[1.0]], [[target]], w0=[start])
+    w, m = Fraction(start), Fraction(0)
+    for number in range(2):
+        m = Fraction(momentum) * m + (w - Fraction(target)) + Fraction(decay) * w
+        w -= Fraction(rate) * m
+        assert abs(Fraction(float(certificate.path[0, number + 1])) - w) <= Fraction(certificate.weights[number])

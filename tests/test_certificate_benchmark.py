@@ -50,6 +50,39 @@ def test_bounds_hold_or_are_refused(kind: str) -> None:
     assert ("refused" in row) == (kind == "hostile")
 
 
+@pytest.mark.parametrize("first", [0, *(pytest.param(20 * k, marks=pytest.mark.soak) for k in range(1, 20))])
+def test_extreme_bounds_hold(first: int) -> None:
+    """Settings and data of any size; few other errors than rounding and underflow are left."""
+    rows = [judge.examine(judge.EXTREME + number) for number in range(first, first + (20 if first else 12))]
+    assert [row for row in rows if row.get("violations") or "failed" in row] == []
+    assert sum(row.get("entries", 0) for row in rows) > 100
+
+
+def test_radii_do_not_depend_on_the_default_precision() -> None:
+    """A mask times a number, or a choice of two numbers, is of that precision: in float32 1e-60 is nothing."""
+    found: dict[torch.dtype, list[torch.Tensor]] = {torch.float32: [], torch.float64: []}
+    drawn = map(judge.configuration, range(judge.EXTREME, judge.EXTREME + 400))
+    rows = [row for row in drawn if row["variant"] == "literal"]
+    rows = [row | {"loss": "squared", "activation": "leaky_relu", "x_scale": 1.0, "y_scale": 1.0} for row in rows]
+    rows = [
+        row | {"output": "linear", "box": 4.0, "adam": False, "executor": "plain"}
+        for row in rows
+        if row["l1"] and row["clip"] is None
+    ]
+    rows = [row for row in rows if row["l1"] * row["lr"] < 1e9]
+    for dtype, radii in found.items():
+        torch.set_default_dtype(dtype)
+        try:
+            for row in rows[:12]:
+                tf, precision, X, y, _, w0, weight = judge.case(row)
+                given: Any = {"w0": w0, "sample_weight": weight, "dtype": precision, "errors": row["errors"]}
+                radii += [step.radius for step in tf.certify(X, y, **given).steps]
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert len(found[torch.float32]) >= 12
+    assert all(map(torch.equal, found[torch.float32], found[torch.float64]))
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_what_matrices_do_not_clear_counts_in_the_next_step(activation: str) -> None:
     """In float32 something is left in scratch lanes: much, beside weights and targets as small as these."""

@@ -8,6 +8,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from innergrad.cli.app import app, main
 from innergrad.functions.adam import ADAM
 from innergrad.functions.approximants import approximate, prove
 from innergrad.functions.facts import local_swing, prove_facts
-from innergrad.functions.scalar import PiecewiseLinear, hinge_sum, soft_residual
+from innergrad.functions.scalar import MOST_BOXES, PiecewiseLinear, hinge_sum, soft_residual, threshold_unit
 from innergrad.model.prompt import make_prompt
 from innergrad.transformer import exact_run
 
@@ -253,7 +254,7 @@ def test_the_box_is_exact_for_any_threshold(rate: float, l1: float, box: float, 
     algorithm = ig.GradientDescent(NET, lr=rate, l1=l1, box=box)
     threshold = algorithm.threshold(rate)
     assert algorithm.box is not None
-    assert abs(threshold - rate * l1) <= algorithm.box * 2.0**-48
+    assert abs(threshold - rate * l1) <= threshold_unit(algorithm.box, rate * l1)
     if threshold == 0.0:
         return
     f = soft_residual(threshold, algorithm.box)
@@ -267,7 +268,45 @@ def test_the_box_is_exact_for_any_threshold(rate: float, l1: float, box: float, 
     assert float(threshold / 3 + f(torch.tensor([threshold / 3], dtype=torch.float64))) == 0.0
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(boxes=st.floats(1e-3, 0.99), power=st.integers(-20, 28), box=st.floats(1e-90, 1e90))
+def test_the_box_is_exact_for_thresholds_of_many_boxes(boxes: float, power: int, box: float) -> None:
+    algorithm = ig.GradientDescent(NET, lr=1.0, l1=boxes * 2.0**power * box, box=box)
+    assert algorithm.box is not None
+    threshold = algorithm.threshold(1.0)
+    f = algorithm.projection(1.0)
+    assert f is not None
+    assert f.exact is not None
+    assert abs(threshold - algorithm.l1) <= f.rounded
+    t = torch.tensor([1.0, 2.0, 1e3, 1e9], dtype=torch.float64) * (algorithm.box + threshold)
+    assert torch.equal(f.exact.plus_identity(t), torch.full_like(t, algorithm.box))
+    assert torch.equal(f.exact.plus_identity(-t), torch.full_like(t, -algorithm.box))
+
+
+def test_a_threshold_beside_which_the_box_is_nothing_is_refused() -> None:
+    with pytest.raises(ig.InputError, match="does not tell"):
+        ig.GradientDescent(NET, lr=[0.0, 1.0], l1=2 * MOST_BOXES, box=1.0)
+    ig.GradientDescent(NET, lr=[0.0, 1.0], l1=2 * MOST_BOXES, box=None)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(beta=st.floats(0.0, 1.0, exclude_max=True), power=st.integers(1, 40))
+def test_adam_s_corrections_do_not_cancel(beta: float, power: int) -> None:
+    algorithm = ig.Adam(NET, steps=40, betas=(beta, 0.0))
+    (found, second), exact = algorithm.plan[power - 1].corrections, 1 - Fraction(beta) ** power
+    assert abs(Fraction(found) - exact) <= 8 * Fraction(2) ** -53 * exact
+    assert second == 1.0
+
+
 # ------------------------------------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_of_a_batch_add_up_to_one_however_small_they_are(dtype: torch.dtype) -> None:
+    least = torch.finfo(dtype).smallest_normal
+    omega = torch.tensor([[1.0, least / 4, least / 4]], dtype=dtype)
+    assert batch_weights(omega, (1, 2)).tolist() == [[0.0, 0.5, 0.5]]
+    assert batch_weights(torch.tensor([[1.0, 0.0, 0.0]], dtype=dtype), (1, 2)).tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_minibatches() -> None:

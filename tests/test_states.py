@@ -304,6 +304,64 @@ def test_the_steps_of_a_derivative_are_the_slopes(jumps: Any) -> None:
     assert ig.compile(network(ig.Activation("mine", relu, right)), n_examples=2).proven
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-13, 9e-13])
+@pytest.mark.parametrize("errors", ["sup", "pointwise"])
+def test_steps_that_are_a_little_off_are_part_of_the_bound(off: float, errors: Any) -> None:
+    """Everything else is exact, so that 1e-13 is seen."""
+    leak = ig.ACTIVATIONS["leaky_relu"].r
+    level = 0.01 + off
+    step = ig.Function("step", lambda t: torch.where(t > 0, torch.ones_like(t), level), jumps=((0.0, 1 - level, 1),))
+    algorithm = ig.GradientDescent(ig.Network([1, 1, 1], ig.Activation("mine", leak, step), bias=False), steps=1)
+    tf, w0 = ig.compile(algorithm, n_examples=2), torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    y = torch.full_like(Y, 3.0)
+    certificate, exact = tf.certify(X, y, w0=w0, errors=errors), ig.reference(algorithm, X, y, w0=w0).weights
+    error = (certificate.path[0, 1] - exact[1]).abs()
+    assert bool((error <= certificate.steps[0].radius[0]).all())
+    assert off < 1e-12 / 2 or float(error.max()) > 2e-15
+
+
+POINTS: dict[str, Formula] = {
+    "and": lambda t: ((t >= 0.25) & (t <= 0.25)).to(t.dtype),
+    "minus": lambda t: (t >= 0.25).to(t.dtype) - (t > 0.25).to(t.dtype),
+    "where": lambda t: torch.where(t >= 0.25, torch.ones_like(t), 0.0) * torch.where(t > 0.25, 0.0, torch.ones_like(t)),
+    "of squares": lambda t: ((t * t >= 0.0625) & (t * t <= 0.0625)).to(t.dtype),
+    "of exp": lambda t: ((torch.exp(t) >= 1.0) & (torch.exp(t) <= 1.0)).to(t.dtype),
+    "of tanh": lambda t: ((torch.tanh(t) >= 0.0) & (torch.tanh(t) <= 0.0)).to(t.dtype),
+}
+
+
+@pytest.mark.parametrize("where", POINTS)
+@pytest.mark.parametrize("derivative", [False, True])
+def test_a_spike_that_is_one_number_wide_is_seen(where: str, derivative: bool) -> None:
+    point = POINTS[where]
+
+    def r(t: Any) -> Any:
+        return torch.tanh(t) if derivative else torch.tanh(t) + 0.5 * point(t)
+
+    def dr(t: Any) -> Any:
+        return sech2(t) + 0.5 * point(t) if derivative else sech2(t)
+
+    mine = activation(r, dr)
+    facts = prove_facts(mine.dr if derivative else mine.r)
+    assert not facts.proven
+    assert "not that of either side" in facts.reason
+    if where in ("and", "minus", "where"):
+        w0 = torch.tensor([0.25, 0.5, 1.0, 1.0], dtype=torch.float64)
+        assert all("nothing is proven" in said for said in attempt(network(mine), w0, "relu", "sup", "pointwise"))
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda t: torch.where(t > 0.0, torch.tanh(t), torch.tanh(t)),
+        lambda t: torch.where(t >= -0.3, torch.tanh(t), torch.tanh(t)),
+        lambda t: torch.tanh(t) * (t > 0).to(t.dtype) + torch.tanh(t) * (t <= 0).to(t.dtype),
+    ],
+)
+def test_comparisons_that_agree_where_they_tie_are_proven(formula: Formula) -> None:
+    assert prove_facts(ig.Function("mine", formula, **{**FACTS, "breaks": (-0.3, 0.0)})).proven
+
+
 RELU6 = ig.ACTIVATIONS["relu6"].r.exact
 
 

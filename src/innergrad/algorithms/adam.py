@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,8 +81,8 @@ class Adam(GradientDescent):
             )
 
     def _step(self, number: int, rate: float, batch: int | None) -> Step:
-        first, second = self.betas
-        return Step(rate, batch, (1.0 - first ** (number + 1), 1.0 - second ** (number + 1)))
+        first, second = (_correction(beta, number + 1) for beta in self.betas)
+        return Step(rate, batch, (first, second))
 
     @property
     def rule(self) -> Rule:
@@ -94,3 +95,8 @@ class Adam(GradientDescent):
     @property
     def monotone(self) -> bool:
         return False
+
+
+def _correction(beta: float, power: int) -> float:
+    """1 - beta^power to a few units in the last place; as it is written it would cancel where beta is nearly one."""
+    return -math.expm1(power * math.log(beta)) if beta else 1.0

@@ -35,6 +35,7 @@ from innergrad.errors import DegenerateStart, InputError, real
 from innergrad.functions.derived import square_derivative
 from innergrad.functions.scalar import (
     ACTIVATIONS,
+    MOST_BOXES,
     PAIRS,
     Activation,
     Function,
@@ -144,6 +145,11 @@ class GradientDescent(Algorithm):
             mantissa, exponent = math.frexp(box)
             box = math.ldexp(round(math.ldexp(mantissa, BOX_BITS)), exponent - BOX_BITS)
         planned = plan(lr, steps, batches, epochs)
+        largest = max(planned.rates or (planned.lr,)) * l1
+        if box is not None and largest > MOST_BOXES * box:
+            what = "a soft threshold lr l1 is so much larger than the box that float64 does not tell their sum from it"
+            hint = "it sets every weight to zero; use a smaller l1 or lr, or box=None"
+            raise InputError(what, got=f"{largest:g}", allowed=f"at most 2^28 boxes, {MOST_BOXES * box:g}", hint=hint)
         for name, content in (
             ("network", network),
             ("loss", loss),
@@ -215,12 +221,12 @@ class GradientDescent(Algorithm):
         return not self.momentum and self.batches is None
 
     def threshold(self, rate: float) -> float:
-        """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, so that soft threshold and box in one are
-        exact (in float64, for weights of up to 8 boxes before them).
+        """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, or of what float64 resolves of the sum
+        of both, so that soft threshold and box in one are exact (in float64, for weights of up to 8 boxes before them).
         """
         if self.box is None:
             return rate * self.l1
-        unit = threshold_unit(self.box)
+        unit = threshold_unit(self.box, rate * self.l1)
         return round(rate * self.l1 / unit) * unit
 
     def projection(self, rate: float) -> Function | None:

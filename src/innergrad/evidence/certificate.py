@@ -27,7 +27,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, JobError
 from innergrad.functions.facts import U
-from innergrad.functions.intervals import LIBRARY_ULP
+from innergrad.functions.intervals import LIBRARY_ULP, SMALLEST_NORMAL
 from innergrad.functions.states import StateName
 from innergrad.interpret.affine import (
     BALL,
@@ -48,7 +48,7 @@ from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor, Name, executor_of
 from innergrad.model.executors.dense import Dense
 from innergrad.model.guard import Guard, Outside
-from innergrad.model.prompt import ArrayLike, Prompt
+from innergrad.model.prompt import BOTTOMS, ArrayLike, Prompt
 
 Errors = Literal["sup", "pointwise"]
 INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
@@ -294,15 +294,30 @@ def started(program: Program, state: State, given: State) -> dict[str, Tensor]:
         elif lane.role == "input":
             size = exact.abs() if lane.name in ("omega", "batch") else 0.0 * exact
             size = 1 + exact.abs() if lane.name in ("log_omega", "log_tokens", "log_batch") else size
-            found[lane.name] = (value - exact).abs() + sums * U * size
+            found[lane.name] = (value - exact).abs() + sums * U * size + _underflow(lane, given)
     return found
+
+
+def _underflow(lane: Lane, given: State) -> Tensor | float:
+    """What weights of examples may have lost below the smallest normal number; in a batch, which is normalised again,
+    that may be anything.
+    """
+    if lane.name not in ("omega", "batch") or "omega" not in given:
+        return 0.0
+    omega = given["omega"]
+    small = (omega > 0) & (omega < SMALLEST_NORMAL * omega.shape[1])
+    if lane.name == "omega":
+        return small.double() * SMALLEST_NORMAL
+    return torch.where(small.any(1)[:, None, None] & (given["batch"] > 0), math.inf, 0.0).double()
 
 
 def fresh(of: Compiled, errors: Errors, off: Mapping[str, Tensor], *, columns: bool = False) -> Affine:
     """At the beginning of a step. off: what the lanes are off by already."""
     of.require_proven_facts()
     pointwise, primitives = errors == "pointwise", {f.value: of_it for f, of_it in of.primitives.items()}
-    affine = Affine(of.program, of.approximants, pointwise=pointwise, columns=columns, primitives=primitives)
+    affine = Affine(
+        of.program, of.approximants, pointwise=pointwise, columns=columns, primitives=primitives, bottoms=BOTTOMS
+    )
     for lane, radius in off.items():
         affine.given(lane, radius[:, :1] if of.program.stream[lane].shared else radius)
     return affine

@@ -192,7 +192,9 @@ def _has_support(f: Function, shifts: _Filter) -> bool:
     if f.exact is not None:
         needed = 1 if f.exact.slopes[0] == f.exact.slopes[-1] == 0.0 else 2
         return k >= needed and bool(torch.allclose(value, f.exact(t), rtol=1e-14, atol=1e-14))
-    steps = sum((height * (t > position) for position, height, _ in f.jumps), torch.full_like(t, float(value[0])))
+    steps = sum(
+        (height * (t > position).to(t.dtype) for position, height, _ in f.jumps), torch.full_like(t, float(value[0]))
+    )
     return bool(f.jumps) and k >= 1 and bool(torch.allclose(value, steps, rtol=1e-14, atol=1e-14))
 
 

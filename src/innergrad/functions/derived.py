@@ -69,7 +69,7 @@ def _of_pieces(name: str, r: PiecewiseLinear, dr: Function) -> tuple[Function, .
         return (continuous,)
 
     def value(t: Tensor) -> Tensor:
-        return sum((h * (t > at) for at, h, _ in jumps), torch.zeros_like(t))
+        return sum((h * (t > at).to(t.dtype) for at, h, _ in jumps), torch.zeros_like(t))
 
     total = float(sum(abs(h) for _, h, _ in jumps))
     return continuous, Function(f"({name}^2)' steps", value, curvature=0.0, bound=total, jumps=jumps)

@@ -34,7 +34,7 @@ from innergrad.functions.intervals import SMALLEST_NORMAL, Interval, quiet
 from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
 from innergrad.functions.scalar import Asymptote, Function, Levels, PiecewiseLinear
-from innergrad.functions.tape import Formula
+from innergrad.functions.tape import Formula, Tape
 
 REACH = 2.0**128
 U = 2.0**-53
@@ -110,6 +110,7 @@ def prove_facts(f: Function, reach: float = REACH) -> Facts:
     if not 0.0 < reach <= REACH:
         raise InputError("reach is a positive number", got=reach, allowed=f"up to {REACH:g}")
     try:
+        _check_ties(f, reach)
         if f.jumps:
             return _of_steps(f)
         if f.exact is not None:
@@ -188,7 +189,7 @@ def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
         return _on_lines(f, t)
     if f.jumps:
         zero = torch.zeros_like(t)
-        return Evaluated(f.value(t), zero, zero, zero)
+        return Evaluated(f.value(t), zero, _levels_off(f, t), zero)
     if f.exact is not None:
         return _on_lines(f.exact, t)
     with torch.enable_grad():
@@ -204,6 +205,14 @@ def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
     return Evaluated(value.detach(), slope, *off)
 
 
+def _levels_off(f: Function, t: Tensor) -> Tensor:
+    """What a step function, as torch evaluates it, is off by; at a jump it has the value of either side."""
+    if isinstance(f.value, Levels):
+        return torch.zeros_like(t)
+    at, found = t.detach().cpu().numpy().astype(np.float64).ravel(), f.value(t).detach()
+    return torch.minimum(*(_distance(found, enclosed(f.value, at, at, side).value) for side in (1, -1)))
+
+
 @quiet
 def _distance(found: Tensor, enclosed: Interval) -> Tensor:
     """To the farther end; infinite where either is not a number."""
@@ -217,9 +226,11 @@ def _on_lines(f: PiecewiseLinear, t: Tensor) -> Evaluated:
     """y + s (t - x): nothing is rounded where it only picks a number, or leaves t as it is."""
     x, y, slope = (part.expand_as(t) for part in f.lines(t))
     moved = (slope * (t - x)).abs()
-    times = 1.0 * (x != 0) + (slope.abs() != 1.0)
-    rounded = times * moved + torch.where((moved != 0) & (y != 0), moved + y.abs(), 0.0)
-    off = torch.where(moved != 0, U * (1 + 4 * U) * rounded + SMALLEST_NORMAL * (slope.abs() != 1.0), 0.0)
+    inexact, moves = slope.abs() != 1.0, (slope != 0) & (t != x)
+    times = (x != 0).to(t.dtype) + inexact.to(t.dtype)
+    rounded = times * moved + torch.where(moves & (y != 0), moved + y.abs(), 0.0)
+    underflow = torch.full_like(t, SMALLEST_NORMAL)
+    off = torch.where(moves, U * (1 + 4 * U) * rounded + torch.where(inexact, underflow, 0.0), 0.0)
     return Evaluated(f(t), slope, off + _sums_off(f).to(t.device)[f.piece(t)], torch.zeros_like(t))
 
 
@@ -239,6 +250,7 @@ def _bound(f: Function) -> float:
     return facts.bound if facts.proven else math.inf
 
 
+@quiet
 def _cell_curvature(f: Function, low: np.ndarray, high: np.ndarray, smooth: np.ndarray) -> np.ndarray:
     """From the formula on each interval cut into a few pieces, and at 0, where formulas have their kinks.
 
@@ -285,8 +297,10 @@ def departure(f: Function, primitives: tuple[Formula, ...], lo: np.ndarray, hi: 
 
 def departed(f: Function, primitives: tuple[Formula, ...], t: Tensor, radius: Tensor) -> Tensor:
     """How far f is, for all arguments within the radius of t, from the derivative that it stands for."""
-    if f.jumps or not primitives:
+    if not primitives:
         return torch.zeros_like(t)
+    if f.jumps:  # the same for all arguments on a level
+        return torch.full_like(t, prove_derivative(f, primitives))
     centre, reach = (part.detach().cpu().numpy().astype(np.float64).ravel() for part in (t, radius))
     known = np.isfinite(reach)
     low, high = centre - np.where(known, reach, 0.0), centre + np.where(known, reach, 0.0)
@@ -302,9 +316,7 @@ def prove_derivative(f: Function, primitives: tuple[Formula, ...], reach: float 
     Raises InputError where it is none, and :class:`NoRule` or a sentence of its own where that could not be proven.
     """
     if f.jumps or (f.exact is not None and all(isinstance(F, PiecewiseLinear) for F in primitives)):
-        for primitive in primitives:
-            _slopes_are_levels(f, primitive)
-        return 0.0
+        return max(_slopes_are_levels(f, primitive) for primitive in primitives)
     knots = [knot for F in (f.value, *primitives) if isinstance(F, PiecewiseLinear) for knot in F.knots]
     reach = min(reach, f.radius)
     edges = np.unique(np.concatenate([_edges(f, -reach, reach), [x for x in knots if abs(x) < reach]]))
@@ -336,8 +348,8 @@ def _refute_derivative(f: Function, primitives: tuple[Formula, ...], t: np.ndarr
             raise InputError(what, got=f"off by {off[at] * size[at]:g} at t = {t[at]:g}")
 
 
-def _slopes_are_levels(f: Function, primitive: Formula) -> None:
-    """Of functions given by pieces or jumps: the steps of f are the slopes of the primitive."""
+def _slopes_are_levels(f: Function, primitive: Formula) -> float:
+    """Of functions given by pieces or jumps: the steps of f are the slopes of the primitive; off by this at most."""
     if isinstance(primitive, PiecewiseLinear):
         places = [*primitive.knots, *(at for at, _, _ in f.jumps)]
     else:
@@ -352,6 +364,7 @@ def _slopes_are_levels(f: Function, primitive: Formula) -> None:
             f"{f.name} is not the derivative that it stands for",
             got=f"other slopes near t = {middle[~(off <= 1e-12)][0]:g}",
         )
+    return float(off.max())
 
 
 # ----------------------------------------------------------------------------------------------------------- the ranges
@@ -457,6 +470,46 @@ def _check_continuity(f: Function, t: np.ndarray) -> None:
         unclear = checked & ~(width <= allowed) & ~no_bound
         if unclear.any():
             raise _Unproven(f"it could not be proven continuous, with its derivative, at t = {t[unclear][0]:g}")
+
+
+def _check_ties(f: Function, reach: float) -> None:
+    """Where something that f compares with something else equals it, f has the value of either side, and no other:
+    (t >= a) & (t <= a) is a spike that no cell shows.
+    """
+    for difference in f.value.comparisons if isinstance(f.value, Tape) else ():
+        t = _roots(difference, f, reach)
+        if not t.size:
+            continue
+        value = f.value(torch.from_numpy(t)).to(torch.float64)
+        off = [_distance(value, evaluate(f.value, t, t, side).value).numpy() for side in (1, -1)]
+        apart = ~(np.minimum(*off) <= _CONTINUOUS * np.maximum(1.0, np.abs(value.numpy())))
+        if apart.any():
+            at = float(t[apart][0])
+            raise _Unproven(f"at t = {at:g}, where it compares equal numbers, its value is not that of either side")
+
+
+@quiet
+def _roots(difference: Formula, f: Function, reach: float) -> np.ndarray:
+    """The floats at which a difference is zero, up to reach."""
+    edges, found = _edges(f, -reach, reach), list[np.ndarray]()
+    a, b = edges[:-1], edges[1:]
+    for _ in range(_LEVELS):
+        cells = evaluate(difference, a, b)
+        ends = [evaluate(difference, t, t, side).value for t, side in ((a, 1), (b, -1))]
+        zero = [(end.lo <= 0) & (end.hi >= 0) for end in ends]
+        found += [a[zero[0]], b[zero[1]]]
+        monotone = (cells.first.lo > 0) | (cells.first.hi < 0)
+        same = (ends[0].hi < 0) & (ends[1].hi < 0) | (ends[0].lo > 0) & (ends[1].lo > 0)
+        middle = 0.5 * (a + b)
+        rest = (cells.value.lo <= 0) & (cells.value.hi >= 0) & ~(monotone & (same | zero[0] | zero[1]))
+        rest &= (a < middle) & (middle < b)
+        a, b, middle = a[rest], b[rest], middle[rest]
+        if not a.size:
+            return np.unique(np.concatenate(found))
+        if a.size > _MOST_CELLS:
+            break
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+    raise _Unproven(f"it could not be decided what it compares near t = {a[0]:g}")
 
 
 # ------------------------------------------------------------------------------------------------------------ the tails

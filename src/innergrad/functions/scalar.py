@@ -307,17 +307,20 @@ def soft_residual(threshold: float, box: float | None) -> Function:
     if box is not None:
         edge = box + threshold
         name, knots, slopes = f"{name}, clip({box!r})", [-edge, *knots, edge], [-1.0, *slopes, -1.0]
-    unit = 0.0 if box is None else threshold_unit(box)
+    unit = 0.0 if box is None else threshold_unit(box, threshold)
     rounded = unit + math.ulp(threshold)  # the product of rate and l1 is rounded, then to a multiple of the unit
     f = linear_function(f"{name}-identity", PiecewiseLinear(tuple(knots), tuple(slopes)), 1.0)
     return replace(f, rounded=rounded)
 
 
-def threshold_unit(box: float) -> float:
-    """Thresholds that go with a box are multiples of this: box + threshold is exact."""
-    return math.ldexp(1.0, math.frexp(box)[1] - 48)
+def threshold_unit(box: float, threshold: float) -> float:
+    """Thresholds that go with a box of 24 bits are multiples of this: box + threshold is exact, if they are at most
+    MOST_BOXES.
+    """
+    return max(math.ldexp(1.0, math.frexp(box)[1] - 48), math.ulp(box + threshold))
 
 
+MOST_BOXES = 2.0**28  # a threshold, beside which the 24 bits of a box still count
 _SQRT2 = math.sqrt(2.0)
 _PHI0 = 1.0 / math.sqrt(2.0 * math.pi)
 

@@ -27,6 +27,7 @@ from innergrad.errors import InputError
 from innergrad.functions.jets import NoRule
 
 Formula = Callable[..., Any]
+COMPARISONS = ("lt", "le", "gt", "ge")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,15 @@ class Tape:
             return record(self.source, self.arguments) == self
         except NoRule:
             return False
+
+    @property
+    def comparisons(self) -> tuple[Tape, ...]:
+        """What is compared with zero, one formula for every comparison: x - y of x > y."""
+        return tuple(
+            Tape((*self.steps[:number], Step("sub", operator.sub, step.args)), Ref(self.arguments + number))
+            for number, step in enumerate(self.steps)
+            if step.name in COMPARISONS
+        )
 
     @cached_property
     def _hash(self) -> int:

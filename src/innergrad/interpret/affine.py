@@ -58,6 +58,7 @@ from innergrad.ir.stream import State
 
 PIECE = 1 << 22  # numbers that are held at a time
 UNDERFLOW = 2.0**-900  # a product that is larger has lost nothing
+SETTINGS = 16  # roundings of a number made of settings: rates, decays, Adam's corrections
 LINE = (-math.inf, math.inf)
 K = TypeVar("K")
 P = TypeVar("P", Tensor, Labelled, float)
@@ -170,7 +171,7 @@ class Forms(Algebra[Form]):
         return self.sum([self._view(view, token, self.used if token == "S" else None) for view in expression])
 
     def _view(self, view: View, token: Token, used: Used | None) -> Form:
-        axes = "BIS" if used is None else used.axes
+        axes, coefficient, view = "BIS" if used is None else used.axes, view.coefficient, replace(view, coefficient=1.0)
 
         def labelled(tensor: Tensor, view: View = view, extra: str = "") -> Labelled:
             some = tensor if used is None or tensor.shape[1] == 1 else tensor[:, used.tokens]
@@ -185,7 +186,12 @@ class Forms(Algebra[Form]):
                 parts = merged(parts, {LOOSE: labelled(measure(key, part)).map(torch.abs)})
             else:
                 parts[key if key == BEFORE else key._replace(kind=token)] = labelled(part, extra="Z")
-        return Form(labelled(self.state[view.lane]), parts, axes)
+        found = Form(labelled(self.state[view.lane]), parts, axes)
+        if coefficient == 1.0:
+            return found
+        exact = abs(math.frexp(coefficient)[0]) == 0.5  # a power of two
+        weight = Labelled(torch.tensor(coefficient, dtype=torch.float64), "")
+        return _weighted(found, weight, roundings=0 if exact else SETTINGS)
 
     def sum(self, terms: list[Form]) -> Form:
         """The sum of the forms, and its rounding."""
@@ -222,7 +228,7 @@ class Forms(Algebra[Form]):
 
     def scale(self, value: Form, factor: float) -> Form:
         """A factor is made of settings, as rates and decays, and rounded a few times itself."""
-        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""), roundings=8)
+        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""), roundings=SETTINGS)
 
     def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
         if power > 0:
@@ -250,11 +256,25 @@ class Forms(Algebra[Form]):
         rough = rest.radius.aligned(labels).expand_as(a)
         remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
         rounded = 2 * LIBRARY_ULP * U + gamma(self.tokens + 2)
-        remainder = remainder + rounded * a * (1 + z.centre.aligned(labels).abs()) + SMALLEST_NORMAL
+        size = z.centre.aligned(labels).abs()  # exp(z - max z): the difference is rounded, too
+        remainder = remainder + rounded * a * (1 + size + size.amax(axis, keepdim=True)) + SMALLEST_NORMAL
+        remainder = remainder + self._nothing(a, labels)
         moved = {key: times(weights, part) for key, part in own.items()}
         means = {key: contract([part], without(part.labels, "S")) for key, part in moved.items()}
         off = {key: contract([weights.map(torch.neg), mean], moved[key].labels) for key, mean in means.items()}
         return Form(weights, {**merged(moved, off), LOOSE: Labelled(sound(remainder), labels)})
+
+    def _nothing(self, a: Tensor, labels: str) -> Tensor:
+        """What weights a are off by, because scores that should be minus infinity, or nearly, are a number: that weight
+        itself, and what it takes from the others.
+        """
+        weights = torch.zeros_like(a)
+        for view in (view for score in self.i.scores for _, key in score.pairs for view in key):
+            if view.lane in self.lanes.bottoms:
+                shown = labelled_view(self.program, replace(view, coefficient=1.0), self.state[view.lane], "S")
+                weights = torch.where(shown.aligned(labels) <= self.lanes.bottoms[view.lane], a, weights)
+        taken = weights.sum(labels.index("S"), keepdim=True)
+        return torch.where(taken < 0.5, weights + 2 * taken * a, math.inf)
 
     def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
         """f(z), with the errors of the argument and of what stands for f."""
@@ -291,12 +311,13 @@ class Forms(Algebra[Form]):
         """What is not known of f(t), which is noted: a step function that may be on either side of a jump, or its
         stand-in on a ramp, by as much as the jump is high; outside the domain of a stand-in, nothing is known.
         """
-        unknown, (low, high) = torch.zeros_like(t), stand_in.domain if stand_in else LINE
+        zero = unknown = torch.zeros_like(t)
+        low, high = stand_in.domain if stand_in else LINE
         steep = stand_in.ramps if stand_in else [(at, at) for at, _, _ in f.jumps]
         jumps = sorted(f.jumps) if steep else []
         found = [(f"may be at a jump ({', '.join(f'{at:g}' for at, _, _ in jumps)})", touched(t, radius, steep))]
         for interval, (_, height, _) in zip(steep, jumps, strict=True):
-            unknown = unknown + abs(height) * touched(t, radius, [interval])
+            unknown = unknown + torch.where(touched(t, radius, [interval]), abs(height), zero)
         outside = (t < low) | (t > high)
         found.append((f"left the domain [{low:g}, {high:g}] of its approximant", outside))
         for why, where in found:
@@ -319,7 +340,7 @@ class Forms(Algebra[Form]):
         approximants = self.lanes.approximants
         facts = facts_on(f, approximants[f.name].domain if f.name in approximants else LINE)
         inside = t.abs() + radius <= facts.reach
-        lipschitz, swing = torch.where(inside, facts.lipschitz, math.inf), at.value.abs() + at.off + facts.bound
+        lipschitz, swing = torch.where(inside, facts.lipschitz, unknown), at.value.abs() + at.off + facts.bound
         swing = swing if facts.reach >= REACH else torch.where(inside, swing, math.inf)
         if math.isfinite(facts.curvature) and not locally and bool(inside.all()):
             return lipschitz, torch.full_like(t, facts.curvature), swing
@@ -346,6 +367,7 @@ class Affine:
     of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
     primitives: what some functions, by their formulas, must be the derivatives of.
+    bottoms: of some lanes, the number that in a softmax stands for minus infinity, and for all below it.
     """
 
     def __init__(
@@ -356,9 +378,10 @@ class Affine:
         pointwise: bool = False,
         columns: bool = False,
         primitives: Mapping[Formula, tuple[Formula, ...]] | None = None,
+        bottoms: Mapping[str, float] | None = None,
     ) -> None:
         self.program, self.approximants, self.pointwise, self.columns = program, approximants, pointwise, columns
-        self.primitives = primitives or {}
+        self.primitives, self.bottoms = primitives or {}, bottoms or {}
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
@@ -425,9 +448,11 @@ class Affine:
         """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
         full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
         error, computed = self.errors.get(lane, {}), torch.zeros(full, dtype=torch.float64)
+        size = before.abs() + after.abs()  # of all terms: they may cancel
         radii, apart = dict[str, Tensor](), "R" if self.columns and self.gathers(lane) else "RS"
         for dst, form, source, _ in changes:
-            computed = computed + _placed(form.centre, dst, full)
+            change = _placed(form.centre, dst, full)
+            computed, size = computed + change, size + change.abs()
             for key, part in form.parts.items():
                 if key.kind in apart:
                     radii = merged(radii, {key.source or source: _placed(form.size(key), dst, full)})
@@ -437,7 +462,7 @@ class Affine:
                     error = merged(error, {key: _placed(part, dst, full, "SZ")})
         residual = (after - before - computed).abs()
         if changes:  # what no instruction writes is compared without any arithmetic
-            residual = residual + gamma(len(changes) + 2) * (before.abs() + after.abs() + computed.abs())
+            residual = residual + gamma(len(changes) + 2) * size
         radii = merged(radii, {next((off for *_, off in changes if off != "rounding"), "rounding"): residual})
         if self.gathers(lane):
             found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
@@ -455,7 +480,9 @@ class Affine:
         middle, half = slope_range(g.slopes)
         steepest = torch.where(near, max(map(abs, g.slopes)), found.slope.abs())
         kept = torch.where(near, middle, found.slope)
-        parts: Error = {Key("rounding", 0, "R"): found.off + rounded * (steepest > 0)}
+        parts: Error = {
+            Key("rounding", 0, "R"): found.off + torch.where(steepest > 0, rounded, torch.zeros_like(before))
+        }
         for key, part in error.items():
             if key.kind == "R":  # |g(a) - g(b)| <= max slope |a - b|
                 parts = merged(parts, {key: part * steepest})
@@ -500,7 +527,7 @@ def _map_among(instructions: list[Attend]) -> tuple[PiecewiseLinear, float] | No
     """
     for i in instructions:
         f = in_place(i)
-        if f is not None and (f.knots or len(instructions) == 1):
+        if f is not None and (f.knots or (len(instructions) == 1 and f.slopes == (-1.0,))):
             instructions.remove(i)
             return f.plus_identity, i.scores[0].f.rounded if i.scores else 0.0
     return None
@@ -609,10 +636,9 @@ def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:
     factors; nothing, unless some are that small.
     """
     sizes = [(factor.centre.map(torch.abs), factor.radius) for factor in factors]
+    if math.prod(min(1.0, _least([part.tensor for part in pair])) for pair in sizes) >= UNDERFLOW:
+        return []  # whatever is multiplied first
     parts = [[part.tensor[part.tensor > 0] for part in pair] for pair in sizes]
-    least = math.prod(min((float(part.min()) for part in pair if part.numel()), default=math.inf) for pair in parts)
-    if least >= UNDERFLOW:
-        return []
     most = math.prod(max([1.0, *(float(part.max()) for part in pair if part.numel())]) for pair in parts)
     terms = contract([(centre + radius).map(lambda size: (size > 0).double()) for centre, radius in sizes], keep)
     return [{LOOSE: terms.map(lambda count: count * (SMALLEST_NORMAL * most))}]
@@ -622,8 +648,19 @@ def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
     """The form times a number that depends on no index, and is off by so many roundings."""
     centre, size = times(weight, form.centre), weight.map(torch.abs)
     parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
-    rounded = {LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())}
-    return Form(centre, merged(parts, rounded), form.tokens)
+    loose = [{LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())}] if roundings else []
+    factors = [weight.tensor, *(part.tensor for part in (form.centre, *form.parts.values()))]
+    if min(1.0, _least(factors[:1])) * min(1.0, _least(factors[1:])) < UNDERFLOW:  # what is off is rounded, too
+        lost = SMALLEST_NORMAL * max(1.0, float(size.tensor.max()))
+        some = times(size.map(torch.sign), (form.centre.map(torch.abs) + form.radius).map(torch.sign))
+        loose.append({LOOSE: some.map(lambda sign: lost * sign)})
+    return Form(centre, merged(parts, *loose), form.tokens)
+
+
+def _least(tensors: list[Tensor]) -> float:
+    """The smallest size that is not zero."""
+    found = (tensor.abs()[tensor != 0] for tensor in tensors)
+    return min((float(part.min()) for part in found if part.numel()), default=math.inf)
 
 
 # ------------------------------------------------------------------------------------------------ functions and softmax

@@ -46,8 +46,13 @@ class Piece:
 
     def __call__(self, t: Tensor) -> Tensor:
         """Without the slope."""
-        inside = t.clamp(self.low, self.high)
+        inside = t.clamp(fitting(self.low, t.dtype), fitting(self.high, t.dtype))
         return inside - self.start if self.start else inside
+
+
+def fitting(number: float, dtype: torch.dtype) -> float:
+    """The number, or infinity, where the precision has none as large; torch refuses such, and infinity it takes."""
+    return number if abs(number) <= torch.finfo(dtype).max else math.copysign(math.inf, number)
 
 
 def told_apart(f: PiecewiseLinear) -> bool:
@@ -141,7 +146,11 @@ def evaluator(
 
 
 def _sum_of_pieces(f: PiecewiseLinear, pieces: tuple[Piece, ...], t: Tensor) -> Tensor:
-    return combined([(piece.slope, piece(t)) for piece in pieces], f.value) if pieces else torch.full_like(t, f.value)
+    return (
+        combined([(piece.slope, piece(t)) for piece in pieces], f.value)
+        if pieces
+        else torch.full_like(t, fitting(f.value, t.dtype))
+    )
 
 
 def combined(terms: list[tuple[float, Tensor]], constant: float) -> Tensor:
@@ -149,7 +158,7 @@ def combined(terms: list[tuple[float, Tensor]], constant: float) -> Tensor:
     number, total = terms[0]
     total = total if number == 1.0 else total * number
     for number, term in terms[1:]:
-        total = torch.add(total, term, alpha=number)
+        total = torch.add(total, term, alpha=fitting(number, total.dtype))
     return total + constant if constant else total
 
 

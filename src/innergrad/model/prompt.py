@@ -26,7 +26,9 @@ ArrayLike = Tensor | np.ndarray | list[object]
 # number of tokens, the sink aside; weights of the examples of batches, and their logarithms
 TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch")
 ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows what that has subtracted
-NO_WEIGHT = -64.0  # the logarithm of no weight: e^-64 is nothing beside the others
+NO_WEIGHT = -64.0  # the logarithm of no weight, or of one as small: e^-64 is nothing beside the others
+#: lanes of logarithms, and the number in them that stands for no weight; in float32, too
+BOTTOMS = dict.fromkeys(("log_omega", "log_batch"), NO_WEIGHT / LOG_UNIT * (1 - 1e-6))
 
 
 @dataclass(frozen=True)

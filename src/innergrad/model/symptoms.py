@@ -268,7 +268,8 @@ def _rounded(rate: float) -> float:
 def _box(learned: Learned, program: Program) -> Symptom | None:
     w = learned.weights[-1]
     count = w.shape[-1]
-    bounds = [w.new_full((part.size,), program.stream[part.lane].bound) for part in program.parts]
+    sizes = ((part.size, program.stream[part.lane].bound) for part in program.parts)
+    bounds = [torch.full((size,), bound, dtype=torch.float64, device=w.device) for size, bound in sizes]
     bound = torch.cat(bounds) if bounds else w.new_zeros(0)
     at = w.abs() >= bound * (1.0 - 4 * torch.finfo(w.dtype).eps)
     rows = at.any(-1)

@@ -258,8 +258,9 @@ def batch_weights(omega: Tensor, batch: Sequence[int]) -> Tensor:
     inside = torch.zeros_like(omega)
     inside[:, [i for i in batch if i < omega.shape[1]]] = 1.0
     kept = omega * inside
-    total = kept.sum(-1, keepdim=True)
-    return torch.where(total > 0, kept / total.clamp(min=torch.finfo(omega.dtype).tiny), 0.0)
+    largest = kept.amax(-1, keepdim=True)
+    kept = kept / torch.where(largest > 0, largest, 1.0)  # of any size: the sum is between 1 and n
+    return kept / kept.sum(-1, keepdim=True).clamp(min=1.0)
 
 
 # dst, layer j, whether of its matrix or its bias, rate -> instructions for dst += rate * mean gradient
