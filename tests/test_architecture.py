@@ -341,6 +341,6 @@ def test_tests_that_are_sampled_exist() -> None:
     """A name that nothing has would sample nothing, without a word."""
     from conftest import SAMPLED
 
-    folders = (Path(__file__).parent, Path(ig.__file__).parent / "testing")
+    folders = (Path(__file__).parent, Path(innergrad.__file__).parent / "testing")
     sources = "\n".join(file.read_text() for folder in folders for file in folder.glob("*.py"))
     assert [name for name in SAMPLED if f"def {name}(" not in sources] == []
