@@ -70,8 +70,8 @@ class Tape:
     def __call__(self, *given: Any) -> Any:
         values = list(given)
         for step in self.steps:
-            args = [_filled(x, values) for x in step.args]
-            values.append(step.call(*args, **{name: _filled(x, values) for name, x in step.kwargs}))
+            args = [filled(x, values) for x in step.args]
+            values.append(step.call(*args, **{name: filled(x, values) for name, x in step.kwargs}))
         return values[self.result.number]
 
     def still(self) -> bool:
@@ -397,7 +397,7 @@ def _noted(x: Any, ref: Callable[[Any], Ref | None]) -> Any:
     raise NoRule(f"a constant of type {type(x).__name__}")
 
 
-def _filled(x: Any, values: list[Any]) -> Any:
+def filled(x: Any, values: list[Any]) -> Any:
     if isinstance(x, Ref):
         return values[x.number]
-    return tuple(_filled(part, values) for part in x) if isinstance(x, tuple) else x
+    return tuple(filled(part, values) for part in x) if isinstance(x, tuple) else x

@@ -42,7 +42,7 @@ from innergrad.ir.stream import Lane
 
 def backprop_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = _network(algorithm), algorithm.network.depth
-    bound = gradient_range(options)
+    bound = gradient_range(algorithm, options)
     scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j) if lane.name != "z1" or N == 1]
     scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
     g_lanes, g_layers = loss_derivative(algorithm, bound)
@@ -130,7 +130,7 @@ def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
             got=f"{N} layer{'s' * (N > 1)}, bias={net.bias}",
             hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
         )
-    bound, own = gradient_range(options), _Recursion(net)
+    bound, own = gradient_range(algorithm, options), _Recursion(net)
     g_lanes, g_layers = loss_derivative(algorithm, bound)
     own.scratch += [Lane(f"z{j}", (net.sizes[j],)) for j in range(2, N + 1)]
     own.scratch += [*g_lanes, Lane(f"s{N}", (net.sizes[N],), bound=bound)]

@@ -21,7 +21,7 @@ from __future__ import annotations
 from innergrad.algorithms.base import LOG_UNIT
 from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
-from innergrad.algorithms.losses import Loss, ResidualLoss
+from innergrad.algorithms.losses import Loss, ResidualLoss, SmoothLoss
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY
@@ -34,7 +34,7 @@ GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is l
 
 def mean_program(algorithm: DescentSettings, options: Options) -> Program:
     net = algorithm.network
-    bound = gradient_range(options)
+    bound = gradient_range(algorithm, options)
     output = last_lane(net)
     loss_lanes, loss = loss_derivative(algorithm, bound)
     g = output_derivative(algorithm)
@@ -46,9 +46,10 @@ def mean_program(algorithm: DescentSettings, options: Options) -> Program:
     )
 
 
-def gradient_range(options: Options) -> float:
+def gradient_range(algorithm: DescentSettings, options: Options) -> float:
     """Of the lanes of the backward pass."""
-    return max(GRADIENTS, options.z_bound or 0.0)
+    loss = algorithm.loss
+    return max(GRADIENTS, options.z_bound or 0.0, loss.bound if isinstance(loss, SmoothLoss) else 0.0)
 
 
 def require_smooth(net: Network, instead: str) -> None:

@@ -41,7 +41,7 @@ from innergrad.ir.stream import Lane
 
 def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
-    bound = gradient_range(options)
+    bound = gradient_range(algorithm, options)
     require_smooth(net, "or variant='mean', whose MLPs do kinks")
     g, g_lanes, loss = _loss(algorithm, bound)
     layers = _forward(net)
@@ -98,9 +98,16 @@ def _loss(algorithm: DescentSettings, bound: float) -> tuple[str, list[Lane], li
         return output_derivative(algorithm), [], []
     net = algorithm.network
     _, (layer,) = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
-    functions = tuple(i for i in layer.instructions if i.scores[0].f != NEGATION)
-    g = "g[k]" if functions == layer.instructions else "g[k] - y[k]"
+    functions = tuple(i for i in layer.instructions if i.scores[0].f not in (IDENTITY, NEGATION))
+    g = "g[k]" + "".join(_linear(i) for i in layer.instructions if i not in functions)
     return g, [Lane("g", (net.sizes[-1],), bound=bound)], [Layer("attention", layer.name, functions)]
+
+
+def _linear(i: Attend) -> str:
+    """What an instruction adds that is a linear form already, as a term of an expression."""
+    ((query, _),), sign = i.scores[0].pairs, -1.0 if i.scores[0].f == NEGATION else 1.0
+    terms = [(sign * i.scale * view.coefficient, f"{view.lane}[k]") for view in query]
+    return "".join(f" {'-' if c < 0 else '+'} {'' if abs(c) == 1.0 else f'{abs(c)!r}*'}{lane}" for c, lane in terms)
 
 
 def _gradients(net: Network, g: str) -> tuple[Attend, ...]:

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.descent.curvature import Curved, along, largest, to_zero
-from innergrad.algorithms.losses import Loss
+from innergrad.algorithms.losses import Loss, SmoothLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
 from innergrad.functions.adam import ADAM
@@ -329,6 +329,8 @@ def descent(
     read = {view.lane for loop in loops for layer in loop.layers for i in layer.instructions for view in i.views()}
     inputs = (*inputs, *(Lane(name, (len(batches),), "input") for name in BATCHES.values() if name in read))
     state = (lane for lane in own if lane.role == "state")
+    if isinstance(algorithm.loss, SmoothLoss):
+        inputs = (Lane("y", (net.sizes[-1],), "input", bound=algorithm.loss.y_bound, bound_from="y_bound"), *inputs)
     stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *state, *scratch, *inputs)
     return Program(stream, tuple(loops), readout, output, length=length, batches=batches)
 
