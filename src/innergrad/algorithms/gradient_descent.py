@@ -232,13 +232,6 @@ class GradientDescent(Algorithm):
 
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
-        if isinstance(self.loss, SoftmaxLoss) and options.target != "relu":
-            raise InputError(
-                "the softmax loss has no program for this target",
-                got=f"target={options.target!r}",
-                allowed="target='relu'",
-                hint="its exp is cut off at 0, where a sum of smooth units is not accurate",
-            )
         if options.variant not in PROGRAMS:
             what = f"{self.kind} has no program for variant {options.variant!r}"
             raise InputError(what, allowed=", ".join(PROGRAMS))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
@@ -26,10 +26,13 @@ from torch import Tensor
 
 from innergrad.errors import InputError, Registry, real
 from innergrad.functions.calculus import partial, summands
+from innergrad.functions.derived import within
 from innergrad.functions.jets import NoRule
 from innergrad.functions.ridges import Ridge, ridge_form
 from innergrad.functions.scalar import EXP_CAPPED, IDENTITY, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH, Function
 from innergrad.functions.tape import Formula, Opaque, Tape, residual
+
+SLIGHTLY = 2.0**-6  # above 0: where a probability, by a fit, is a little more than one
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,15 @@ class SoftmaxLoss(Loss):
 
     softplus: Function = SOFTPLUS
     exp: Function = EXP_CAPPED
+    shift: float = 0.0  # what is added to the argument of exp, which is exp(s - shift) then
+
+    def smooth(self, differences: float, classes: int) -> SoftmaxLoss:
+        """For sums of smooth units, on a bounded domain: exp as it is, without the kink at 0 at which it is cut off,
+        with its argument, between -(differences + log classes) and 0, moved so that 0 is in the middle.
+        """
+        shift = 0.5 * (differences + math.log(classes))
+        exp = Function(f"exp(s-{shift:g})", lambda s: torch.exp(s - shift), radius=shift + SLIGHTLY)
+        return replace(self, softplus=within(self.softplus, differences + math.log(classes)), exp=exp, shift=shift)
 
     def primitives(self) -> dict[Function, tuple[Formula, ...]]:
         return {} if self in _BUILTIN else {f: (_unknown(self),) for f in (self.softplus, self.exp)}

@@ -25,18 +25,21 @@ is computed from J_{m-1}, each level with a forward pass of its own:
 from __future__ import annotations
 
 from innergrad.algorithms.descent.averages import (
+    Derivative,
     gradient_range,
+    last_lane,
     layer_lanes,
     loss_derivative,
-    output_derivative,
     require_smooth,
 )
+from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.sink import kept_lanes, kept_products
 from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
+from innergrad.algorithms.losses import SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
+from innergrad.ir.program import DEFAULT_BOUND, Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 
@@ -45,21 +48,33 @@ def backprop_program(algorithm: DescentSettings, options: Options) -> Program:
     bound = gradient_range(algorithm, options)
     scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j) if lane.name != "z1" or N == 1]
     scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
-    g_lanes, g_layers = loss_derivative(algorithm, bound)
-    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
+    u = _loss(algorithm, options, bound)
+    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", u.g)))
     products = tuple(made for j in range(1, N) for made in kept_products(j))
     layers = _forward(net, kept=True)
-    if g_layers:
-        layers += [_with(g_layers[0], *products), Layer("mlp", f"backward {N}", (signal,))]
+    if u.layers:
+        layers += [_with(u.layers[0], *products), *u.layers[1:], Layer("mlp", f"backward {N}", (signal,))]
     else:
         layers += [Layer("mlp", f"backward {N}", (*products, signal))]
-    scratch += [*g_lanes, *(lane for j in range(1, N) for lane in kept_lanes(net, j))]
+    scratch += [*u.lanes, *(lane for j in range(1, N) for lane in kept_lanes(net, j))]
     for j in range(N - 1, 0, -1) if N > 2 else ():
         above = (f"V{N}[c,k]", f"s{N}[c]") if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
         scratch.append(Lane(f"q{j}", (net.sizes[j],), bound=bound))
     readout = tuple(_forward(net, "read-out: "))
     return descent(algorithm, tuple(scratch), tuple(layers), readout, f"z{N}", _gradient(net))
+
+
+def _loss(algorithm: DescentSettings, options: Options, bound: float) -> Derivative:
+    """The derivative of the loss by mlps: attention of this kind has no softmax, so that of the softmax loss is the
+    tree of softplus, for differences of logits of up to z_bound.
+    """
+    net = algorithm.network
+    if not isinstance(algorithm.loss, SoftmaxLoss):
+        return loss_derivative(algorithm, bound)
+    differences = options.z_bound or DEFAULT_BOUND
+    lanes, layers = loss_layers(algorithm.loss.smooth(differences, net.sizes[-1]), last_lane(net), net.sizes[-1])
+    return Derivative("g[k]", (*lanes, Lane("g", (net.sizes[-1],), bound=1.0 + bound)), layers)
 
 
 def _gradient(net: Network) -> Gradient:
@@ -131,11 +146,11 @@ def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
             hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
         )
     bound, own = gradient_range(algorithm, options), _Recursion(net)
-    g_lanes, g_layers = loss_derivative(algorithm, bound)
+    u = _loss(algorithm, options, bound)
     own.scratch += [Lane(f"z{j}", (net.sizes[j],)) for j in range(2, N + 1)]
-    own.scratch += [*g_lanes, Lane(f"s{N}", (net.sizes[N],), bound=bound)]
-    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
-    layers = [*_forward(net), *g_layers, *own.jacobian(N - 1)]
+    own.scratch += [*u.lanes, Lane(f"s{N}", (net.sizes[N],), bound=bound)]
+    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", u.g)))
+    layers = [*_forward(net), *u.layers, *own.jacobian(N - 1)]
     attention, mlp = own.combine(N, "")
     layers += [attention, _with(mlp, signal)]
 

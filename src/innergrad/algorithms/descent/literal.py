@@ -96,7 +96,8 @@ def loss_layers(loss: Loss, out: str, d_y: int) -> tuple[tuple[Lane, ...], tuple
         )
     elif isinstance(loss, SoftmaxLoss):
         lanes, layers, lse = _log_sum_exp(loss, out, d_y)
-        exp = Attend("g[k]", Score(loss.exp, (f"{out}[k] - {lse}", "one")))
+        shift = f" + {loss.shift!r}*one" if loss.shift else ""
+        exp = Attend("g[k]", Score(loss.exp, (f"{out}[k] - {lse}{shift}", "one")))
         g = (exp, Attend("g[k]", Score(NEGATION, ("y[k]", "one"))))
     elif isinstance(loss, SmoothLoss):
         g = tuple(

@@ -18,21 +18,24 @@ block more for the squared loss, two for others.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from innergrad.algorithms.descent.averages import (
     WEIGHTS_OF_EXAMPLES,
+    Derivative,
     activation,
     forward,
     gradient_range,
     last_lane,
     layer_lanes,
+    loss_derivative,
     mean_gradient,
-    output_derivative,
     require_smooth,
     signal,
     squared,
 )
-from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.step import DescentSettings, below, descent
+from innergrad.algorithms.losses import SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.ir.program import Attend, Layer, Options, Program, Score
@@ -43,12 +46,13 @@ def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
     bound = gradient_range(algorithm, options)
     require_smooth(net, "or variant='mean', whose MLPs do kinks")
-    g, g_lanes, loss = _loss(algorithm, bound)
+    u = _loss(algorithm, bound)
+    g = u.g
     layers = _forward(net)
     if net.activated(N):
         layers.append(Layer("attention", f"activation {N}", activation(net, N, derivative=True)))
-    layers += loss
-    scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j)] + g_lanes
+    layers += u.layers
+    scratch = [*(lane for j in range(1, N + 1) for lane in layer_lanes(net, j)), *u.lanes]
     if net.activated(N):
         scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
         layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, (g, f"d{N}[k]"))),)))
@@ -63,10 +67,8 @@ def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     readout = [*_forward(net, "read-out: ")]
     if net.activated(N):
         readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
-    average = mean_gradient(net, g)
-    return descent(
-        algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), average, WEIGHTS_OF_EXAMPLES
-    )
+    average, inputs, output = mean_gradient(net, g), (*WEIGHTS_OF_EXAMPLES, *u.inputs), last_lane(net)
+    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), output, average, inputs, marks=u.marks)
 
 
 def kept_products(j: int) -> tuple[Attend, ...]:
@@ -92,15 +94,15 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
     return layers
 
 
-def _loss(algorithm: DescentSettings, bound: float) -> tuple[str, list[Lane], list[Layer]]:
-    """The derivative of the loss: an expression, the lanes it needs, and the attention layer that fills them."""
-    if squared(algorithm.loss):
-        return output_derivative(algorithm), [], []
-    net = algorithm.network
-    _, (layer,) = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
+def _loss(algorithm: DescentSettings, bound: float) -> Derivative:
+    """The derivative of the loss, its functions by attention."""
+    found = loss_derivative(algorithm, bound)
+    if squared(algorithm.loss) or isinstance(algorithm.loss, SoftmaxLoss):
+        return found
+    (layer,) = found.layers
     functions = tuple(i for i in layer.instructions if i.scores[0].f not in (IDENTITY, NEGATION))
     g = "g[k]" + "".join(_linear(i) for i in layer.instructions if i not in functions)
-    return g, [Lane("g", (net.sizes[-1],), bound=bound)], [Layer("attention", layer.name, functions)]
+    return replace(found, g=g, layers=(Layer("attention", layer.name, functions),))
 
 
 def _linear(i: Attend) -> str:
