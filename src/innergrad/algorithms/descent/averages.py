@@ -27,7 +27,6 @@ from innergrad.algorithms.descent.markers import marker_lanes, marks, softmax_la
 from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
 from innergrad.algorithms.losses import Loss, ResidualLoss, SmoothLoss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
-from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY
 from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score
 from innergrad.ir.stream import Lane
@@ -54,15 +53,9 @@ def gradient_range(algorithm: DescentSettings, options: Options) -> float:
     return max(GRADIENTS, options.z_bound or 0.0, loss.bound if isinstance(loss, SmoothLoss) else 0.0)
 
 
-def require_smooth(net: Network, instead: str) -> None:
-    """For blocks whose units are smooth: sums of them have no kinks."""
-    if net.activation.r.exact is not None or net.activation.dr.jumps:
-        raise InputError(
-            "smooth units do not add up to functions with kinks",
-            got=f"activation {net.activation.name!r}",
-            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
-            hint=instead,
-        )
+def kinked(net: Network) -> bool:
+    """The activation is piecewise linear: relu, leaky_relu, relu6."""
+    return net.activation.r.exact is not None or bool(net.activation.dr.jumps)
 
 
 def last_lane(net: Network) -> str:

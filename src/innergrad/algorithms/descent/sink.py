@@ -12,6 +12,8 @@ applies the activations while the MLP behind it multiplies, one block a layer. L
     mlp                 G_j = q_j H_j,  s_j = q_j d_j,  G_N = g p_{N-1}^T
     attention, mlp      V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j);  project and clear
 
+Activations with kinks (relu, leaky_relu, relu6) are applied by an MLP: one block more for each layer that has one.
+
 2N + 1 blocks for a linear output, whatever the loss. An activated output has s_N = d_N u(p_N, y) in place of g: one
 block more for the squared loss, two for others.
 """
@@ -26,11 +28,11 @@ from innergrad.algorithms.descent.averages import (
     activation,
     forward,
     gradient_range,
+    kinked,
     last_lane,
     layer_lanes,
     loss_derivative,
     mean_gradient,
-    require_smooth,
     signal,
     squared,
 )
@@ -45,12 +47,11 @@ from innergrad.ir.stream import Lane
 def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
     bound = gradient_range(algorithm, options)
-    require_smooth(net, "or variant='mean', whose MLPs do kinks")
     u = _loss(algorithm, bound)
     g = u.g
     layers = _forward(net)
     if net.activated(N):
-        layers.append(Layer("attention", f"activation {N}", activation(net, N, derivative=True)))
+        layers.append(_activation(net, N, "", derivative=True))
     layers += u.layers
     scratch = [*(lane for j in range(1, N + 1) for lane in layer_lanes(net, j)), *u.lanes]
     if net.activated(N):
@@ -66,7 +67,7 @@ def sink_program(algorithm: DescentSettings, options: Options) -> Program:
 
     readout = [*_forward(net, "read-out: ")]
     if net.activated(N):
-        readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
+        readout.append(_activation(net, N, "read-out: ", derivative=False))
     average, inputs, output = mean_gradient(net, g), (*WEIGHTS_OF_EXAMPLES, *u.inputs), last_lane(net)
     return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), output, average, inputs, marks=u.marks)
 
@@ -86,12 +87,17 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
     """z_1, then, for every layer, activations by attention and the next z by the MLP."""
     layers = [Layer("mlp", f"{place}forward 1", forward(net, 1))]
     for j in range(1, net.depth):
-        layers.append(Layer("attention", f"{place}activation {j}", activation(net, j, derivative=not place)))
+        layers.append(_activation(net, j, place, derivative=not place))
         products = forward(net, j + 1)
         if not place:
             products += kept_products(j)
         layers.append(Layer("mlp", f"{place}forward {j + 1}", products))
     return layers
+
+
+def _activation(net: Network, j: int, place: str, derivative: bool) -> Layer:
+    """By attention; kinks and jumps, which sums of sigmoids do not have, by an MLP, whose GeLUs are hinges from afar."""
+    return Layer("mlp" if kinked(net) else "attention", f"{place}activation {j}", activation(net, j, derivative))
 
 
 def _loss(algorithm: DescentSettings, bound: float) -> Derivative:
