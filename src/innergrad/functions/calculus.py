@@ -9,7 +9,6 @@ A step without a rule (a maximum, a sum over outputs in the middle) raises :clas
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -115,8 +114,6 @@ FACTORS: dict[str, Callable[[Any, Any], Any]] = {
     "tanh": lambda x, f: 1.0 - f * f,
     "arctan": lambda x, f: 1.0 / (1.0 + x * x),
     "atan": lambda x, f: 1.0 / (1.0 + x * x),
-    "erf": lambda x, f: 2.0 / math.sqrt(math.pi) * torch.exp(-1.0 * x * x),
-    "erfc": lambda x, f: -2.0 / math.sqrt(math.pi) * torch.exp(-1.0 * x * x),
     "sin": lambda x, f: torch.cos(x),
     "cos": lambda x, f: -1.0 * torch.sin(x),
     "sinh": lambda x, f: torch.cosh(x),

@@ -9,22 +9,19 @@
 
 *Any other smooth u*, by a polynomial. A polynomial of degree D in two variables is a sum of polynomials of degree D of
 D + 1 linear forms: of the directions j pi / (D + 1), whose powers span every degree (Logan and Shepp, 1975). It is fitted
-at Chebyshev points, with the least D that is good enough; that it is, is then proven, independently of how it was found:
-with e = u - P on a square cell of half-width h around c, in the variables t / T and y / Y,
-
-    |e| <= |e(c)| + h (|e_t| + |e_y|)(c) + h^2 / 2 (|e_tt| + 2 |e_ty| + |e_yy|)(cell)
-
-everything enclosed by jets along (1, 0), (0, 1) and (1, 1); cells are quartered until the bound is small enough. The
-proven *remainder* is a number beside the form: it is part of certificates (``Function.rounded``).
+at Chebyshev points, with the least D that is good enough. That it is, is then proven, independently of how it was
+found: on square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is enclosed
+(:mod:`innergrad.functions.taylor`), and the terms of the next degree around all points of the cell; their absolute sum
+bounds |e|. Cells are quartered until it is small enough. The proven *remainder* is part of certificates
+(``Function.rounded``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,17 +29,22 @@ import torch
 from innergrad.errors import InputError
 from innergrad.functions.calculus import at, of_the_difference, partial, reads
 from innergrad.functions.facts import prove_facts
-from innergrad.functions.intervals import Array, Interval
-from innergrad.functions.jets import Jet
+from innergrad.functions.intervals import Array
+from innergrad.functions.polynomials import Polynomial
 from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.functions.tape import Formula, Tape, record
+from innergrad.functions.taylor import ROUNDED, Taylor, exponents
 
 DEGREES = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24)
 FIT = 0.5  # of the accuracy, what the fit may be off by at points, so that there is room for the proof
-_FIRST = 16  # cells of a side to begin with
-_MOST_CELLS = 2**20
-_PART = 2**14  # cells at a time
+ORDER = 8  # of Taylor polynomials, the remainder among them
+_FIRST = 8  # cells of a side to begin with
+_MOST_CELLS = 2**16
+_PART = 2**10  # cells at a time
 _MARGIN = 1.0 + 1e-6  # of declared facts, over the proven ones
+
+
+Form = tuple[float, float]  # (p, q): the linear form p t / T + q y / Y
 
 
 @dataclass(frozen=True)
@@ -96,21 +98,6 @@ def _exact_form(name: str, u: Tape, T: float, Y: float) -> tuple[Ridge, ...] | N
 # ---------------------------------------------------------------------------------------------------------- polynomials
 
 
-@dataclass(frozen=True)
-class _Polynomial:
-    """sum_k c_k (s / reach)^k, by Horner's rule."""
-
-    c: tuple[float, ...]
-    reach: float
-
-    def __call__(self, s: Any) -> Any:
-        x = s / self.reach
-        total = x * self.c[-1] + self.c[-2]
-        for c in self.c[-3::-1]:
-            total = total * x + c
-        return total
-
-
 def _polynomial_form(name: str, u: Tape, T: float, Y: float, accuracy: float) -> tuple[Ridge, ...]:
     """With the least degree that is good enough at points, and then provably so."""
     best = math.inf
@@ -124,7 +111,7 @@ def _polynomial_form(name: str, u: Tape, T: float, Y: float, accuracy: float) ->
             continue
         remainder = _proven_remainder(u, T, Y, forms, polynomials, accuracy)
         made = [
-            Ridge(smooth(f"{name}, {j + 1} of {degree + 1}", p, p.reach), a / T, b / Y)
+            Ridge(smooth(f"{name}, {j + 1} of {degree + 1}", p, abs(a) + abs(b)), a / T, b / Y)
             for j, (p, (a, b)) in enumerate(zip(polynomials, forms, strict=True))
         ]
         first = replace(made[0], f=replace(made[0].f, rounded=remainder))
@@ -137,20 +124,19 @@ def _polynomial_form(name: str, u: Tape, T: float, Y: float, accuracy: float) ->
     )
 
 
-def _fitted(
-    u: Tape, T: float, Y: float, forms: Sequence[tuple[float, float]], degree: int
-) -> tuple[list[_Polynomial], float]:
+def _fitted(u: Tape, T: float, Y: float, forms: Sequence[Form], degree: int) -> tuple[list[Polynomial], float]:
     """Least squares at Chebyshev points, the shortest solution; and how far it is off between them."""
     points = np.cos(np.pi * (np.arange(2 * degree + 4) + 0.5) / (2 * degree + 4))
     a, b = (side.ravel() for side in np.meshgrid(points, points))
     reaches = [abs(p) + abs(q) for p, q in forms]
+    bend = 1.0 / (1.0 + np.arange(degree + 1.0) ** 2)  # of the many solutions, one that bends little: it has few pieces
     columns = [
-        np.polynomial.chebyshev.chebvander((p * a + q * b) / reach, degree)
+        bend * np.polynomial.chebyshev.chebvander((p * a + q * b) / reach, degree)
         for (p, q), reach in zip(forms, reaches, strict=True)
     ]
     solution = np.linalg.lstsq(np.concatenate(columns, axis=1), _at(u, T * a, Y * b), rcond=1e-13)[0]
     made = [
-        _Polynomial(tuple(map(float, np.polynomial.chebyshev.cheb2poly(c))), reach)
+        Polynomial(tuple(map(float, np.polynomial.chebyshev.cheb2poly(bend * c))), 1.0 / reach)
         for c, reach in zip(solution.reshape(len(forms), -1), reaches, strict=True)
     ]
     a, b = (side.ravel() for side in np.meshgrid(*(np.linspace(-1.0, 1.0, 81),) * 2))
@@ -167,32 +153,19 @@ def _at(u: Tape, t: Array, y: Array) -> Array:
 
 
 def _proven_remainder(
-    u: Tape, T: float, Y: float, forms: Sequence[tuple[float, float]], made: Sequence[_Polynomial], accuracy: float
+    u: Tape, T: float, Y: float, forms: Sequence[Form], made: Sequence[Polynomial], enough: float
 ) -> float:
-    """A bound on |u - P| for |t| <= T, |y| <= Y; see the module docstring."""
-
-    def error(a: Jet, b: Jet) -> Jet:
-        total = u(a * T, b * Y)
-        for f, (p, q) in zip(made, forms, strict=True):
-            total = total - f(a * p + b * q)
-        return total
-
-    return largest(error, accuracy)
-
-
-def largest(e: Callable[[Jet, Jet], Jet], enough: float) -> float:
-    """A bound on |e| on the square [-1, 1]^2, refined until it is at most ``enough``."""
+    """A bound on |u - P| for |t| <= T, |y| <= Y, refined until it is at most ``enough``; see the module docstring."""
     h = 1.0 / _FIRST
     edge = np.arange(-1.0 + h, 1.0, 2 * h)
     a, b = (side.ravel() for side in np.meshgrid(edge, edge))
     worst = 0.0
     while a.size:
         if a.size > _MOST_CELLS:
-            raise InputError(
-                "a bound on the remainder could not be proven", got=f"{a.size} cells", hint="smaller bounds"
-            )
+            what = "it could not be proven that a sum of functions of one variable is what it stands for"
+            raise InputError(what, got=f"{a.size} cells", hint="give a larger accuracy, or smaller bounds")
         parts = [slice(k, k + _PART) for k in range(0, a.size, _PART)]
-        bound = np.concatenate([_cell_bounds(e, a[part], b[part], h) for part in parts])
+        bound = np.concatenate([_cell_bounds(u, T, Y, forms, made, a[part], b[part], h) for part in parts])
         rest = ~(bound <= enough)
         worst, h = max(worst, float(bound[~rest].max(initial=0.0))), h / 2
         a, b = (
@@ -202,24 +175,30 @@ def largest(e: Callable[[Jet, Jet], Jet], enough: float) -> float:
     return worst
 
 
-def _cell_bounds(e: Callable[[Jet, Jet], Jet], a: Array, b: Array, h: float) -> Array:
-    """On square cells with these centres; h and the centres are multiples of a power of two, so that ends are exact."""
-    along_a, along_b = (_directed(e, a, b, 0.0, *way) for way in ((1.0, 0.0), (0.0, 1.0)))
-    wide_a, wide_b, wide = (_directed(e, a, b, h, *way).second for way in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)))
-    mixed = (wide - wide_a - wide_b).times(np.array(0.5))
-    tilt = along_a.first.magnitude + along_b.first.magnitude
-    bend = wide_a.magnitude + 2.0 * mixed.magnitude + wide_b.magnitude
-    found: Array = along_a.value.magnitude + h * tilt + 0.5 * h * h * bend
-    return found * (1.0 + 1e-12)  # the sum itself is rounded
+def _cell_bounds(
+    u: Tape, T: float, Y: float, forms: Sequence[Form], made: Sequence[Polynomial], a: Array, b: Array, h: float
+) -> Array:
+    """On square cells around these points, by Taylor's theorem: every term of the polynomial of e = u - P, and the
+    terms of the next degree around all points of the cell. (h and the points are sums of few powers of two: ends are
+    exact.)
+    """
+    total = np.zeros_like(a)
+    for reach, degrees in ((0.0, range(ORDER)), (h, (ORDER,))):
+        a_, b_ = (Taylor.variable(ORDER, n, c - reach, c + reach) for n, c in ((0, a), (1, b)))
+        e = u(a_ * T, b_ * Y) - _sum_of(forms, made, a_, b_)
+        for n, (i, j) in enumerate(exponents(ORDER)):
+            if i + j in degrees:
+                total = total + (np.abs(e.centre[n]) + e.radius[n]) * h ** (i + j)
+    return np.nan_to_num(total, nan=math.inf) * (1.0 + 1e-12)  # the sum itself is rounded
 
 
-def _directed(e: Callable[[Jet, Jet], Jet], a: Array, b: Array, h: float, along_a: float, along_b: float) -> Jet:
-    """e on cells of half-width h, with its derivatives along a direction."""
-    zero, one = np.zeros_like(a), np.ones_like(a)
-
-    def variable(centre: Array, slope: float) -> Jet:
-        value, first = Interval(centre - h, centre + h), Interval.point(slope * one)
-        return Jet(value, 0 if h else 1, zero, zero, value, first, Interval.point(zero))
-
-    with np.errstate(all="ignore"):
-        return e(variable(a, along_a), variable(b, along_b))
+def _sum_of(forms: Sequence[Form], made: Sequence[Polynomial], a: Taylor, b: Taylor) -> Taylor:
+    """P: of a linear form s = p a + q b, f(s) has the coefficients f_{i+j} binom(i + j, i) p^i q^j."""
+    centre, radius = np.zeros_like(a.centre), np.zeros_like(a.centre)
+    for f, (p, q) in zip(made, forms, strict=True):
+        series = [a.ball(x) for x in f.series((a * p + b * q).at, a.order)]
+        for n, (i, j) in enumerate(exponents(a.order)):
+            (middle, off), factor = series[i + j], math.comb(i + j, i) * p**i * q**j
+            centre[n] += middle * factor
+            radius[n] += (off + ROUNDED * np.abs(middle)) * abs(factor)
+    return Taylor(a.order, centre, radius * (1.0 + ROUNDED) + ROUNDED * np.abs(centre))
