@@ -30,7 +30,7 @@ def test_an_old_folder_loads_and_its_program_is_the_same(golden: str, tmp_path: 
     expected = GOLDEN[golden]
     with zipfile.ZipFile(archive(golden)) as folder:
         folder.extractall(tmp_path)
-    tf = ig.load(tmp_path, extensions=[LogisticRegression])
+    tf = ig.load(tmp_path, extensions=[LogisticRegression, *(CASES[golden].extensions if golden in CASES else ())])
     assert [lane.name for lane in tf.program.stream.lanes] == expected["lanes"]
     assert layers(tf.program) == expected["layers"]
     found = learned(tf, {key: value[0] for key, value in CASES[golden].prompts(1).items()})

@@ -90,12 +90,12 @@ class SoftmaxLoss(Loss):
 
 @dataclass(frozen=True)
 class SmoothLoss(Loss):
-    """Any loss that is a sum over the outputs of one formula l(t, y), smooth for |t| <= t_bound and |y| <= y_bound, with
-    t the network's output: ``SmoothLoss("poisson", lambda t, y: (torch.exp(t) - y * t).sum(-1), t_bound=3, y_bound=9)``.
+    """Any loss that is a sum over the outputs of one formula l(t, y), smooth for |t| <= t_bound, |y| <= y_bound, with t
+    the network's output: ``SmoothLoss("poisson", lambda t, y: (torch.exp(t) - y * t).sum(-1), t_bound=3, y_bound=9)``.
 
     u = dl/dt is made from the steps of the formula (:mod:`innergrad.functions.calculus`), and is a sum of functions of
-    linear forms a t + b y (:mod:`innergrad.functions.ridges`): exactly, if it is f(t - y) or f(t) + g(y), else to within
-    ``accuracy``, which is proven and part of certificates. Outside the domain a run stops.
+    linear forms a t + b y (:mod:`innergrad.functions.ridges`): exactly, if it is f(t - y) or f(t) + g(y), else to
+    within ``accuracy``, which is proven and part of certificates. Outside the domain a run stops.
     """
 
     t_bound: float = 4.0
@@ -163,5 +163,5 @@ _BUILTIN: tuple[Loss, ...] = (
 LOSSES = Registry(
     "loss",
     {loss.name: loss for loss in _BUILTIN},
-    hint="or an ig.SmoothLoss or ig.ResidualLoss of your own; to load a model that has one, ig.load(path, extensions=[it])",
+    hint="or your own, an ig.SmoothLoss or ResidualLoss; to load a model that has one, ig.load(path, extensions=[it])",
 )

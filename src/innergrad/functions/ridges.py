@@ -8,11 +8,11 @@
     linear parts                are linear terms
 
 *Any other smooth u*, by a polynomial. A polynomial of degree D in two variables is a sum of polynomials of degree D of
-D + 1 linear forms: of the directions j pi / (D + 1), whose powers span every degree (Logan and Shepp, 1975). It is fitted
-at Chebyshev points, with the least D that is good enough. That it is, is then proven, independently of how it was
-found: on square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is enclosed
-(:mod:`innergrad.functions.taylor`), and the terms of the next degree around all points of the cell; their absolute sum
-bounds |e|. Cells are quartered until it is small enough. The proven *remainder* is part of certificates
+D + 1 linear forms: of the directions j pi / (D + 1), whose powers span every degree (Logan and Shepp, 1975). It is
+fitted at Chebyshev points, with the least D that is good enough. That it is, is then proven, independently of how it
+was found: on square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is
+enclosed (:mod:`innergrad.functions.taylor`), and the terms of the next degree around all points of the cell; their
+absolute sum bounds |e|. Cells are quartered until it is small enough. The proven *remainder* is part of certificates
 (``Function.rounded``).
 """
 
@@ -73,6 +73,8 @@ def smooth(name: str, formula: Formula, radius: float) -> Function:
     if not facts.proven:
         raise InputError(f"nothing can be proven about {name}", got=facts.reason)
     known = {key: _MARGIN * getattr(facts, key) for key in ("curvature", "lipschitz", "bound")}
+    if not all(map(math.isfinite, known.values())):
+        raise InputError(f"{name} is not smooth on its domain", got=f"|s| <= {radius:g}", hint="give smaller bounds")
     return replace(f, **known)
 
 
@@ -100,7 +102,9 @@ def _exact_form(name: str, u: Tape, T: float, Y: float) -> tuple[Ridge, ...] | N
 
 def _polynomial_form(name: str, u: Tape, T: float, Y: float, accuracy: float) -> tuple[Ridge, ...]:
     """With the least degree that is good enough at points, and then provably so."""
-    best = math.inf
+    best, (a, b) = math.inf, _grid()
+    if not np.isfinite(_at(u, T * a, Y * b)).all():
+        raise InputError(f"{name} is not finite on its domain", got=f"|t| <= {T:g}, |y| <= {Y:g}")
     for degree in DEGREES:
         angles = math.pi * np.arange(degree + 1) / (degree + 1)
         forms = [(float(np.cos(angle)), float(np.sin(angle))) for angle in angles]
@@ -139,9 +143,15 @@ def _fitted(u: Tape, T: float, Y: float, forms: Sequence[Form], degree: int) -> 
         Polynomial(tuple(map(float, np.polynomial.chebyshev.cheb2poly(bend * c))), 1.0 / reach)
         for c, reach in zip(solution.reshape(len(forms), -1), reaches, strict=True)
     ]
-    a, b = (side.ravel() for side in np.meshgrid(*(np.linspace(-1.0, 1.0, 81),) * 2))
+    a, b = _grid()
     off = _at(u, T * a, Y * b) - sum(f(p * a + q * b) for f, (p, q) in zip(made, forms, strict=True))
     return made, float(np.abs(off).max())
+
+
+def _grid() -> tuple[Array, Array]:
+    """Points of the square, as two columns."""
+    a, b = np.meshgrid(*(np.linspace(-1.0, 1.0, 81),) * 2)
+    return a.ravel(), b.ravel()
 
 
 def _at(u: Tape, t: Array, y: Array) -> Array:
@@ -155,15 +165,19 @@ def _at(u: Tape, t: Array, y: Array) -> Array:
 def _proven_remainder(
     u: Tape, T: float, Y: float, forms: Sequence[Form], made: Sequence[Polynomial], enough: float
 ) -> float:
-    """A bound on |u - P| for |t| <= T, |y| <= Y, refined until it is at most ``enough``; see the module docstring."""
+    """A bound on |u - P| for |t| <= T, |y| <= Y, refined until it is at most ``enough``, or until a point shows that it
+    is not; see the module docstring.
+    """
     h = 1.0 / _FIRST
     edge = np.arange(-1.0 + h, 1.0, 2 * h)
     a, b = (side.ravel() for side in np.meshgrid(edge, edge))
     worst = 0.0
     while a.size:
-        if a.size > _MOST_CELLS:
+        off = np.abs(_at(u, T * a, Y * b) - sum(f(p * a + q * b) for f, (p, q) in zip(made, forms, strict=True)))
+        if a.size > _MOST_CELLS or float(off.max()) > enough:
             what = "it could not be proven that a sum of functions of one variable is what it stands for"
-            raise InputError(what, got=f"{a.size} cells", hint="give a larger accuracy, or smaller bounds")
+            got = f"{a.size} cells, {float(off.max()):.1e} in the middle of one"
+            raise InputError(what, got=got, hint="give a larger accuracy, or smaller bounds")
         parts = [slice(k, k + _PART) for k in range(0, a.size, _PART)]
         bound = np.concatenate([_cell_bounds(u, T, Y, forms, made, a[part], b[part], h) for part in parts])
         rest = ~(bound <= enough)
@@ -189,7 +203,8 @@ def _cell_bounds(
         for n, (i, j) in enumerate(exponents(ORDER)):
             if i + j in degrees:
                 total = total + (np.abs(e.centre[n]) + e.radius[n]) * h ** (i + j)
-    return np.nan_to_num(total, nan=math.inf) * (1.0 + 1e-12)  # the sum itself is rounded
+    found: Array = np.nan_to_num(total, nan=math.inf) * (1.0 + 1e-12)  # the sum itself is rounded
+    return found
 
 
 def _sum_of(forms: Sequence[Form], made: Sequence[Polynomial], a: Taylor, b: Taylor) -> Taylor:

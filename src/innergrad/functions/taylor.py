@@ -4,9 +4,9 @@ tensors, evaluated around the middle of a cell or, for remainders, around all of
     f(c + d) = sum over i + j <= order of  f_ij d_1^i d_2^j        f_ij = centre +- radius, one per cell
 
 A :class:`Taylor` answers to operators and to functions of torch, as a jet does, so the formula that runs is the formula
-that is enclosed. Products are truncated; a function g(f) is its own Taylor series around f_00, whose coefficients follow
-from g's differential equation, in interval arithmetic. By Taylor's theorem, |f(c + d) - polynomial of degree m| is at
-most the sum of |f_ij| |d|^(m+1) over i + j = m + 1, with f_ij around all points of the cell.
+that is enclosed. Products are truncated; a function g(f) is its own Taylor series around f_00, whose coefficients
+follow from g's differential equation, in interval arithmetic. By Taylor's theorem, f(c + d) minus the polynomial of
+degree m is at most the sum of |f_ij| |d|^(m+1) over i + j = m + 1, with f_ij around all points of the cell.
 """
 
 from __future__ import annotations

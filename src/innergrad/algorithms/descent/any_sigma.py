@@ -99,10 +99,8 @@ def _signal(net: Network, u: Derivative) -> tuple[list[Layer], Attend]:
     N = net.depth
     if not net.activated(N):
         return [*u.layers], Attend(f"s{N}[k]", Score(IDENTITY, ("omega", u.g)))
-    own = (
-        Attend(f"p{N}[k]", _score(net, net.activation.r, N, "k")),
-        Attend(f"d{N}[k]", _score(net, net.activation.dr, N, "k")),
-    )
+    r = net.activation
+    own = tuple(Attend(f"{name}{N}[k]", _score(net, f, N, "k")) for name, f in (("p", r.r), ("d", r.dr)))
     product = Layer("mlp", "output derivative", (Attend("h[k]", Score(IDENTITY, (u.g, f"d{N}[k]"))),))
     layers = [Layer("attention", f"activation {N}", own), *u.layers, product]
     return layers, Attend(f"s{N}[k]", Score(IDENTITY, ("omega", "h[k]")))
@@ -129,7 +127,7 @@ def _require_hinges(net: Network, options: Options) -> None:
     hinges = [name for name, known in SIGMAS.items() if known.hinge is not None]
     if kinked(net) and options.sigma not in hinges:
         raise InputError(
-            f"{net.activation.name} has kinks; sums of {options.sigma} are smooth, and no unit of it is a hinge from afar",
+            f"{net.activation.name} has kinks, and no unit of {options.sigma}, which is bounded, is a hinge from afar",
             got=f"sigma={options.sigma!r}",
             allowed=f"sigma={', '.join(hinges)}, or a smooth activation",
         )

@@ -96,7 +96,7 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
 
 
 def _activation(net: Network, j: int, place: str, derivative: bool) -> Layer:
-    """By attention; kinks and jumps, which sums of sigmoids do not have, by an MLP, whose GeLUs are hinges from afar."""
+    """By attention; if it has kinks, which sums of sigmoids have not, by an MLP, whose GeLUs are hinges from afar."""
     return Layer("mlp" if kinked(net) else "attention", f"{place}activation {j}", activation(net, j, derivative))
 
 

@@ -23,8 +23,8 @@ from innergrad.functions.fits.smooth import shared_sums
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL, Function
 from innergrad.interpret.ranges import argument_bounds
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
-from innergrad.targets.parts.base import DEFAULT_BOUND, Functions, need
+from innergrad.ir.program import DEFAULT_BOUND, Attend, Layer, Options, Program, Score
+from innergrad.targets.parts.base import Functions, need
 
 LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
 LINEAR_BOUND = 2.0  # of linear attention's scores
