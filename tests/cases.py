@@ -192,7 +192,7 @@ CASES = {
         z_bound=16.0,
     ),
     "poisson": row(gd([2, 3, 1], loss=POISSON, lr=0.02, steps=2), 1e-2, extensions=(POISSON,)),
-    "gpt: softmax loss": row(gd([2, 3, 3], loss="softmax", steps=2), 1e-6, "gpt", z_bound=16.0),
+    "gpt: softmax loss": row(gd([2, 3, 3], loss="softmax", steps=2), 1e-5, "gpt", z_bound=16.0),
     "softmax, sink: relu, softmax loss": row(
         gd([2, 3, 3], "relu", loss="softmax", steps=2, box=None), 1e-6, "softmax", "sink", z_bound=16.0
     ),
