@@ -16,6 +16,7 @@ from typing import Any
 
 import abilities_tables
 import architecture
+import coverage_tables
 import executor_tables
 import lab_tables
 import optimisers
@@ -427,6 +428,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **lab_tables.TABLES,
     **settings_tables.TABLES,
     **abilities_tables.TABLES,
+    **coverage_tables.TABLES,
     **architecture.TABLES,
     **reliability_tables.TABLES,
 }
@@ -444,6 +446,7 @@ PAGES = (
     "docs/extending.md",
     "docs/architecture.md",
     "docs/reliability.md",
+    "docs/coverage.md",
 )
 
 
