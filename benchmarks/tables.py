@@ -16,6 +16,7 @@ from typing import Any
 
 import abilities_tables
 import architecture
+import coverage_tables
 import deep
 import executor_tables
 import lab_tables
@@ -428,6 +429,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **lab_tables.TABLES,
     **settings_tables.TABLES,
     **abilities_tables.TABLES,
+    **coverage_tables.TABLES,
     **architecture.TABLES,
     **reliability_tables.TABLES,
     **deep.TABLES,
@@ -447,6 +449,7 @@ PAGES = (
     "docs/architecture.md",
     "docs/reliability.md",
     "docs/questions.md",
+    "docs/coverage.md",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 import innergrad as ig
 from innergrad.testing import Case
@@ -19,6 +20,9 @@ def functional(kernel: str | ig.Kernel, **settings: object) -> ig.FunctionalGrad
     return ig.FunctionalGradientDescent(kernel, **settings)  # type: ignore[arg-type]
 
 
+POISSON = ig.SmoothLoss("poisson", lambda t, y: (torch.exp(t) - y * t).sum(-1), t_bound=6.0, y_bound=8.0)
+
+
 def row(
     algorithm: ig.Algorithm,
     epsilon: float | None = None,
@@ -29,9 +33,10 @@ def row(
     sigma: str | None = None,
     n_examples: int = 9,
     float32: bool = True,
+    extensions: tuple[object, ...] = (),
 ) -> Case:
     options = {"target": target, "variant": variant, "epsilon": epsilon, "z_bound": z_bound, "sigma": sigma}
-    return Case(algorithm, {"n_examples": n_examples, **options}, ordered, float32)
+    return Case(algorithm, {"n_examples": n_examples, **options}, ordered, float32, extensions=extensions)
 
 
 SIGMA = np.diag([1.0, 0.25, 2.25]) + 0.1
@@ -189,6 +194,14 @@ CASES = {
         "gpt",
         ordered=True,
         z_bound=16.0,
+    ),
+    "poisson": row(gd([2, 3, 1], loss=POISSON, lr=0.02, steps=2), 1e-2, extensions=(POISSON,)),
+    "gpt: softmax loss": row(gd([2, 3, 3], loss="softmax", steps=2), 1e-5, "gpt", z_bound=16.0),
+    "softmax, sink: relu, softmax loss": row(
+        gd([2, 3, 3], "relu", loss="softmax", steps=2, box=None), 1e-6, "softmax", "sink", z_bound=16.0
+    ),
+    "sigma, gelu: leaky_relu, activated": row(
+        gd([2, 3, 2], "leaky_relu", "activation", steps=2), 1e-6, "sigma", z_bound=16.0
     ),
 }
 

@@ -30,7 +30,7 @@ def test_an_old_folder_loads_and_its_program_is_the_same(golden: str, tmp_path: 
     expected = GOLDEN[golden]
     with zipfile.ZipFile(archive(golden)) as folder:
         folder.extractall(tmp_path)
-    tf = ig.load(tmp_path, extensions=[LogisticRegression])
+    tf = ig.load(tmp_path, extensions=[LogisticRegression, *(CASES[golden].extensions if golden in CASES else ())])
     assert [lane.name for lane in tf.program.stream.lanes] == expected["lanes"]
     assert layers(tf.program) == expected["layers"]
     found = learned(tf, {key: value[0] for key, value in CASES[golden].prompts(1).items()})
@@ -44,11 +44,11 @@ def test_an_old_folder_loads_and_its_program_is_the_same(golden: str, tmp_path: 
 @pytest.mark.parametrize("golden", [name for name in GOLDEN if name in CASES])
 def test_a_program_that_is_compiled_now_has_the_layers_and_the_cost_it_had(golden: str) -> None:
     """Where approximants are proven, to the last weight; fits depend on the machine's linear algebra in last digits.
-    Ramps were as wide as epsilon, which can still be asked for.
+    Ramps were as wide as epsilon, which can still be asked for; fixtures that are newer say how wide theirs are.
     """
     expected, tf = GOLDEN[golden], CASES[golden].tf
     steps = {name: tf.options.epsilon for name, f in tf.approximants.items() if math.isinf(f.error)}
-    if steps:
+    if steps and "ramps" not in expected:
         assert [row.heads for row in tf.cost().rows] == expected["heads"], "narrow ramps cost no heads"
         tf = replace(CASES[golden], options={**CASES[golden].options, "epsilons": steps}).tf
     assert layers(tf.program) == expected["layers"]

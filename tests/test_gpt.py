@@ -596,11 +596,6 @@ def test_a_kernel_that_is_no_sum_of_exponentials_is_refused() -> None:
         compiled(relu_kernel())
 
 
-def test_the_softmax_loss_is_refused() -> None:
-    with pytest.raises(ig.InputError, match=r"no program for this target.*allowed: target='relu'"):
-        compiled(ig.GradientDescent(ig.Network([2, 3, 3]), "softmax"))
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

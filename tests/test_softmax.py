@@ -503,20 +503,6 @@ def test_a_wrong_unit_at_the_end_of_the_domain_is_noticed() -> None:
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 
-@pytest.mark.parametrize("name", ["relu", "leaky_relu", "relu6"])
-def test_with_a_sink_kinks_are_refused(name: str) -> None:
-    with pytest.raises(ig.InputError, match=rf"kinks; got activation '{name}'.*or variant='mean'"):
-        compiled(ig.GradientDescent(ig.Network([2, 3, 1], name)))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_softmax_loss_is_refused(variant: str) -> None:
-    with pytest.raises(
-        ig.InputError, match=r"no program for this target; got target='softmax'; allowed: target='relu'"
-    ):
-        compiled(ig.GradientDescent(ig.Network([2, 3, 3]), "softmax"), variant)
-
-
 def test_a_variant_it_has_not_is_refused() -> None:
     with pytest.raises(ig.InputError, match=r"unknown variant.*'softmax'; got 'raw'; allowed: sink, mean, lookup"):
         small("raw")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from innergrad.algorithms.functional import FunctionalGradientDescent
     from innergrad.algorithms.kernels import Kernel
     from innergrad.algorithms.lookup import GridDescent, Tabulated
-    from innergrad.algorithms.losses import LOSSES, Loss, ResidualLoss
+    from innergrad.algorithms.losses import LOSSES, Loss, ResidualLoss, SmoothLoss
     from innergrad.algorithms.networks import Network
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
     from innergrad.compiler import compile
@@ -59,7 +59,7 @@ _NAMES = {
     "functions.fits.register": "register_sigma",
     "functions.scalar": "IDENTITY NEGATION RECIPROCAL",
     "algorithms.kernels": "Kernel",
-    "algorithms.losses": "LOSSES Loss ResidualLoss",
+    "algorithms.losses": "LOSSES Loss ResidualLoss SmoothLoss",
     "algorithms.networks": "Network",
     "ir.program": "Attend Layer Loop Options Program Score",
     "model.ragged": "ragged",
@@ -111,6 +111,7 @@ __all__ = [
     "ResidualLoss",
     "Run",
     "Score",
+    "SmoothLoss",
     "Solution",
     "Stream",
     "Tabulated",

@@ -43,7 +43,9 @@ def learned(tf: Any, prompt: dict[str, Any]) -> dict[str, Any]:
 
 def facts(tf: Any, prompt: dict[str, Any]) -> dict[str, Any]:
     cost = tf.cost()
+    ramps = {name: [high - low for low, high in f.ramps] for name, f in tf.approximants.items() if f.ramps}
     return {
+        **({"ramps": ramps} if ramps else {}),
         "lanes": [lane.name for lane in tf.program.stream.lanes],
         "layers": layers(tf.program),
         "cost": cost.totals(),

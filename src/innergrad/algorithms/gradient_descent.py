@@ -28,10 +28,10 @@ from innergrad.algorithms.descent.narrow import narrow_program
 from innergrad.algorithms.descent.shallow import shallow_program
 from innergrad.algorithms.descent.sink import sink_program
 from innergrad.algorithms.descent.step import Momentum, Rule, Step, batch_weights
-from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SoftmaxLoss
+from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SmoothLoss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches, plan
-from innergrad.errors import DegenerateStart, InputError, real
+from innergrad.errors import DegenerateStart, DomainError, InputError, real
 from innergrad.functions.derived import square_derivative
 from innergrad.functions.scalar import (
     ACTIVATIONS,
@@ -238,13 +238,6 @@ class GradientDescent(Algorithm):
 
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
-        if isinstance(self.loss, SoftmaxLoss) and options.target != "relu":
-            raise InputError(
-                "the softmax loss has no program for this target",
-                got=f"target={options.target!r}",
-                allowed="target='relu'",
-                hint="its exp is cut off at 0, where a sum of smooth units is not accurate",
-            )
         if options.variant not in PROGRAMS:
             what = f"{self.kind} has no program for variant {options.variant!r}"
             raise InputError(what, allowed=", ".join(PROGRAMS))
@@ -292,6 +285,13 @@ class GradientDescent(Algorithm):
         elif isinstance(self.loss, SoftmaxLoss):
             if not (bool(((y == 0) | (y == 1)).all()) and bool((y.sum(-1) == 1).all())):
                 raise InputError("softmax targets must be one-hot rows", hint="encode the classes as 0/1 columns")
+        elif isinstance(self.loss, SmoothLoss):
+            if float(y.abs().max()) > self.loss.y_bound:
+                raise DomainError(
+                    f"targets leave the domain of the loss {self.loss.name!r}",
+                    got=f"max |y| = {float(y.abs().max()):g}",
+                    allowed=f"at most y_bound = {self.loss.y_bound:g}",
+                )
         elif self.network.output == "activation":
             lo, hi = self.network.activation.closed_range
             if float(y.min()) < lo or float(y.max()) > hi:
@@ -409,6 +409,8 @@ class GradientDescent(Algorithm):
             y = (y > 0).to(y.dtype)
         elif isinstance(self.loss, SoftmaxLoss):
             y = torch.nn.functional.one_hot(y.argmax(-1), y.shape[-1]).to(y.dtype)
+        elif isinstance(self.loss, SmoothLoss):
+            y = y.clamp(-self.loss.y_bound, self.loss.y_bound)
         elif self.network.output == "activation":
             y = self.network.activation.r(y)
         return X, y, X_query

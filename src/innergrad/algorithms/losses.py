@@ -8,21 +8,31 @@ The risk is the paper's, L(w) = 1/(2n) sum_i l(f(x_i), y_i), with weights: 1/(2 
     logistic       softplus(t) - t y, y in {0, 1}    u = sigmoid(t) - y      needs a linear output
     softmax        LSE(t) - <t, y>, y one-hot        u = softmax(t) - y      needs a linear output
 
-A new loss of the residual, l = psi(t - y), is a :class:`ResidualLoss` with u = psi' as a :class:`Function`.
+A new loss is a :class:`SmoothLoss`: l(t, y) of one output, smooth in both, on a stated domain; its derivative is made
+from its formula. A loss of the residual, l = psi(t - y), can be a :class:`ResidualLoss`, with u = psi' as a
+:class:`Function` that needs no domain.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from innergrad.errors import Registry
+from innergrad.errors import InputError, Registry, real
+from innergrad.functions.calculus import partial, summands
+from innergrad.functions.derived import within
+from innergrad.functions.jets import NoRule
+from innergrad.functions.ridges import Ridge, ridge_form
 from innergrad.functions.scalar import EXP_CAPPED, IDENTITY, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH, Function
-from innergrad.functions.tape import Formula, Opaque, residual
+from innergrad.functions.tape import Formula, Opaque, Tape, residual
+
+SLIGHTLY = 2.0**-6  # above 0: where a probability, by a fit, is a little more than one
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,74 @@ class SoftmaxLoss(Loss):
 
     softplus: Function = SOFTPLUS
     exp: Function = EXP_CAPPED
+    shift: float = 0.0  # what is added to the argument of exp, which is exp(s - shift) then
+
+    def smooth(self, differences: float, classes: int) -> SoftmaxLoss:
+        """For sums of smooth units, on a bounded domain: exp as it is, without the kink at 0 at which it is cut off,
+        with its argument, between -(differences + log classes) and 0, moved so that 0 is in the middle.
+        """
+        shift = 0.5 * (differences + math.log(classes))
+        exp = Function(f"exp(s-{shift:g})", lambda s: torch.exp(s - shift), radius=shift + SLIGHTLY)
+        return replace(self, softplus=within(self.softplus, differences + math.log(classes)), exp=exp, shift=shift)
 
     def primitives(self) -> dict[Function, tuple[Formula, ...]]:
         return {} if self in _BUILTIN else {f: (_unknown(self),) for f in (self.softplus, self.exp)}
+
+
+@dataclass(frozen=True)
+class SmoothLoss(Loss):
+    """Any loss that is a sum over the outputs of one formula l(t, y), smooth for |t| <= t_bound, |y| <= y_bound, with t
+    the network's output: ``SmoothLoss("poisson", lambda t, y: (torch.exp(t) - y * t).sum(-1), t_bound=3, y_bound=9)``.
+
+    u = dl/dt is made from the steps of the formula (:mod:`innergrad.functions.calculus`), and is a sum of functions of
+    linear forms a t + b y (:mod:`innergrad.functions.ridges`): exactly, if it is f(t - y) or f(t) + g(y), else to
+    within ``accuracy``, which is proven and part of certificates. Outside the domain a run stops.
+    """
+
+    t_bound: float = 4.0
+    y_bound: float = 4.0
+    accuracy: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name in ("t_bound", "y_bound", "accuracy"):
+            object.__setattr__(self, name, real(name, getattr(self, name), above=0.0))
+        try:
+            u = partial(summands(self.value), 0)
+        except NoRule as problem:
+            raise InputError(
+                f"the loss {self.name!r} is no formula of t and y that can be differentiated step by step",
+                got=problem.operation,
+                allowed="(...).sum(-1) of arithmetic and smooth functions such as exp, log, sqrt, tanh, sin, erf",
+                hint="a loss that couples the outputs has no program, but for loss='softmax'",
+            ) from problem
+        if isinstance(u, float):
+            raise InputError(f"the loss {self.name!r} is linear in t: nothing is learned from it", got=f"u = {u:g}")
+        object.__setattr__(self, "_u", u)
+
+    @property
+    def u(self) -> Tape:
+        """dl/dt of one output, as a tape of t and y."""
+        return cast(Tape, self.__dict__["_u"])
+
+    @cached_property
+    def ridges(self) -> tuple[Ridge, ...]:
+        """u as a sum of functions of linear forms; ``remainder`` says how far it is off."""
+        return ridge_form(f"{self.name}'", self.u, self.t_bound, self.y_bound, self.accuracy)
+
+    @property
+    def remainder(self) -> float:
+        return sum(abs(ridge.scale) * ridge.f.rounded for ridge in self.ridges)
+
+    @property
+    def bound(self) -> float:
+        """sup |u| on the domain, from its terms."""
+        reach = [abs(r.t) * self.t_bound + abs(r.y) * self.y_bound for r in self.ridges]
+        return sum(abs(r.scale) * r.f.magnitude(s) for r, s in zip(self.ridges, reach, strict=True)) + self.remainder
+
+    @property
+    def lipschitz(self) -> float:
+        """sup |du/dt| of the terms on the domain."""
+        return sum(abs(ridge.scale * ridge.t) * ridge.f.lipschitz for ridge in self.ridges)
 
 
 def _unknown(loss: Loss) -> Formula:
@@ -88,5 +163,5 @@ _BUILTIN: tuple[Loss, ...] = (
 LOSSES = Registry(
     "loss",
     {loss.name: loss for loss in _BUILTIN},
-    hint="or an ig.ResidualLoss of your own; to load a model that has one, ig.load(path, extensions=[it])",
+    hint="or your own, an ig.SmoothLoss or ResidualLoss; to load a model that has one, ig.load(path, extensions=[it])",
 )

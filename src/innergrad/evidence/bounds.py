@@ -27,7 +27,7 @@ from typing import NamedTuple
 import torch
 
 from innergrad.algorithms.gradient_descent import GradientDescent
-from innergrad.algorithms.losses import LogisticLoss, ResidualLoss, SoftmaxLoss
+from innergrad.algorithms.losses import LogisticLoss, ResidualLoss, SmoothLoss, SoftmaxLoss
 from innergrad.errors import InputError
 from innergrad.functions.facts import prove_derivative, proven
 from innergrad.functions.fits.sums import Approximant
@@ -210,6 +210,8 @@ def _domain(of: Compiled) -> tuple[Sizes, str]:
         loss, net = of.algorithm.loss, of.algorithm.network
         if isinstance(loss, LogisticLoss | SoftmaxLoss):
             y, norm = min(y, 1.0), 1.0 if isinstance(loss, SoftmaxLoss) else math.inf
+        elif isinstance(loss, SmoothLoss):
+            y = min(y, loss.y_bound)
         elif net.output == "activation":
             y = min(y, max(map(abs, net.activation.closed_range)))
     free = [lane.name for lane in of.program.weights if math.isinf(lane.bound)]
@@ -385,6 +387,9 @@ def _loss(
     if isinstance(loss, SoftmaxLoss):  # its Jacobian, diag(s) - s s^T, has norm at most 1/2
         levels, eps = math.ceil(math.log2(algorithm.network.sizes[-1])), _eps(loss.exp, approximants)
         return eps + levels * _eps(loss.softplus, approximants), 0.5, 1.0 + eps
+    if isinstance(loss, SmoothLoss):
+        eps = loss.remainder + sum(abs(ridge.scale) * _eps(ridge.f, approximants) for ridge in loss.ridges)
+        return eps, loss.lipschitz, loss.bound + eps
     raise InputError(f"no theorem is known for the loss {loss.name!r}")
 
 

@@ -11,7 +11,7 @@ Each layer of the module is compared with the program on the *module's own strea
     gradient        every step is one of the algorithm, from the weights before it, up to 200 epsilon times the learning
                     rate, and rounding. Without weights it is about the predictions
     oracle          the exact program is the algorithm: weights, predictions, those at every prefix and standard
-                    deviations equal autograd's (or another oracle's)
+                    deviations equal autograd's (or another oracle's), but for the proven remainder of a loss
     examples        after one step: queries do not change the weights, an example of weight 2 counts as two, one of
                     weight 0 as none; where examples have no weights: a query's prediction depends on no other query,
                     and in a causal program on no later example
@@ -492,9 +492,16 @@ class _Verification:
                 raise InputError(f"the oracle's {name} have the wrong shape", got=got, allowed=allowed)
             if value.numel():
                 moved = float((near[name] - value).abs().max())
-                limit = max(self.laws["oracle"].limit * float(expected.abs().max()), moved)
+                limit = max(self.laws["oracle"].limit * float(expected.abs().max()), moved) + self._remainder()
                 self.laws["oracle"].see(float((value - expected).abs().max()), name, limit)
         return weights if program.weights else path
+
+    def _remainder(self) -> float:
+        """Where a function of the program is known to be off by so much from what the algorithm asks for, as the terms
+        of a loss of two variables are, a gradient may be as far off as by an approximant with that error.
+        """
+        rounded = sum(f.rounded for f in self.program.functions().values())
+        return WITHIN * rounded * (getattr(self.tf.algorithm, "lr", 1.0) or 1.0) * self.program.steps
 
     def _exactly(self, prompt: Prompt) -> tuple[Tensor, State]:
         """What the exact program learns step by step, and the lanes after its read-out."""

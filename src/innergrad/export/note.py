@@ -24,6 +24,7 @@ _HOLDS = {
     "pos": "i / 128 on token i, counted from 0",
     "pos2": "(i / 128)^2 on token i",
     "ns": "1 on every token but the sink",
+    "unmarked": "1 on every token but the markers",
 }
 
 
@@ -39,7 +40,8 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
     where = "where placement says [lane, first entries, token]" if program.placement else "on every token"
     held = {lane.name: f"initial weights, {where}" for lane in program.weights}
     held |= {mark.lane: "1 where marks say [lane, token, entry]" for mark in program.marks}
-    carriers = f"{program.carriers} tokens that carry weights; then " if program.placement else ""
+    what = "tokens that carry weights" if program.placement else "marker tokens, with the x of the first example"
+    carriers = f"{program.carriers} {what}; then " if program.carriers else ""
     blanks = f"blank tokens, so that there are {program.length} in all; " if program.length else ""
     sink = "a sink, with nothing but what holds on every token; then " if program.sink else ""
     examples = "x_1, y_1, x_2, y_2, ..." if program.tokens == "interleaved" else "(x_1; y_1), (x_2; y_2), ..."

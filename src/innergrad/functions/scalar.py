@@ -52,6 +52,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, Registry
+from innergrad.functions.polynomials import Polynomial
 from innergrad.functions.tape import recorded
 
 
@@ -252,7 +253,7 @@ class Function:
             raise InputError(what, got=self.radius, allowed="a positive number, or inf for none")
         if self.exact is not None:
             object.__setattr__(self, "exact", self.bounded(self.exact))
-        if not isinstance(self.value, PiecewiseLinear | Levels):
+        if not isinstance(self.value, PiecewiseLinear | Levels | Polynomial):
             object.__setattr__(self, "value", recorded(self.value))
 
     def __call__(self, t: Tensor) -> Tensor:

@@ -183,7 +183,8 @@ def _measured(f: Function, given: FeatureSum, epsilon: float) -> FeatureSum:
     if f.jumps:
         return replace(given, error=math.inf)
     known = SIGMAS[given.feature].hinge if f.exact is not None and given.feature in SIGMAS else None
-    hinges = 0.0 if known is None else known * sum(map(abs, given.c))  # of steep units, which a grid may miss
+    steep = [c for a, b, c in zip(given.a, given.b, given.c, strict=True) if abs(a) > 1.0 or b]  # others are linear
+    hinges = 0.0 if known is None else known * sum(map(abs, steep))  # of steep units, which a grid may miss
     error = max(seen, hinges)
     return given if abs(given.error - error) <= rounding + 1e-6 * error else replace(given, error=error)
 

@@ -71,8 +71,8 @@ class Tape:
     def __call__(self, *given: Any) -> Any:
         values = list(given)
         for step in self.steps:
-            args = [_filled(x, values) for x in step.args]
-            values.append(step.call(*args, **{name: _filled(x, values) for name, x in step.kwargs}))
+            args = [filled(x, values) for x in step.args]
+            values.append(step.call(*args, **{name: filled(x, values) for name, x in step.kwargs}))
         return values[self.result.number]
 
     def still(self) -> bool:
@@ -287,7 +287,7 @@ def _operators() -> None:
     """a + t is noted as radd of t and a, as torch does."""
 
     def binary(name: str, call: Callable[..., Any]) -> Callable[[Term, Any], Term]:
-        return lambda x, y: x._note(_plain(name), call, (x, y), {})
+        return lambda x, y: x._note(plain_name(name), call, (x, y), {})
 
     def unary(name: str, call: Callable[..., Any]) -> Callable[[Term], Term]:
         return lambda x: x._note(name, call, (x,), {})
@@ -313,7 +313,7 @@ class _Bound:
     name: str
 
     def __call__(self, *args: Any, **kwargs: Any) -> Term:
-        return self.term._note(_plain(self.name), Method(self.name), (self.term, *args), kwargs)
+        return self.term._note(plain_name(self.name), Method(self.name), (self.term, *args), kwargs)
 
     def __bool__(self) -> bool:
         return bool(self.term)
@@ -377,14 +377,14 @@ _SAME = {
 }
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """torch's names for one operation are several: t * 2 is mul, __mul__ or multiply."""
     name = (name.strip("_") if name.startswith("__") else name).removeprefix("special_")
     return _SAME.get(name, name)
 
 
 def _name(func: Callable[..., Any]) -> str:
-    return _plain(getattr(func, "__name__", type(func).__name__))
+    return plain_name(getattr(func, "__name__", type(func).__name__))
 
 
 def _of_term(x: Any) -> Ref | None:
@@ -407,7 +407,7 @@ def _noted(x: Any, ref: Callable[[Any], Ref | None]) -> Any:
     raise NoRule(f"a constant of type {type(x).__name__}")
 
 
-def _filled(x: Any, values: list[Any]) -> Any:
+def filled(x: Any, values: list[Any]) -> Any:
     if isinstance(x, Ref):
         return values[x.number]
-    return tuple(_filled(part, values) for part in x) if isinstance(x, tuple) else x
+    return tuple(filled(part, values) for part in x) if isinstance(x, tuple) else x

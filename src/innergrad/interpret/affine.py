@@ -298,7 +298,7 @@ class Forms(Algebra[Form]):
         kept, curvature, remainder = (
             torch.where(flat, part, other) for part, other in ((0.0, kept), (0.0, curvature), (swing, remainder))
         )
-        remainder = remainder + self._unknown(f, stand_in, t, radius)
+        remainder = remainder + self._unknown(f, stand_in, t, radius) + f.rounded
         remainder = remainder + departed(f, self.lanes.primitives.get(f.value, ()), t, radius)
         if stand_in is not None:
             found = evaluated(stand_in, t) if isinstance(stand_in, PiecewiseLinear) else found

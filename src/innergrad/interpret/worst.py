@@ -216,7 +216,7 @@ class Worst(Algebra[Known]):
         if jumps:
             self.jumps.add(f.name)
             return Known(size, swing)
-        return Known(size, (drift & swing) + z.size.filled(epsilon))
+        return Known(size, (drift & swing) + z.size.filled(epsilon + f.rounded))
 
     def softmax(self, scores: Known, mask: Known | None) -> Known:
         raise self._refused("a softmax")

@@ -71,6 +71,7 @@ Reduce = Literal["sum", "mean", "softmax"]
 Where = Literal["all", "demos", "query"]
 Kind = Literal["attention", "mlp", "product", "any"]
 Scope = Literal["self", "all", "demos", "before", "upto", "previous"]
+DEFAULT_BOUND = 8.0  # of lanes and of domains of functions, on targets that fit, unless z_bound says otherwise
 STANDARD_LANES = ("x", "y", "one", "t", "query", "omega")
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 Tokens = Literal["stacked", "interleaved"]
@@ -282,7 +283,8 @@ class Program:
     length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
         if prompts have any length.
     placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
-        empty if it is in the lanes of role ``weight`` as they are. marks: what tells these tokens apart.
+        empty if it is in the lanes of role ``weight`` as they are. markers: so many tokens that carry nothing but
+        marks stand there. marks: what tells the tokens before the demos apart, numbered from 0, the sink aside.
     batches: sets of examples; entry b of the lane ``batch`` holds the weights of those of batch b, as ``omega`` those
         of all, and ``log_batch`` their logarithms.
     """
@@ -299,6 +301,7 @@ class Program:
     length: int | None = None
     placement: tuple[Part, ...] = ()
     marks: tuple[Mark, ...] = ()
+    markers: int = 0
     batches: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -325,8 +328,8 @@ class Program:
 
     @property
     def carriers(self) -> int:
-        """Tokens before the demos that carry weights."""
-        return 1 + max((part.token for part in self.placement if part.token is not None), default=-1)
+        """Tokens before the demos that carry weights, or marks alone."""
+        return max(self.markers, 1 + max((part.token for part in self.placement if part.token is not None), default=-1))
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -443,7 +446,11 @@ def _check_placement(program: Program) -> None:
     for mark in program.marks:
         lane = stream[mark.lane]
         right = lane.role == "input" and not lane.shared and 0 <= mark.entry < lane.size
-        _require(right and 0 <= mark.token < program.carriers, "a mark is on a token that carries weights", mark)
+        _require(
+            right and 0 <= mark.token < program.carriers,
+            "a mark is on a token before the demos that carries something",
+            mark,
+        )
 
 
 def _check_instruction(program: Program, instruction: Attend, name: str) -> None:

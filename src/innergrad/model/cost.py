@@ -235,7 +235,9 @@ def cost_of(
     """The cost of the longest prompt with one query, from counts of the weights of every stored layer: foreseen, or of
     the module. stands: what stands for the functions, by name.
     """
-    stacked = int(program.sink) + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
+    stacked = (
+        int(program.sink) + program.carriers + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1
+    )
     times = [loop.count for loop in program.body for _ in loop.layers] + [0] * len(program.readout)
     tokens, D = program.length or stacked, program.stream.d_model
     each = zip(program.layers, counts, times, strict=True)

@@ -23,8 +23,8 @@ from innergrad.model.guard import Guard
 
 ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
-# number of tokens, the sink aside; weights of the examples of batches, and their logarithms
-TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch")
+# number of tokens, the sink aside; weights of the examples of batches, and their logarithms; "no marker"
+TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch", "unmarked")
 ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows what that has subtracted
 NO_WEIGHT = -64.0  # the logarithm of no weight, or of one as small: e^-64 is nothing beside the others
 #: lanes of logarithms, and the number in them that stands for no weight; in float32, too
@@ -64,7 +64,7 @@ class Prompt:
         then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes,
         and so have the blank tokens before the queries that fill a prompt up to a fixed length; only their x is the
         first demo's, so that no function is evaluated where the data never are (at 0, a ReLU's kink). Tokens that carry
-        weights stand before the demos: blank ones, with their weights and marks.
+        weights, or marks alone, stand before the demos: blank ones, with their weights and marks.
         """
         (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
         blank = self.X.new_zeros(batch, n)
@@ -89,10 +89,12 @@ class Prompt:
         if "bits" in program.stream.by_name:
             lanes["bits"] = signs(position, program.stream["bits"].size)
         lanes |= placed(program, self.w0, tokens)
+        lanes["unmarked"], sink = self.X.new_ones(batch, tokens), int(program.sink)
+        lanes["unmarked"][:, sink : sink + program.carriers] = 0.0
         for mark in program.marks:
             lane = program.stream[mark.lane]
             held = lanes.setdefault(mark.lane, self.X.new_zeros(batch, tokens, *lane.shape))
-            held[:, mark.token].view(batch, lane.size)[:, mark.entry] = 1.0
+            held[:, sink + mark.token].view(batch, lane.size)[:, mark.entry] = 1.0
         return {
             lane.name: lanes[lane.name]
             if lane.name in lanes

@@ -330,12 +330,13 @@ def _prompt(program: Program) -> dict[str, Any]:
 
 def tokens_of_weights(program: Program) -> dict[str, Any]:
     """Where the flat weight vector is, if tokens before the examples carry it: [lane, first entries, token] part by
-    part; and the entries of lanes that are 1 there, [lane, token, entry].
+    part; and the entries of lanes that are 1 there, [lane, token, entry], tokens numbered from 0 after a sink.
     """
-    if not program.placement:
+    if not program.carriers:
         return {}
     placement = [[part.lane, part.size, part.token] for part in program.placement]
-    return {"carriers": program.carriers, "placement": placement, "marks": [list(mark) for mark in program.marks]}
+    held = {"placement": placement} if placement else {}
+    return {"carriers": program.carriers, **held, "marks": [list(mark) for mark in program.marks]}
 
 
 def _named_layers(module: LoopedTransformer) -> Iterator[tuple[str, Sublayer]]:

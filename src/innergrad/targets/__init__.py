@@ -38,7 +38,7 @@ _BUILTIN: dict[str, Target] = {
         functions=Blocks(),
         epsilon=1e-9,
         finest=1e-12,
-        structural=("t", "query", "ns", "log_omega", "log_batch", "log_tokens"),
+        structural=("t", "query", "ns", "log_omega", "log_batch", "log_tokens", "unmarked"),
     ),
     "sigma": Target(
         variants=("backprop", "recursion"),
@@ -57,7 +57,19 @@ _BUILTIN: dict[str, Target] = {
         functions=Blocks(),
         epsilon=1e-9,
         finest=1e-12,
-        structural=("t", "query", "log_omega", "log_batch", "pos", "pos2", "ns", "zero", "pad_up", "pad_down"),
+        structural=(
+            "t",
+            "query",
+            "log_omega",
+            "log_batch",
+            "pos",
+            "pos2",
+            "ns",
+            "unmarked",
+            "zero",
+            "pad_up",
+            "pad_down",
+        ),
     ),
 }
 TARGETS = Registry("target", _BUILTIN)

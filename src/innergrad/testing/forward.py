@@ -157,6 +157,9 @@ def first_lanes(config: dict[str, Any], prompt: dict[str, Array]) -> dict[str, A
     for name, size, token in config["prompt"].get("placement", []):
         lanes.setdefault(name, np.zeros(shapes[name]))[token, :size] = prompt["w0"][start : start + size]
         start += size
+    first, carriers = int(config["prompt"]["sink_first"]), config["prompt"].get("carriers", 0)
+    lanes["unmarked"] = np.ones(len(tokens))
+    lanes["unmarked"][first : first + carriers] = 0.0
     for name, token, entry in config["prompt"].get("marks", []):
-        lanes.setdefault(name, np.zeros(shapes[name]))[token, entry] = 1.0
+        lanes.setdefault(name, np.zeros(shapes[name]))[first + token, entry] = 1.0
     return lanes

@@ -25,41 +25,57 @@ is computed from J_{m-1}, each level with a forward pass of its own:
 from __future__ import annotations
 
 from innergrad.algorithms.descent.averages import (
+    Derivative,
     gradient_range,
+    kinked,
+    last_lane,
     layer_lanes,
     loss_derivative,
-    output_derivative,
-    require_smooth,
 )
+from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.sink import kept_lanes, kept_products
 from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
+from innergrad.algorithms.losses import SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
+from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.functions.scalar import IDENTITY, Function
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
+from innergrad.ir.program import DEFAULT_BOUND, Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 
 def backprop_program(algorithm: DescentSettings, options: Options) -> Program:
-    net, N = _network(algorithm), algorithm.network.depth
-    bound = gradient_range(options)
+    net, N = algorithm.network, algorithm.network.depth
+    _require_hinges(net, options)
+    bound = gradient_range(algorithm, options)
     scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j) if lane.name != "z1" or N == 1]
-    scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
-    g_lanes, g_layers = loss_derivative(algorithm, bound)
-    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
+    scratch += _signal_lanes(net, bound)
+    u = _loss(algorithm, options, bound)
+    output, signal = _signal(net, u)
     products = tuple(made for j in range(1, N) for made in kept_products(j))
     layers = _forward(net, kept=True)
-    if g_layers:
-        layers += [_with(g_layers[0], *products), Layer("mlp", f"backward {N}", (signal,))]
-    else:
-        layers += [Layer("mlp", f"backward {N}", (*products, signal))]
-    scratch += [*g_lanes, *(lane for j in range(1, N) for lane in kept_lanes(net, j))]
+    tail = [*output, Layer("mlp", f"backward {N}", (signal,))]
+    if tail[0].kind == "attention":
+        layers.append(tail.pop(0))
+    layers += [_with(tail[0], *products), *tail[1:]]
+    scratch += [*u.lanes, *(lane for j in range(1, N) for lane in kept_lanes(net, j))]
     for j in range(N - 1, 0, -1) if N > 2 else ():
         above = (f"V{N}[c,k]", f"s{N}[c]") if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
         scratch.append(Lane(f"q{j}", (net.sizes[j],), bound=bound))
-    readout = tuple(_forward(net, "read-out: "))
-    return descent(algorithm, tuple(scratch), tuple(layers), readout, f"z{N}", _gradient(net))
+    return descent(algorithm, tuple(scratch), tuple(layers), _readout(net), last_lane(net), _gradient(net))
+
+
+def _loss(algorithm: DescentSettings, options: Options, bound: float) -> Derivative:
+    """The derivative of the loss by mlps: attention of this kind has no softmax, so that of the softmax loss is the
+    tree of softplus, for differences of logits of up to z_bound.
+    """
+    net = algorithm.network
+    if not isinstance(algorithm.loss, SoftmaxLoss):
+        return loss_derivative(algorithm, bound)
+    differences = options.z_bound or DEFAULT_BOUND
+    lanes, layers = loss_layers(algorithm.loss.smooth(differences, net.sizes[-1]), last_lane(net), net.sizes[-1])
+    return Derivative("g[k]", (*lanes, Lane("g", (net.sizes[-1],), bound=1.0 + bound)), layers)
 
 
 def _gradient(net: Network) -> Gradient:
@@ -76,16 +92,45 @@ def _gradient(net: Network) -> Gradient:
     return gradient
 
 
-def _network(algorithm: DescentSettings) -> Network:
-    net = algorithm.network
-    if net.output != "linear":
+def _signal(net: Network, u: Derivative) -> tuple[list[Layer], Attend]:
+    """The layers between z_N and s_N, and the instruction for s_N = omega u(z_N, y). An activated output, which the
+    paper does not have: p_N and d_N by attention, u(p_N, y), and its product with d_N, which takes the place of u.
+    """
+    N = net.depth
+    if not net.activated(N):
+        return [*u.layers], Attend(f"s{N}[k]", Score(IDENTITY, ("omega", u.g)))
+    r = net.activation
+    own = tuple(Attend(f"{name}{N}[k]", _score(net, f, N, "k")) for name, f in (("p", r.r), ("d", r.dr)))
+    product = Layer("mlp", "output derivative", (Attend("h[k]", Score(IDENTITY, (u.g, f"d{N}[k]"))),))
+    layers = [Layer("attention", f"activation {N}", own), *u.layers, product]
+    return layers, Attend(f"s{N}[k]", Score(IDENTITY, ("omega", "h[k]")))
+
+
+def _signal_lanes(net: Network, bound: float) -> list[Lane]:
+    """s_N, and for an activated output h, its product without the weight of the example."""
+    shape = (net.sizes[-1],)
+    lanes = [Lane(f"s{net.depth}", shape, bound=bound)]
+    return [*lanes, Lane("h", shape, bound=bound)] if net.activated(net.depth) else lanes
+
+
+def _readout(net: Network) -> tuple[Layer, ...]:
+    """z_N, or p_N."""
+    N, layers = net.depth, _forward(net, "read-out: ")
+    if net.activated(N):
+        last = Attend(f"p{N}[k]", _score(net, net.activation.r, N, "k"))
+        layers.append(Layer("attention", f"read-out: activation {N}", (last,)))
+    return tuple(layers)
+
+
+def _require_hinges(net: Network, options: Options) -> None:
+    """Kinks are sums of hinges sigma(k z) / k, which a sigma has that is relu from afar."""
+    hinges = [name for name, known in SIGMAS.items() if known.hinge is not None]
+    if kinked(net) and options.sigma not in hinges:
         raise InputError(
-            "target sigma takes networks with a linear output, as the paper does",
-            got=f"output={net.output!r}",
-            allowed="output='linear'",
+            f"{net.activation.name} has kinks, and no unit of {options.sigma}, which is bounded, is a hinge from afar",
+            got=f"sigma={options.sigma!r}",
+            allowed=f"sigma={', '.join(hinges)}, or a smooth activation",
         )
-    require_smooth(net, "target='relu' has them")
-    return net
 
 
 def _with(layer: Layer, *instructions: Attend) -> Layer:
@@ -121,7 +166,8 @@ def _forward(net: Network, place: str = "", kept: bool = False, copy: str = "", 
 
 
 def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
-    net, N = _network(algorithm), algorithm.network.depth
+    net, N = algorithm.network, algorithm.network.depth
+    _require_hinges(net, options)
     if N == 2:
         return backprop_program(algorithm, options)  # Theorem 1
     if net.bias or N < 2:
@@ -130,12 +176,12 @@ def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
             got=f"{N} layer{'s' * (N > 1)}, bias={net.bias}",
             hint="use variant='backprop'" + (", or bias=False" if net.bias and N > 1 else ""),
         )
-    bound, own = gradient_range(options), _Recursion(net)
-    g_lanes, g_layers = loss_derivative(algorithm, bound)
-    own.scratch += [Lane(f"z{j}", (net.sizes[j],)) for j in range(2, N + 1)]
-    own.scratch += [*g_lanes, Lane(f"s{N}", (net.sizes[N],), bound=bound)]
-    signal = Attend(f"s{N}[k]", Score(IDENTITY, ("omega", output_derivative(algorithm))))
-    layers = [*_forward(net), *g_layers, *own.jacobian(N - 1)]
+    bound, own = gradient_range(algorithm, options), _Recursion(net)
+    u = _loss(algorithm, options, bound)
+    own.scratch += [Lane(f"z{j}", (net.sizes[j],)) for j in range(2, N)] + [*layer_lanes(net, N)]
+    own.scratch += [*u.lanes, *_signal_lanes(net, bound)]
+    output, signal = _signal(net, u)
+    layers = [*_forward(net), *output, *own.jacobian(N - 1)]
     attention, mlp = own.combine(N, "")
     layers += [attention, _with(mlp, signal)]
 
@@ -149,8 +195,7 @@ def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
             for s, value in terms
         )
 
-    readout = tuple(_forward(net, "read-out: "))
-    return descent(algorithm, tuple(own.scratch), tuple(layers), readout, f"z{N}", gradient)
+    return descent(algorithm, tuple(own.scratch), tuple(layers), _readout(net), last_lane(net), gradient)
 
 
 class _Recursion:

@@ -5,6 +5,7 @@ Lanes as in :mod:`innergrad.algorithms.descent.literal`, and zj (pre-activations
 
     mlp          2 a layer     z_j = V_j p_{j-1} + b_j,   p_j = r(z_j), d_j = r'(z_j)          (linear output: z_N only)
     mlp          0 or 1        g = u(z_N, y)                                                   (squared loss: none)
+      or attention             the softmax loss: over marker tokens (:mod:`innergrad.algorithms.descent.markers`)
     mlp          0 or 1        s_N = d_N g                                                     (linear output: s_N = g)
     mlp          2 a layer     q_j = V_{j+1}^T s_{j+1},   s_j = d_j q_j                        j = N - 1 .. 1
     mlp          1             G_j = s_j p_{j-1}^T, all j
@@ -18,14 +19,16 @@ log_omega, the logarithms of their weights.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from innergrad.algorithms.base import LOG_UNIT
 from innergrad.algorithms.descent.literal import loss_layers
+from innergrad.algorithms.descent.markers import marker_lanes, marks, softmax_layer
 from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
-from innergrad.algorithms.losses import Loss, ResidualLoss
+from innergrad.algorithms.losses import Loss, ResidualLoss, SmoothLoss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
-from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
+from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with
@@ -34,32 +37,25 @@ GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is l
 
 def mean_program(algorithm: DescentSettings, options: Options) -> Program:
     net = algorithm.network
-    bound = gradient_range(options)
+    bound = gradient_range(algorithm, options)
     output = last_lane(net)
-    loss_lanes, loss = loss_derivative(algorithm, bound)
-    g = output_derivative(algorithm)
-    backward_lanes, backward = _backward(net, g, bound)
-    scratch = (*_forward_lanes(net), *loss_lanes, *backward_lanes)
-    step = (*_forward(net), *loss, *backward)
-    return descent(
-        algorithm, scratch, step, _forward(net, "read-out: "), output, mean_gradient(net, g), WEIGHTS_OF_EXAMPLES
-    )
+    u = loss_derivative(algorithm, bound)
+    backward_lanes, backward = _backward(net, u.g, bound)
+    scratch = (*_forward_lanes(net), *u.lanes, *backward_lanes)
+    step = (*_forward(net), *u.layers, *backward)
+    average, inputs = mean_gradient(net, u.g), (*WEIGHTS_OF_EXAMPLES, *u.inputs)
+    return descent(algorithm, scratch, step, _forward(net, "read-out: "), output, average, inputs, marks=u.marks)
 
 
-def gradient_range(options: Options) -> float:
+def gradient_range(algorithm: DescentSettings, options: Options) -> float:
     """Of the lanes of the backward pass."""
-    return max(GRADIENTS, options.z_bound or 0.0)
+    loss = algorithm.loss
+    return max(GRADIENTS, options.z_bound or 0.0, loss.bound if isinstance(loss, SmoothLoss) else 0.0)
 
 
-def require_smooth(net: Network, instead: str) -> None:
-    """For blocks whose units are smooth: sums of them have no kinks."""
-    if net.activation.r.exact is not None or net.activation.dr.jumps:
-        raise InputError(
-            "smooth units do not add up to functions with kinks",
-            got=f"activation {net.activation.name!r}",
-            allowed="smooth activations, e.g. tanh, sigmoid, softplus, gelu, silu",
-            hint=instead,
-        )
+def kinked(net: Network) -> bool:
+    """The activation is piecewise linear: relu, leaky_relu, relu6."""
+    return net.activation.r.exact is not None or bool(net.activation.dr.jumps)
 
 
 def last_lane(net: Network) -> str:
@@ -70,11 +66,6 @@ def last_lane(net: Network) -> str:
 def squared(loss: Loss) -> bool:
     """Its derivative is linear: no lane and no layer of its own."""
     return isinstance(loss, ResidualLoss) and loss.u == IDENTITY and loss.scale == 2.0
-
-
-def output_derivative(algorithm: DescentSettings) -> str:
-    """The derivative of the loss in the network's output, as an expression with the label k."""
-    return f"2.0*{last_lane(algorithm.network)}[k] - 2.0*y[k]" if squared(algorithm.loss) else "g[k]"
 
 
 def _forward_lanes(net: Network) -> tuple[Lane, ...]:
@@ -109,13 +100,29 @@ def _forward(net: Network, place: str = "") -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def loss_derivative(algorithm: DescentSettings, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:
-    """The lane g and the mlp that fills it; nothing for the squared loss."""
-    if squared(algorithm.loss):
-        return (), ()
-    net = algorithm.network
-    lanes, layers = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
-    return (*lanes, Lane("g", (net.sizes[-1],), bound=bound)), layers
+@dataclass(frozen=True)
+class Derivative:
+    """The derivative of the loss in the network's output: g, an expression with the label k; the lanes and layers that
+    make it, input lanes and marks of marker tokens.
+    """
+
+    g: str
+    lanes: tuple[Lane, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    inputs: tuple[Lane, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+def loss_derivative(algorithm: DescentSettings, bound: float) -> Derivative:
+    """By an mlp that fills the lane g, by attention for the softmax loss; the squared loss needs neither."""
+    net, loss, out, d_y = algorithm.network, algorithm.loss, last_lane(algorithm.network), algorithm.network.sizes[-1]
+    if squared(loss):
+        return Derivative(f"2.0*{out}[k] - 2.0*y[k]")
+    if isinstance(loss, SoftmaxLoss):
+        own = (Lane("g", (d_y,), bound=1.0),)
+        return Derivative("g[k] - y[k]", own, (softmax_layer(out),), marker_lanes(d_y), marks(d_y))
+    lanes, layers = loss_layers(loss, out, d_y)
+    return Derivative("g[k]", (*lanes, Lane("g", (net.sizes[-1],), bound=bound)), layers)
 
 
 def _backward(net: Network, g: str, bound: float) -> tuple[tuple[Lane, ...], tuple[Layer, ...]]:

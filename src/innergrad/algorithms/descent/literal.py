@@ -25,11 +25,12 @@ from __future__ import annotations
 import math
 
 from innergrad.algorithms.descent.step import DescentSettings, below, descent
-from innergrad.algorithms.losses import LogisticLoss, Loss, ResidualLoss, SoftmaxLoss
+from innergrad.algorithms.losses import LogisticLoss, Loss, ResidualLoss, SmoothLoss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
+from innergrad.functions.ridges import Ridge
 from innergrad.functions.scalar import IDENTITY, NEGATION
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
+from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score, View
 from innergrad.ir.stream import Lane
 
 
@@ -95,13 +96,26 @@ def loss_layers(loss: Loss, out: str, d_y: int) -> tuple[tuple[Lane, ...], tuple
         )
     elif isinstance(loss, SoftmaxLoss):
         lanes, layers, lse = _log_sum_exp(loss, out, d_y)
-        exp = Attend("g[k]", Score(loss.exp, (f"{out}[k] - {lse}", "one")))
+        shift = f" + {loss.shift!r}*one" if loss.shift else ""
+        exp = Attend("g[k]", Score(loss.exp, (f"{out}[k] - {lse}{shift}", "one")))
         g = (exp, Attend("g[k]", Score(NEGATION, ("y[k]", "one"))))
+    elif isinstance(loss, SmoothLoss):
+        g = tuple(
+            Attend("g[k]", Score(ridge.f, (_form(ridge, out), "one")), scale=ridge.scale) for ridge in loss.ridges
+        )
     else:
         raise InputError(
-            f"no program is known for the loss {loss.name!r}", allowed="a ResidualLoss, logistic or softmax"
+            f"no program is known for the loss {loss.name!r}",
+            got=type(loss).__name__,
+            allowed="a SmoothLoss, a ResidualLoss, logistic or softmax",
         )
     return lanes, (*layers, Layer("mlp", "loss derivative", g))
+
+
+def _form(ridge: Ridge, out: str) -> Expr:
+    """a t + b y."""
+    views = (View(out, ("k",), ridge.t), View("y", ("k",), ridge.y))
+    return tuple(view for view in views if view.coefficient)
 
 
 def _log_sum_exp(loss: SoftmaxLoss, below: str, width: int) -> tuple[tuple[Lane, ...], tuple[Layer, ...], str]:

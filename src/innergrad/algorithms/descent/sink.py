@@ -12,27 +12,32 @@ applies the activations while the MLP behind it multiplies, one block a layer. L
     mlp                 G_j = q_j H_j,  s_j = q_j d_j,  G_N = g p_{N-1}^T
     attention, mlp      V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j);  project and clear
 
+Activations with kinks (relu, leaky_relu, relu6) are applied by an MLP: one block more for each layer that has one.
+
 2N + 1 blocks for a linear output, whatever the loss. An activated output has s_N = d_N u(p_N, y) in place of g: one
 block more for the squared loss, two for others.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from innergrad.algorithms.descent.averages import (
     WEIGHTS_OF_EXAMPLES,
+    Derivative,
     activation,
     forward,
     gradient_range,
+    kinked,
     last_lane,
     layer_lanes,
+    loss_derivative,
     mean_gradient,
-    output_derivative,
-    require_smooth,
     signal,
     squared,
 )
-from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.step import DescentSettings, below, descent
+from innergrad.algorithms.losses import SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.ir.program import Attend, Layer, Options, Program, Score
@@ -41,14 +46,14 @@ from innergrad.ir.stream import Lane
 
 def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     net, N = algorithm.network, algorithm.network.depth
-    bound = gradient_range(options)
-    require_smooth(net, "or variant='mean', whose MLPs do kinks")
-    g, g_lanes, loss = _loss(algorithm, bound)
+    bound = gradient_range(algorithm, options)
+    u = _loss(algorithm, bound)
+    g = u.g
     layers = _forward(net)
     if net.activated(N):
-        layers.append(Layer("attention", f"activation {N}", activation(net, N, derivative=True)))
-    layers += loss
-    scratch = [lane for j in range(1, N + 1) for lane in layer_lanes(net, j)] + g_lanes
+        layers.append(_activation(net, N, "", derivative=True))
+    layers += u.layers
+    scratch = [*(lane for j in range(1, N + 1) for lane in layer_lanes(net, j)), *u.lanes]
     if net.activated(N):
         scratch.append(Lane(f"s{N}", (net.sizes[N],), bound=bound))
         layers.append(Layer("mlp", f"backward {N}", (Attend(f"s{N}[k]", Score(IDENTITY, (g, f"d{N}[k]"))),)))
@@ -62,11 +67,9 @@ def sink_program(algorithm: DescentSettings, options: Options) -> Program:
 
     readout = [*_forward(net, "read-out: ")]
     if net.activated(N):
-        readout.append(Layer("attention", f"read-out: activation {N}", activation(net, N, False)))
-    average = mean_gradient(net, g)
-    return descent(
-        algorithm, tuple(scratch), tuple(layers), tuple(readout), last_lane(net), average, WEIGHTS_OF_EXAMPLES
-    )
+        readout.append(_activation(net, N, "read-out: ", derivative=False))
+    average, inputs, output = mean_gradient(net, g), (*WEIGHTS_OF_EXAMPLES, *u.inputs), last_lane(net)
+    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), output, average, inputs, marks=u.marks)
 
 
 def kept_products(j: int) -> tuple[Attend, ...]:
@@ -84,7 +87,7 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
     """z_1, then, for every layer, activations by attention and the next z by the MLP."""
     layers = [Layer("mlp", f"{place}forward 1", forward(net, 1))]
     for j in range(1, net.depth):
-        layers.append(Layer("attention", f"{place}activation {j}", activation(net, j, derivative=not place)))
+        layers.append(_activation(net, j, place, derivative=not place))
         products = forward(net, j + 1)
         if not place:
             products += kept_products(j)
@@ -92,15 +95,27 @@ def _forward(net: Network, place: str = "") -> list[Layer]:
     return layers
 
 
-def _loss(algorithm: DescentSettings, bound: float) -> tuple[str, list[Lane], list[Layer]]:
-    """The derivative of the loss: an expression, the lanes it needs, and the attention layer that fills them."""
-    if squared(algorithm.loss):
-        return output_derivative(algorithm), [], []
-    net = algorithm.network
-    _, (layer,) = loss_layers(algorithm.loss, last_lane(net), net.sizes[-1])
-    functions = tuple(i for i in layer.instructions if i.scores[0].f != NEGATION)
-    g = "g[k]" if functions == layer.instructions else "g[k] - y[k]"
-    return g, [Lane("g", (net.sizes[-1],), bound=bound)], [Layer("attention", layer.name, functions)]
+def _activation(net: Network, j: int, place: str, derivative: bool) -> Layer:
+    """By attention; if it has kinks, which sums of sigmoids have not, by an MLP, whose GeLUs are hinges from afar."""
+    return Layer("mlp" if kinked(net) else "attention", f"{place}activation {j}", activation(net, j, derivative))
+
+
+def _loss(algorithm: DescentSettings, bound: float) -> Derivative:
+    """The derivative of the loss, its functions by attention."""
+    found = loss_derivative(algorithm, bound)
+    if squared(algorithm.loss) or isinstance(algorithm.loss, SoftmaxLoss):
+        return found
+    (layer,) = found.layers
+    functions = tuple(i for i in layer.instructions if i.scores[0].f not in (IDENTITY, NEGATION))
+    g = "g[k]" + "".join(_linear(i) for i in layer.instructions if i not in functions)
+    return replace(found, g=g, layers=(Layer("attention", layer.name, functions),))
+
+
+def _linear(i: Attend) -> str:
+    """What an instruction adds that is a linear form already, as a term of an expression."""
+    ((query, _),), sign = i.scores[0].pairs, -1.0 if i.scores[0].f == NEGATION else 1.0
+    terms = [(sign * i.scale * view.coefficient, f"{view.lane}[k]") for view in query]
+    return "".join(f" {'-' if c < 0 else '+'} {'' if abs(c) == 1.0 else f'{abs(c)!r}*'}{lane}" for c, lane in terms)
 
 
 def _gradients(net: Network, g: str) -> tuple[Attend, ...]:

@@ -36,12 +36,12 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.descent.curvature import Curved, along, largest, to_zero
-from innergrad.algorithms.losses import Loss
+from innergrad.algorithms.losses import Loss, SmoothLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
 from innergrad.functions.adam import ADAM
 from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip, clip_residual
-from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Program, Score, View, expr, pointwise
+from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Mark, Program, Score, View, expr, pointwise
 from innergrad.ir.stream import Lane, Role, example_stream
 
 LEAST_DAMPING = 0.01  # of a momentum of one or more, with which no rate is safe
@@ -303,12 +303,13 @@ def descent(
     inputs: tuple[Lane, ...] = (),
     length: int | None = None,
     weights: tuple[Lane, ...] | None = None,
+    marks: tuple[Mark, ...] = (),
 ) -> Program:
     """The program whose step computes the gradients of every example, updates the weights, projects and clears.
 
     gradient: the instruction that adds a multiple of the mean gradient. inputs: further lanes that the prompt fills.
     length: of the prompts, if it is fixed. weights: the lanes that are trained, by default :func:`weight_lanes`; Vj and
-    bj of any shape, shared or not.
+    bj of any shape, shared or not. marks: of marker tokens.
     """
     net, rule = algorithm.network, algorithm.rule
     weights = weight_lanes(net, weight_bound(algorithm)) if weights is None else weights
@@ -330,8 +331,11 @@ def descent(
     read = {view.lane for loop in loops for layer in loop.layers for i in layer.instructions for view in i.views()}
     inputs = (*inputs, *(Lane(name, (len(batches),), "input") for name in BATCHES.values() if name in read))
     state = (lane for lane in own if lane.role == "state")
+    if isinstance(algorithm.loss, SmoothLoss):
+        inputs = (Lane("y", (net.sizes[-1],), "input", bound=algorithm.loss.y_bound, bound_from="y_bound"), *inputs)
     stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *state, *scratch, *inputs)
-    return Program(stream, tuple(loops), readout, output, length=length, batches=batches)
+    markers = 1 + max((mark.token for mark in marks), default=-1)
+    return Program(stream, tuple(loops), readout, output, length=length, batches=batches, marks=marks, markers=markers)
 
 
 def _of_layer(gradient: Gradient, j: int, matrix: bool, dst: str, rate: float) -> tuple[Attend, ...]:

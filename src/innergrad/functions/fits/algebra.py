@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -105,6 +106,15 @@ def piecewise_sum(f: Function, sigma: str, epsilon: float, ramp: float = RAMP) -
             hint="or do without: box=None",
         )
     return hinge_sum(approximate(f, max(epsilon, 1e-8), ramp=ramp), epsilon, sigma, hinge)
+
+
+def without_line(f: FeatureSum) -> FeatureSum:
+    """The same function without a linear part of its own, for attention, where there is none: sigma(t) - sigma(-t) = t
+    for sigma that are hinges from afar, and a constant is a unit.
+    """
+    terms = [*zip(f.a, f.b, f.c, strict=True)]
+    terms += [(1.0, 0.0, f.slope), (-1.0, 0.0, -f.slope)] if f.slope else []
+    return replace(sum_of(f.feature, terms, f.constant, f.domain, f.error), ramps=f.ramps)
 
 
 def evaluate(terms: Terms, sigma: str, t: Tensor) -> Tensor:

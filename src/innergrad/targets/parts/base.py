@@ -32,7 +32,7 @@ from torch import Tensor
 from innergrad.errors import InputError, LoweringError
 from innergrad.functions.fits.sums import FEATURES, Approximant
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL
-from innergrad.ir.program import Attend, Expr, Layer, Options, Program, Score
+from innergrad.ir.program import DEFAULT_BOUND, Attend, Expr, Layer, Options, Program, Score
 from innergrad.targets.weights.modules import Count, LoopedTransformer, SparseStack, Sublayer, looped
 from innergrad.targets.weights.rows import Row, Units
 
@@ -51,7 +51,6 @@ ABILITIES: dict[Ability, str] = {
 }
 Approximants = Mapping[str, Any]  # of the kind the target makes: PiecewiseLinear, FeatureSum
 PIECE = 2**22  # numbers that heads have at a time: 32 MB
-DEFAULT_BOUND = 8.0
 
 
 class Reason(NamedTuple):

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from innergrad.errors import InputError, LoweringError
 from innergrad.functions.approximants import approximate, approximate_jointly
-from innergrad.functions.fits.algebra import algebra_error, linear_sum, piecewise_sum
+from innergrad.functions.fits.algebra import algebra_error, linear_sum, piecewise_sum, without_line
 from innergrad.functions.fits.exponentials import exponential_sum
 from innergrad.functions.fits.gelu import gelu_sum
 from innergrad.functions.fits.sigmas import COARSE
@@ -23,8 +23,8 @@ from innergrad.functions.fits.smooth import shared_sums
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import IDENTITY, NEGATION, RECIPROCAL, Function
 from innergrad.interpret.ranges import argument_bounds
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
-from innergrad.targets.parts.base import DEFAULT_BOUND, Functions, need
+from innergrad.ir.program import DEFAULT_BOUND, Attend, Layer, Options, Program, Score
+from innergrad.targets.parts.base import Functions, need
 
 LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
 LINEAR_BOUND = 2.0  # of linear attention's scores
@@ -129,6 +129,8 @@ class Sigmas(Fitted):
     def approximants(self, program: Program, options: Options) -> dict[str, Approximant]:
         sigma, radius = options.sigma or "", options.z_bound or DEFAULT_BOUND
         functions, smooth, made = program.functions(), [], dict[str, Approximant]()
+        heads = [layer for layer in program.layers if layer.kind == "attention"]
+        by_heads = {score.f.name for layer in heads for i in layer.instructions for score in i.scores}
         products = algebra_error(sigma, options.epsilon >= COARSE)
         if products > options.epsilon:
             what, got = f"products are not sums of {sigma} to within epsilon", f"epsilon = {options.epsilon:g}"
@@ -138,7 +140,8 @@ class Sigmas(Fitted):
             if f == LINEAR:
                 made[name] = linear_sum(sigma, max(SCORES, radius), options.epsilon)
             elif f.exact is not None or f.jumps:
-                made[name] = piecewise_sum(f, sigma, options.epsilon, options.ramp(name))
+                fitted = piecewise_sum(f, sigma, options.epsilon, options.ramp(name))
+                made[name] = without_line(fitted) if name in by_heads else fitted
             else:
                 smooth.append(f)
         return made | shared_sums(smooth, sigma, options.epsilon, (-radius, radius))

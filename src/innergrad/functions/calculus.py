@@ -1,0 +1,193 @@
+"""Calculus on tapes: the partial derivative of a recorded formula, and on which of its arguments a tape depends.
+
+A loss l(t, y) is all that its author writes; its derivative u = dl/dt is made from the steps of l, one rule a step, so
+that it is the derivative by construction and nothing has to be proven about it. Tangents are 0 (None), numbers, or
+recorded values: what does not depend on an argument vanishes from the tape, so that "u is f(t) + g(y)" can be read off.
+
+A step without a rule (a maximum, a sum over outputs in the middle) raises :class:`NoRule`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from innergrad.functions.jets import NoRule
+from innergrad.functions.tape import Formula, Ref, Step, Tape, filled, record
+
+Tangent = Any  # None: zero
+
+
+def partial(tape: Tape, argument: int) -> Tape | float:
+    """The derivative of a tape in one of its arguments, as a tape of the same arguments; a number if it is constant."""
+    constant: list[float] = []
+
+    def formula(*given: Any) -> Any:
+        found = _forward(tape, given, argument)
+        if found is None or isinstance(found, int | float):
+            constant.append(float(found or 0.0))
+            return given[0] * constant[-1]
+        return found
+
+    made = record(formula, tape.arguments)
+    return constant[-1] if constant else pruned(made)
+
+
+def _forward(tape: Tape, given: tuple[Any, ...], argument: int) -> Tangent:
+    values, tangents = list(given), [1.0 if k == argument else None for k in range(len(given))]
+    for step in tape.steps:
+        if any(isinstance(x, Ref) and tangents[x.number] is not None for _, x in step.kwargs):
+            raise NoRule(f"the derivative of torch.{step.name} in an argument that is named")
+        value = step.call(*(filled(x, values) for x in step.args), **{k: filled(x, values) for k, x in step.kwargs})
+        moved = [tangents[x.number] if isinstance(x, Ref) else None for x in step.args]
+        tangents.append(_tangent(step, [filled(x, values) for x in step.args], moved, value))
+        values.append(value)
+    return tangents[tape.result.number]
+
+
+def _tangent(step: Step, args: list[Any], moved: list[Tangent], value: Any) -> Tangent:
+    """What a step makes of the tangents of its arguments."""
+    if step.name in CONSTANT or all(tangent is None for tangent in moved):
+        return None
+    if step.kwargs:
+        raise NoRule(f"the derivative of torch.{step.name} with {', '.join(name for name, _ in step.kwargs)}")
+    if step.name in LINEAR:
+        return LINEAR[step.name](*moved)
+    if step.name in ("mul", "multiply"):
+        return _plus(_times(args[1], moved[0]), _times(args[0], moved[1]))
+    if step.name in ("truediv", "divide", "true_divide", "rtruediv"):
+        (x, dx), (y, dy) = list(zip(args, moved, strict=True))[:: -1 if step.name == "rtruediv" else 1]
+        return _minus(None if dx is None else dx / y, None if dy is None else _times(dy, x / (y * y)))
+    if step.name == "pow" and moved[1] is None and isinstance(args[1], int | float):
+        return _times(moved[0], args[1] * args[0] ** (args[1] - 1) if args[1] != 2 else 2.0 * args[0])
+    if step.name == "logaddexp":  # x + log(1 + e^(y - x))
+        weight = torch.sigmoid(args[0] - args[1])
+        return _plus(_times(moved[0], weight), _times(moved[1], 1.0 - weight))
+    if step.name not in FACTORS:
+        raise NoRule(f"the derivative of torch.{step.name}")
+    return _times(moved[0], FACTORS[step.name](args[0], value))
+
+
+def _plus(a: Tangent, b: Tangent) -> Tangent:
+    return b if a is None else a if b is None else a + b
+
+
+def _times(a: Tangent, b: Tangent) -> Tangent:
+    """Products with 0 and with 1 leave no step behind."""
+    if a is None or b is None:
+        return None
+    one = [isinstance(x, int | float) and x == 1.0 for x in (a, b)]
+    return b if one[0] else a if one[1] else a * b
+
+
+def _minus(a: Tangent, b: Tangent) -> Tangent:
+    return a if b is None else -b if a is None else a - b
+
+
+CONSTANT = ("zeros_like", "ones_like", "full_like", "dtype", "device")
+LINEAR: dict[str, Callable[..., Tangent]] = {
+    "add": _plus,
+    "sub": _minus,
+    "subtract": _minus,
+    "rsub": lambda a, b: _minus(b, a),
+    "neg": operator.neg,
+    "negative": operator.neg,
+    "pos": operator.pos,
+}
+#: name -> the derivative of the function, from its argument x and its value f
+FACTORS: dict[str, Callable[[Any, Any], Any]] = {
+    "square": lambda x, f: 2.0 * x,
+    "exp": lambda x, f: f,
+    "expm1": lambda x, f: f + 1.0,
+    "log": lambda x, f: 1.0 / x,
+    "log1p": lambda x, f: 1.0 / (1.0 + x),
+    "sqrt": lambda x, f: 0.5 / f,
+    "rsqrt": lambda x, f: -0.5 * f / x,
+    "reciprocal": lambda x, f: -1.0 * f * f,
+    "sigmoid": lambda x, f: f * (1.0 - f),
+    "expit": lambda x, f: f * (1.0 - f),
+    "log_sigmoid": lambda x, f: torch.sigmoid(-x),
+    "tanh": lambda x, f: 1.0 - f * f,
+    "arctan": lambda x, f: 1.0 / (1.0 + x * x),
+    "atan": lambda x, f: 1.0 / (1.0 + x * x),
+    "sin": lambda x, f: torch.cos(x),
+    "cos": lambda x, f: -1.0 * torch.sin(x),
+    "sinh": lambda x, f: torch.cosh(x),
+    "cosh": lambda x, f: torch.sinh(x),
+}
+
+
+# ------------------------------------------------------------------------------------------------- what a tape reads
+
+
+def pruned(tape: Tape) -> Tape:
+    """The tape without the steps that its result does not depend on."""
+    needed, kept = {tape.result.number}, list[tuple[int, Step]]()
+    for number in range(tape.arguments + len(tape.steps) - 1, tape.arguments - 1, -1):
+        if number in needed:
+            step = tape.steps[number - tape.arguments]
+            kept.insert(0, (number, step))
+            needed |= {x.number for x in (*step.args, *(x for _, x in step.kwargs)) if isinstance(x, Ref)}
+    moved = {k: k for k in range(tape.arguments)} | {old: tape.arguments + i for i, (old, _) in enumerate(kept)}
+    steps = tuple(
+        replace(step, args=_renamed(step.args, moved), kwargs=tuple((k, _renamed(x, moved)) for k, x in step.kwargs))
+        for _, step in kept
+    )
+    return Tape(steps, Ref(moved[tape.result.number]), tape.arguments)
+
+
+def _renamed(x: Any, moved: dict[int, int]) -> Any:
+    if isinstance(x, Ref):
+        return Ref(moved[x.number])
+    return tuple(_renamed(part, moved) for part in x) if isinstance(x, tuple) else x
+
+
+def reads(tape: Tape, argument: int) -> bool:
+    """Whether the result depends on an argument."""
+    return tape.result == Ref(argument) or any(
+        x == Ref(argument) for step in pruned(tape).steps for x in (*step.args, *(x for _, x in step.kwargs))
+    )
+
+
+def of_the_difference(tape: Tape) -> Tape | None:
+    """A tape of two arguments that reads their difference t - y alone, as a tape of that; else None."""
+    tape = pruned(tape)
+    differences = {
+        n for n, step in enumerate(tape.steps, start=2) if (step.name, step.args) == ("sub", (Ref(0), Ref(1)))
+    }
+    steps, moved = list[Step](), dict.fromkeys(differences, 0)
+    for number, step in enumerate(tape.steps, start=2):
+        if number in differences:
+            continue
+        if any(x in (Ref(0), Ref(1)) for x in step.args):
+            return None
+        steps.append(replace(step, args=_renamed(step.args, moved)))
+        moved[number] = len(steps)
+    if tape.result.number not in moved:
+        return None
+    return Tape(tuple(steps), Ref(moved[tape.result.number]))
+
+
+def at(tape: Tape, argument: int, place: float) -> Formula:
+    """A tape of two arguments as a formula of the other one, with one argument held at a number."""
+
+    def formula(t: Any) -> Any:
+        held = torch.full_like(t, place)
+        return tape(held, t) if argument == 0 else tape(t, held)
+
+    return record(formula)
+
+
+def summands(loss: Formula) -> Tape:
+    """l of one output, from a loss that is a sum of it over the outputs, the last axis."""
+    tape = record(loss, arguments=2)
+    last = tape.steps[-1] if tape.steps else None
+    whole = tape.result == Ref(1 + len(tape.steps))
+    if last is None or last.name != "sum" or not whole or (*last.args[1:], *last.kwargs) not in ((-1,), (("dim", -1),)):
+        raise NoRule("a loss that is no sum over the outputs, written (...).sum(-1)")
+    (result,) = last.args[:1]
+    return pruned(Tape(tape.steps[:-1], result, 2))
