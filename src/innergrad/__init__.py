@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         schedules,
     )
     from innergrad.algorithms.functional import FunctionalGradientDescent
+    from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
     from innergrad.algorithms.kernels import Kernel
     from innergrad.algorithms.lookup import GridDescent, Tabulated
     from innergrad.algorithms.losses import LOSSES, Loss, ResidualLoss
@@ -46,6 +47,7 @@ install()
 _NAMES = {
     "algorithms": "Adam Algorithm GradientDescent example_stream minibatches pointwise schedules",
     "algorithms.functional": "FunctionalGradientDescent",
+    "algorithms.functional_layers": "FunctionalHead FunctionalLayers",
     "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
     "evidence.bounds": "DomainCertificate Domainwide",
@@ -89,6 +91,8 @@ __all__ = [
     "Facts",
     "Function",
     "FunctionalGradientDescent",
+    "FunctionalHead",
+    "FunctionalLayers",
     "GradientDescent",
     "GridDescent",
     "InputError",
