@@ -240,6 +240,14 @@ def _any_size(prompts: int, n: int, draw: random.Random) -> Tensor:
     return found
 
 
+def with_ball(number: int) -> Row:
+    """The configuration of gradient descent or Adam with a ball in place of the box, in one of the variants."""
+    row, draw = configuration(number), random.Random(2 * APART + number)
+    variants = ["literal", "narrow", *(["compact", "shallow"] if len(row["sizes"]) > 2 else [])]
+    radius = draw.choice([0.1, 1.0, 10.0 ** draw.uniform(-3, 3)])
+    return row | {"kind": "descent", "target": "relu", "box": None, "ball": radius, "variant": draw.choice(variants)}
+
+
 def small(row: Row) -> bool:
     """Whether the trajectory and the predictions are certified, too."""
     return bool(sum(k * (c + 1) for c, k in zip(row["sizes"], row["sizes"][1:], strict=False)) <= 120)
@@ -262,6 +270,8 @@ def algorithm_of(row: Row) -> ig.GradientDescent:
     network = ig.Network(row["sizes"], activation, row["output"], row["bias"])
     given: dict[str, Any] = {name: row[name] for name in ("box", "weight_decay", "l1", "clip")}
     given["lr"] = row["lr"]
+    if "ball" in row:
+        given["ball"] = row["ball"]
     if row["scheduled"]:
         given["lr"] = [row["lr"] * draw.choice([0.0, 0.5, 1.0, 1.0]) for _ in range(row["steps"])]
     if row["batched"]:
@@ -276,7 +286,7 @@ def descent(algorithm: ig.GradientDescent) -> Descent:
     """The same algorithm, for the oracle."""
     net = algorithm.network
     what = (net.sizes, net.activation.name, net.activated(net.depth), net.bias, algorithm.loss.name, algorithm.rates)
-    names: tuple[str, ...] = ("box", "momentum", "nesterov", "l1", "clip", "batches")
+    names: tuple[str, ...] = ("box", "ball", "momentum", "nesterov", "l1", "clip", "batches")
     names += ("betas", "delta") if isinstance(algorithm, ig.Adam) else ()
     own: dict[str, Any] = {name: getattr(algorithm, name) for name in names}
     return Descent(*what, decay=algorithm.weight_decay, **own)

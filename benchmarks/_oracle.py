@@ -32,7 +32,7 @@ class Descent:
 
         momentum    m <- momentum m + g,   w <- w - rate m,   or, Nesterov's,   w <- w - rate (g + momentum m)
         Adam        m <- b_1 m + (1 - b_1) g,  v <- b_2 v + (1 - b_2) g^2,  w <- w - rate m^ / (sqrt(v^) + delta)
-        then        w <- clip(sign(w) max(|w| - rate l1, 0), -box, box)
+        then        w <- clip(sign(w) max(|w| - rate l1, 0), -box, box), or, with a ball, w min(1, ball / ||w||)
 
     sizes: d_x, hidden widths, d_y. Names of activations and losses are the library's. betas: None if it is not Adam.
     batches: lists of examples, in turn; a batch that has none of the prompt's has a gradient of zero.
@@ -53,6 +53,7 @@ class Descent:
     betas: tuple[float, float] | None = None
     delta: float = 0.0
     batches: tuple[tuple[int, ...], ...] | None = None
+    ball: float | None = None
 
     def activated(self, j: int) -> bool:
         return j < len(self.sizes) - 1 or self.activated_output
@@ -204,6 +205,10 @@ def step(descent: Descent, number: int, w: Long, state: State, X: Long, y: Long,
         w = w - rate * (g + memory * m if descent.nesterov else m)
     if descent.l1:
         w = np.sign(w) * np.maximum(np.abs(w) - rate * np.longdouble(descent.l1), 0)
+    if descent.ball is not None:
+        radius, largest = np.longdouble(descent.ball), np.abs(w).max()  # squares of huge weights would overflow
+        norm = largest * np.sqrt(((w / largest) ** 2).sum()) if largest > 0 else largest
+        w = w * (radius / norm) if norm > radius else w
     return (w if descent.box is None else np.clip(w, -descent.box, descent.box)), (m, v)
 
 
@@ -253,6 +258,8 @@ def autograd_step(
     after = variable.detach()
     if descent.l1:
         after = torch.nn.functional.softshrink(after, rate * descent.l1)
+    if descent.ball is not None:
+        after = after * min(1.0, descent.ball / max(float(after.norm()), 1e-300))
     return after if descent.box is None else after.clamp(-descent.box, descent.box)
 
 

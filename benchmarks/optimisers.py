@@ -38,6 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lr a sequence": {"lr": (0.2, 0.1)},
     "batches": {"batches": ((0, 1), (2, 3))},
     "clip": {"clip": 1.0},
+    "ball": {"ball": 1.0},
     "Adam": {"adam": True},
     "Adam, clip": {"adam": True, "clip": 1.0},
 }

@@ -40,6 +40,7 @@ def row(
 
 
 SIGMA = np.diag([1.0, 0.25, 2.25]) + 0.1
+SKEW = 0.2 * np.array([[1.0, 2.0, 0.0], [-1.0, 1.0, 0.5], [0.0, -0.5, 1.0]])
 CASES = {
     "tanh, squared": row(gd([3, 4, 4, 2], steps=3), 1e-3),
     "one layer": row(gd([3, 2], bias=False, steps=3), 1e-2),
@@ -50,6 +51,9 @@ CASES = {
     "logistic": row(gd([2, 3, 2], "gelu", loss="logistic", steps=2), 1e-2),
     "softmax": row(gd([2, 4, 5], "tanh", loss="softmax", steps=2), 1e-2),
     "tight box": row(gd([2, 3, 1], lr=2.0, steps=4, box=0.3), 1e-2),
+    "ball: momentum, l1": row(gd([2, 3, 1], lr=1.0, steps=3, ball=0.75, momentum=0.5, l1=0.01), 1e-3),
+    "compact: ball": row(gd([2, 3, 1], lr=1.0, steps=2, ball=0.75), 1e-3, variant="compact"),
+    "narrow: ball, decay": row(gd([2, 3, 1], lr=1.0, steps=2, ball=0.75, weight_decay=0.1), 1e-3, variant="narrow"),
     "no box": row(gd([2, 3, 1], steps=2, box=None), 1e-2),
     "sin": row(gd([2, 3, 1], "sin", steps=2), 1e-2, z_bound=16.0),
     "relu": row(gd([3, 4, 4, 1], "relu", steps=3), 1e-3),
@@ -91,6 +95,16 @@ CASES = {
             0.5 * ig.Kernel("linear") + ig.Kernel("exp", 1.5, covariance=SIGMA) * ig.Kernel("linear"), d=3, steps=4
         )
     ),
+    "kernel: layers of their own": row(
+        ig.FunctionalLayers(
+            [
+                [ig.FunctionalHead("linear", 0.1, -SKEW, SKEW, SIGMA), ig.FunctionalHead("exp", 0.05, 0.1, C=SKEW)],
+                [ig.FunctionalHead("softmax", 0.5, B=SKEW[:2], C=SIGMA[:2])],
+            ],
+            d=3,
+            d_y=2,
+        )
+    ),
     "kernel: covariate steps": row(functional("linear", steps=4, covariate_step=-0.02, d=3)),
     "gpt: tanh, squared": row(gd([2, 3, 3, 2], steps=2), 1e-5, "gpt", z_bound=32.0),
     "gpt raw: logistic, momentum, decay": row(
@@ -113,6 +127,13 @@ CASES = {
     "gpt: fourteen operations": row(ig.raw.OneStepRidge(2), 1e-6, n_examples=1),
     "gpt raw: fourteen operations": row(ig.raw.OneStepRidge(2, ridge=1.0), 1e-6, variant="raw", n_examples=1),
     "gpt: heavy sink": row(functional("exp", steps=6, d=3), 1e-6, "gpt"),
+    "gpt: layers of their own": row(
+        ig.FunctionalLayers(
+            [ig.FunctionalHead("softmax", 0.5, -SKEW, SKEW, SKEW), ig.FunctionalHead("exp", 0.05, B=SKEW)], d=3
+        ),
+        1e-6,
+        "gpt",
+    ),
     "gpt: linear attention from exp heads": row(functional("linear", steps=4, d=3), 1e-6, "gpt"),
     "softmax, sink: tanh, squared": row(gd([2, 3, 3, 2], steps=2), 1e-5, "softmax", "sink", z_bound=32.0),
     "softmax, sink: logistic, momentum, decay": row(

@@ -497,7 +497,7 @@ def test_what_is_for_plain_descent_refuses_the_others(name: str) -> None:
         tf.run(X, y, until=1e-3)
     with pytest.raises(ig.InputError, match="a certificate for every input is for gradient descent with one rate"):
         _ = tf.certificate
-    with pytest.raises(ig.InputError, match="got another optimiser, rates that differ, l1, clip or batches"):
+    with pytest.raises(ig.InputError, match="got another optimiser, rates that differ, l1, clip, batches or a ball"):
         ig.GridDescent(OTHERS[name], grid=2)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         schedules,
     )
     from innergrad.algorithms.functional import FunctionalGradientDescent
+    from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
     from innergrad.algorithms.kernels import Kernel
     from innergrad.algorithms.lookup import GridDescent, Tabulated
     from innergrad.algorithms.losses import LOSSES, Loss, ResidualLoss, SmoothLoss
@@ -47,6 +48,7 @@ install()
 _NAMES = {
     "algorithms": "Adam Algorithm GradientDescent example_stream minibatches pointwise raw schedules",
     "algorithms.functional": "FunctionalGradientDescent",
+    "algorithms.functional_layers": "FunctionalHead FunctionalLayers",
     "algorithms.lookup": "GridDescent Tabulated",
     "algorithms.online": "OnlineSGD RecursiveLeastSquares",
     "evidence.bounds": "DomainCertificate Domainwide",
@@ -90,6 +92,8 @@ __all__ = [
     "Facts",
     "Function",
     "FunctionalGradientDescent",
+    "FunctionalHead",
+    "FunctionalLayers",
     "GradientDescent",
     "GridDescent",
     "InputError",

@@ -4,6 +4,7 @@ from innergrad.algorithms import raw, schedules
 from innergrad.algorithms.adam import Adam
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.functional import FunctionalGradientDescent
+from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.lookup import GridDescent, Tabulated
 from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
@@ -21,6 +22,7 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
             GradientDescent,
             Adam,
             FunctionalGradientDescent,
+            FunctionalLayers,
             OnlineSGD,
             RecursiveLeastSquares,
             GridDescent,
@@ -37,6 +39,8 @@ __all__ = [
     "Adam",
     "Algorithm",
     "FunctionalGradientDescent",
+    "FunctionalHead",
+    "FunctionalLayers",
     "GradientDescent",
     "GridDescent",
     "OnlineSGD",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from innergrad.algorithms.descent.step import Moments, Rule, Step
-from innergrad.algorithms.gradient_descent import GradientDescent
+from innergrad.algorithms.gradient_descent import DEFAULT_BOX, GradientDescent
 from innergrad.algorithms.losses import Loss
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError, real
@@ -20,7 +20,7 @@ COARSE = 1.0  # epsilon / delta, from which a step may be off by as much as it i
 
 @dataclass(frozen=True)
 class Adam(GradientDescent):
-    """``torch.optim.Adam`` with eps = ``delta``, and l2 ``weight_decay``, with a box and the other settings of
+    """``torch.optim.Adam`` with eps = ``delta``, and l2 ``weight_decay``, with a box or ball and the other settings of
     :class:`GradientDescent`; the risk is the same.
 
         g = clip(grad L(w)) + weight_decay w,   m <- beta_1 m + (1 - beta_1) g,   v <- beta_2 v + (1 - beta_2) g^2
@@ -36,9 +36,9 @@ class Adam(GradientDescent):
     targets: ClassVar[tuple[str, ...]] = ("relu",)  # smooth units do not add up to a function with an infinite slope
     SETTINGS: ClassVar[tuple[str, ...]] = (
         *("lr", "steps", "box", "betas", "delta"),
-        *("weight_decay", "l1", "clip", "batches"),
+        *("weight_decay", "l1", "clip", "batches", "ball"),
     )
-    ADDED: ClassVar[tuple[str, ...]] = ()
+    ADDED: ClassVar[tuple[str, ...]] = ("ball",)
 
     betas: tuple[float, float]
     delta: float
@@ -49,7 +49,7 @@ class Adam(GradientDescent):
         loss: str | Loss = "squared",
         lr: float | Sequence[float] = 0.01,
         steps: int | None = None,
-        box: float | None = 4.0,
+        box: float | None = DEFAULT_BOX,
         betas: tuple[float, float] = (0.9, 0.999),
         delta: float = 1e-2,
         weight_decay: float = 0.0,
@@ -57,9 +57,10 @@ class Adam(GradientDescent):
         clip: float | None = None,
         batches: Sequence[Sequence[int]] | None = None,
         epochs: int | None = None,
+        ball: float | None = None,
     ) -> None:
         super().__init__(
-            network, loss, lr, steps, box, 0.0, weight_decay, l1=l1, clip=clip, batches=batches, epochs=epochs
+            network, loss, lr, steps, box, 0.0, weight_decay, False, l1, clip, batches=batches, epochs=epochs, ball=ball
         )
         if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
             raise InputError("betas are two numbers", got=repr(betas), allowed="e.g. (0.9, 0.999)")

@@ -47,6 +47,13 @@ from innergrad.functions.tape import Formula, recorded
 from innergrad.ir.program import Options, Program
 
 BOX_BITS = 24
+
+
+class Default(float):
+    """A number that nobody has chosen."""
+
+
+DEFAULT_BOX = Default(4.0)
 MOST_CLASSES = 4096
 MOST_DIFFERENT = 10_000  # steps that differ: each has layers of its own
 PROGRAMS = {  # by variant
@@ -69,14 +76,17 @@ class GradientDescent(Algorithm):
     L(w) = 1/(2n) sum_i l(f(x_i), y_i), l summed over the outputs.
 
         g = clip(grad L(w)) + weight_decay w,   m <- momentum m + g,   w <- box(soft(w - lr m))
-        Nesterov's: g + momentum m in place of m
+        Nesterov's: g + momentum m in place of m;   with a ball: ball(w) = w min(1, ball / |w|) in place of box
 
     lr: a number, or a sequence with a rate for each step (``ig.schedules``). The attribute ``lr`` then is the least
         positive rate, and ``rates`` are all of them.
     steps: by default as many as lr has rates, or one for each batch, or 5.
     box: rounded to 24 significant bits, so that the projection is exact in float32 and float64; None: no projection.
-    l1: a proximal step, soft(w) = sign(w) max(|w| - lr l1, 0), before the box: together they are the proximal map of
-        lr l1 |w| on the box. (They do not commute.) Weights that it sets to zero are zero exactly.
+    ball: the radius of a Euclidean ball that takes the place of the box: all weights together are projected onto it
+        (target relu). Inside it nothing changes; a projection is off by |w| times the error of the function "ball" at
+        most, which ``compile(epsilons={"ball": ...})`` sets. w0 may be outside.
+    l1: a proximal step, soft(w) = sign(w) max(|w| - lr l1, 0), before the projection: together they are the proximal
+        map of lr l1 |w| on the box or ball. (They do not commute.) Weights that it sets to zero are zero exactly.
     clip: entries of the gradient are clipped to [-clip, clip], before weight decay and momentum, as
         ``torch.nn.utils.clip_grad_value_`` before a step.
     batches: lists of examples, by number; step l is on batch l, and after the last comes the first. The risk of a batch
@@ -100,6 +110,7 @@ class GradientDescent(Algorithm):
     clip: float | None
     batches: Batches | None
     schedule: tuple[float, ...] | None
+    ball: float | None
 
     def __init__(
         self,
@@ -107,7 +118,7 @@ class GradientDescent(Algorithm):
         loss: str | Loss = "squared",
         lr: float | Sequence[float] = 0.1,
         steps: int | None = None,
-        box: float | None = 4.0,
+        box: float | None = DEFAULT_BOX,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
@@ -115,6 +126,7 @@ class GradientDescent(Algorithm):
         clip: float | None = None,
         batches: Sequence[Sequence[int]] | None = None,
         epochs: int | None = None,
+        ball: float | None = None,
     ) -> None:
         if not isinstance(network, Network):
             raise InputError("gradient descent needs a network", got=repr(network), allowed="an ig.Network")
@@ -140,6 +152,11 @@ class GradientDescent(Algorithm):
             raise InputError("nesterov is a kind of momentum", got=got, allowed=allowed)
         if clip is not None:
             clip = real("clip", clip, above=0.0, hint="or None for no clipping")
+        if ball is not None:
+            ball = real("ball", ball, above=0.0, hint="or None for none")
+            if box is not None and not isinstance(box, Default):
+                raise InputError("a ball takes the place of the box", got=f"box={box:g}, ball={ball:g}")
+            box = None
         if box is not None:
             box = real("box", box, above=0.0, hint="or None for no projection")
             mantissa, exponent = math.frexp(box)
@@ -163,6 +180,7 @@ class GradientDescent(Algorithm):
             ("clip", clip),
             ("batches", planned.batches),
             ("schedule", planned.rates),
+            ("ball", ball),
         ):
             object.__setattr__(self, name, content)
 
@@ -209,7 +227,7 @@ class GradientDescent(Algorithm):
     @property
     def basic(self) -> bool:
         """Nothing but one rate, momentum, weight decay and a box: what theorems and tables are about."""
-        return not (self.nesterov or self.l1 or self.clip or self.batches or self.schedule)
+        return not (self.nesterov or self.l1 or self.clip or self.batches or self.schedule or self.ball)
 
     @property
     def by_place(self) -> bool:  # type: ignore[override]
@@ -238,6 +256,13 @@ class GradientDescent(Algorithm):
 
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
+        if self.ball is not None and options.target != "relu":
+            raise InputError(
+                "projections onto a ball multiply weights that are not projected yet",
+                got=f"target={options.target!r}, whose MLPs multiply numbers of a known range",
+                allowed="target='relu'",
+                hint="use a box",
+            )
         if options.variant not in PROGRAMS:
             what = f"{self.kind} has no program for variant {options.variant!r}"
             raise InputError(what, allowed=", ".join(PROGRAMS))
@@ -362,6 +387,7 @@ class GradientDescent(Algorithm):
             threshold = step.rate * self.l1
             w = w.sign() * (w.abs() - threshold).clamp(min=0.0) if threshold else w
             w = w if self.box is None else w.clamp(-self.box, self.box)
+            w = w if self.ball is None else w * (self.ball / w.norm(dim=-1, keepdim=True)).clamp(max=1.0)
             trajectory.append(w)
         return torch.stack(trajectory, dim=-2), self.network.forward(w, X_query)
 
@@ -389,6 +415,7 @@ class GradientDescent(Algorithm):
         if isinstance(self.loss, SoftmaxLoss):
             extra = f"; softmax adds ceil(log2 d_y) = {math.ceil(math.log2(d_y))} mlp layers a step"
         extra += "".join(f"; {more}" for more in self.rule.more)
+        extra += "" if self.ball is None else "; a ball adds 2 attention layers a step (narrow: 4 layers)"
         return {
             "layers": f"(2N+4)L = {(2 * N + 4) * L}{extra}",
             "read-out layers": "none given: after the last step the query's y is still 0",
@@ -420,9 +447,10 @@ class GradientDescent(Algorithm):
 
     SETTINGS: ClassVar[tuple[str, ...]] = (
         *("lr", "steps", "box", "momentum", "weight_decay"),
-        *("nesterov", "l1", "clip", "batches"),
+        *("nesterov", "l1", "clip", "batches", "ball"),
     )
-    ADDED: ClassVar[tuple[str, ...]] = ("nesterov", "l1", "clip", "batches")  # folders of earlier versions lack them
+    #: Folders of earlier versions lack them.
+    ADDED: ClassVar[tuple[str, ...]] = ("nesterov", "l1", "clip", "batches", "ball")
 
     def config(self) -> dict[str, Any]:
         net = self.network

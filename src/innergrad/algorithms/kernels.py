@@ -24,7 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, Registry, real
 from innergrad.functions.scalar import ACTIVATIONS, EXP, IDENTITY
-from innergrad.ir.program import Score, View
+from innergrad.ir.program import Expr, Score, View
 
 H = Registry("kernel", {"linear": IDENTITY, "relu": ACTIVATIONS["relu"].r, "exp": EXP, "softmax": IDENTITY})
 Matrix = tuple[tuple[float, ...], ...]
@@ -60,9 +60,19 @@ class Factor:
             return Score(H[self.h], ((View("x", ("c",), rate),), (View("x", ("c",)),)))
         if len(self.G[0]) != d:
             raise InputError("G does not fit the inputs", got=f"{len(self.G[0])} columns", allowed=f"d = {d}")
-        rows = [tuple(View("x", (c,), g) for c, g in enumerate(row) if g) for row in self.G]
-        scaled = [tuple(View("x", view.index, rate * view.coefficient) for view in row) for row in rows]
-        return Score(H[self.h], *((query, key) for query, key in zip(scaled, rows, strict=True) if key))
+        keys = rows(np.array(self.G))
+        scaled = [tuple(View("x", view.index, rate * view.coefficient) for view in row) for row in keys]
+        return Score(H[self.h], *((query, key) for query, key in zip(scaled, keys, strict=True) if key))
+
+    def mapped(self, query: np.ndarray, key: np.ndarray) -> Score:
+        """h(<G query x_j, G key x_s> / bandwidth^2), j the token that is written, s the one that is read."""
+        G = np.eye(len(query)) if self.G is None else np.array(self.G)
+        if G.shape[1] != len(query):
+            allowed = f"{len(query)}, the rows of the matrices on queries and keys"
+            raise InputError("G does not fit what it is applied to", got=f"{G.shape[1]} columns", allowed=allowed)
+        sides = zip(rows(G @ query / self.bandwidth**2), rows(G @ key), strict=True)
+        pairs = [(one, other) for one, other in sides if one and other]
+        return Score(H[self.h], *(pairs or [((View("x", (0,), 0.0),), (View("x", (0,)),))]))
 
 
 @dataclass(frozen=True)
@@ -82,8 +92,8 @@ class Kernel:
         if G is not None and covariance is not None:
             raise InputError("a kernel takes G or covariance, not both")
         if covariance is not None:
-            G = _inverse_root(_matrix("covariance", covariance))
-        rows = None if G is None else tuple(tuple(row) for row in _matrix("G", G).tolist())
+            G = inverse_root(finite_matrix("covariance", covariance))
+        rows = None if G is None else tuple(tuple(row) for row in finite_matrix("G", G).tolist())
         factor = Factor(h, real("bandwidth", bandwidth, above=0.0), rows)
         object.__setattr__(self, "terms", ((1.0, (factor,)),))
 
@@ -151,11 +161,16 @@ class Kernel:
         return cls._from_terms(tuple(terms))
 
 
+def rows(matrix: np.ndarray) -> list[Expr]:
+    """The rows of a matrix times the lane x; entries that are zero are left out."""
+    return [tuple(View("x", (c,), float(g)) for c, g in enumerate(row) if g) for row in matrix]
+
+
 def _factor(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"h": entry["h"], "bandwidth": entry["bandwidth"], "G": entry["G"]}
 
 
-def _matrix(name: str, values: Any) -> np.ndarray:
+def finite_matrix(name: str, values: Any) -> np.ndarray:
     try:
         values = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
         matrix = np.array(values, dtype=np.float64)
@@ -166,7 +181,7 @@ def _matrix(name: str, values: Any) -> np.ndarray:
     return matrix
 
 
-def _inverse_root(covariance: np.ndarray) -> np.ndarray:
+def inverse_root(covariance: np.ndarray) -> np.ndarray:
     """Sigma^(-1/2), symmetric."""
     symmetric = covariance.shape[0] == covariance.shape[1] and np.allclose(covariance, covariance.T)
     values, vectors = np.linalg.eigh(covariance) if symmetric else (np.zeros(1), np.zeros((1, 1)))

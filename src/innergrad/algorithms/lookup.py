@@ -250,7 +250,7 @@ class GridDescent(Tabulated):
             )
         if algorithm.box is None or algorithm.momentum or not algorithm.basic:
             what, got = "a grid needs a box, and no momentum", f"box={algorithm.box}, momentum={algorithm.momentum:g}"
-            got = got if algorithm.basic else "another optimiser, rates that differ, l1, clip or batches"
+            got = got if algorithm.basic else "another optimiser, rates that differ, l1, clip, batches or a ball"
             raise InputError(what, got=got)
         net = algorithm.network
         sizes = {"d_x": net.sizes[0], "d_y": net.sizes[-1], "n_weights": net.n_weights}

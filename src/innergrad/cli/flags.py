@@ -76,6 +76,7 @@ MODEL: Table = {
         "bias": (bool, "Biases in every layer (default: yes)."),
         "loss": (str, "squared (default) log-cosh pseudo-huber logistic softmax"),
         "box": (str, "Weights stay in [-box, box] (default 4); 'none' for no box."),
+        "ball": (float, "In place of the box: all weights together stay in a ball of this radius (target relu)."),
         "momentum": (float, "Heavy-ball momentum (default 0)."),
         "optimiser": (str, "sgd (default) or adam (target relu)"),
         "nesterov": (bool, "Nesterov's momentum (default: no)."),

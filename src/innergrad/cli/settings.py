@@ -114,7 +114,7 @@ ALGORITHMS = Registry(
         "gradient-descent": Choice(
             _gradient_descent,
             (
-                *("optimiser", "loss", "lr", "steps", "box", "momentum", "weight_decay"),
+                *("optimiser", "loss", "lr", "steps", "box", "ball", "momentum", "weight_decay"),
                 *("nesterov", "l1", "clip", "schedule", "batch_size", "epochs", "betas", "delta"),
             ),
             network=NETWORK,

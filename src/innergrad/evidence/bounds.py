@@ -150,7 +150,7 @@ def apriori(of: Compiled) -> DomainCertificate:
     if isinstance(algorithm, GradientDescent) and not algorithm.basic:
         raise InputError(
             "a certificate for every input is for gradient descent with one rate, momentum, weight decay and a box",
-            got="another optimiser, rates that differ, l1, clip or batches",
+            got="another optimiser, rates that differ, l1, clip, batches or a ball",
             hint="tf.certify(X, y) bounds the error of a run",
         )
     if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here

@@ -164,23 +164,36 @@ def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float 
     best = min(paths, key=lambda path: _preference(functions, path))
     if math.isinf(functions[0].curvature):
         best = tuple(_half_line(path, epsilon) for path in best)
+    elif all(map(_flat_on_the_left, functions)):
+        best = tuple(_anchored_on_the_right(path) for path in best)
     return tuple(prove(f, path, epsilon) for f, path in zip(functions, best, strict=True))
 
 
 def _steep(f: Function) -> bool:
     """Constant left of 0, where it breaks, with an infinite slope on the right: proven without a bound on f''."""
+    return math.isinf(f.curvature) and _flat_on_the_left(f) and f.right is not None and prove_facts(f).proven
+
+
+def _flat_on_the_left(f: Function) -> bool:
+    """Constant left of 0, where it breaks."""
     start = float(f(torch.zeros((), dtype=torch.float64)))
-    flat = f.breaks == (0.0,) and f.left == Asymptote(0.0, start, 0.0) and f.right is not None
-    return math.isinf(f.curvature) and flat and prove_facts(f).proven
+    return f.breaks == (0.0,) and f.left == Asymptote(0.0, start, 0.0)
 
 
 def _half_line(path: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
     """For a steep function, which is for t >= 0: its first link goes on a little to the left of 0, so that there is no
-    kink with large slopes that cancel, and it is anchored on the far right, so that convex functions are sums of hinges
-    of one sign: rounding stays relative.
+    kink with large slopes that cancel.
+    """
+    path = _anchored_on_the_right(path)
+    return replace(path, knots=path.knots[1:], slopes=path.slopes[1:], domain=(-(epsilon**2), math.inf))
+
+
+def _anchored_on_the_right(path: PiecewiseLinear) -> PiecewiseLinear:
+    """For what happens on the right: from there, functions that are convex are sums of hinges of one sign, and rounding
+    stays relative however large t is.
     """
     last, value = exact_knots(path)[-1]
-    return PiecewiseLinear(path.knots[1:], path.slopes[1:], float(last), float(value), (-(epsilon**2), math.inf))
+    return replace(path, anchor=float(last), value=float(value))
 
 
 # -------------------------------------------------------------------------------------------------------- the walk
@@ -269,8 +282,19 @@ class _Tubes:
             span, slope = length, None
 
     def limit(self, x: float, side: int) -> float:
-        far = _FAR if math.isfinite(self.functions[0].curvature) else _FAR / self.epsilon**2  # slow asymptotes
-        return far if self.radius is None else abs(side * self.radius - x)
+        if self.radius is not None:
+            return abs(side * self.radius - x)
+        slow = math.isinf(self.functions[0].curvature) or not self.settled(side)
+        return _FAR / self.epsilon**2 if slow else _FAR
+
+    def settled(self, side: int) -> bool:
+        """Whether all functions are near their asymptotes at _FAR; those that are slow are not."""
+        at = side * _FAR
+        asymptotes = [f.right if side > 0 else f.left for f in self.functions]
+        return all(
+            asymptote is None or abs(value - asymptote.slope * at - asymptote.intercept) <= self.epsilon
+            for asymptote, value in zip(asymptotes, self.evaluate(np.array([at]))[:, 0], strict=True)
+        )
 
     def ray_fits(self, asymptote: Asymptote | None, x: float, value: float, side: int) -> bool:
         """From (x, value), a ray parallel to the asymptote stays within epsilon of f (which is within epsilon at x)."""

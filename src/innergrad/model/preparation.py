@@ -94,6 +94,6 @@ def check_until(algorithm: Algorithm, until: object) -> float:
         raise InputError(
             "until= bounds the gradient mapping of projected gradient descent",
             got=algorithm.kind,
-            allowed="ig.GradientDescent with one lr > 0, without momentum, weight decay, l1, clip and batches",
+            allowed="ig.GradientDescent with one lr > 0, without momentum, weight decay, l1, clip, batches and ball",
         )
     return real("until", until, low=0.0)

@@ -7,6 +7,8 @@ with the average is the algorithm's :class:`Rule`. Here a step is put together:
     update                         the rule
     mlp: project and clear         proximal step and box, and scratch lanes to zero
 
+A ball has layers of its own before that (:func:`_ball_layers`): |w|^2, and w times a function of it.
+
 Steps with the same settings are one loop; where rates, batches or bias corrections differ, so do the weights of the
 transformer, and each run of equal steps is a loop of its own.
 
@@ -40,6 +42,7 @@ from innergrad.algorithms.losses import Loss, SmoothLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
 from innergrad.functions.adam import ADAM
+from innergrad.functions.ball import BALL
 from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip, clip_residual
 from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Mark, Program, Score, View, expr, pointwise
 from innergrad.ir.stream import Lane, Role, example_stream
@@ -281,6 +284,9 @@ class DescentSettings(Protocol):
     def box(self) -> float | None: ...
 
     @property
+    def ball(self) -> float | None: ...
+
+    @property
     def rule(self) -> Rule: ...
 
     @property
@@ -319,12 +325,17 @@ def descent(
         for kind, role in rule.lanes(bool(weights[0].shared)).items()
         for w in weights
     ]
-    scratch = (*scratch, *(lane for lane in own if lane.role == "scratch"))
+    scratch = (*scratch, *(lane for lane in own if lane.role == "scratch"), *_ball_lanes(algorithm, weights))
     batches = algorithm.distinct_batches
 
     def layers(step: Step) -> tuple[Layer, ...]:
-        end = (*_project(algorithm, step, weights), *pointwise(NEGATION, scratch))
-        made = (*gradients, *rule.layers(trained, step), Layer("mlp", "project and clear", end))
+        project, clear = _project(algorithm, step, weights), pointwise(NEGATION, scratch)
+        made = (*gradients, *rule.layers(trained, step))
+        if algorithm.ball is None:
+            made = (*made, Layer("mlp", "project and clear", (*project, *clear)))
+        else:
+            made = (*made, *((Layer("mlp", "threshold", project),) if project else ()))
+            made = (*made, *_ball_layers(algorithm.ball, weights, length), Layer("mlp", "clear", clear))
         return made if step.batch is None else tuple(_on_batch(layer, step.batch) for layer in made)
 
     loops = [Loop(count, layers(step)) for step, count in algorithm.runs]
@@ -346,6 +357,39 @@ def _project(algorithm: DescentSettings, step: Step, weights: tuple[Lane, ...]) 
     """w <- clip(soft(w)), the proximal map of rate l1 |w| on the box."""
     projection = algorithm.projection(step.rate)
     return () if projection is None else pointwise(projection, weights)
+
+
+def _ball_lanes(algorithm: DescentSettings, weights: tuple[Lane, ...]) -> tuple[Lane, ...]:
+    """norm, |w|^2 / R^2; where tokens carry weights of their own, also what each adds to it, and the factor."""
+    if algorithm.ball is None:
+        return ()
+    own = () if weights[0].shared else (Lane("square"), Lane("factor"))
+    return (Lane("norm", (), shared=True), *own)
+
+
+def _ball_layers(radius: float, weights: tuple[Lane, ...], length: int | None) -> tuple[Layer, ...]:
+    """w <- w + beta(|w|^2 / R^2 - 1) w, beta of :mod:`innergrad.functions.ball`: the projection onto the ball.
+
+    Attention: the norm, exactly, then w, by heads with the value w, one for every hinge of beta's approximant. Where
+    tokens carry weights of their own: what each adds, by a product layer, their sum, by attention, the factor, by an
+    mlp, and the product.
+    """
+    views = [whole(lane.name, lane.shape) for lane in weights]
+    squares = [Score(IDENTITY, (view, view)) for view in views]
+    if weights[0].shared:
+        moved = tuple(Attend(view, Score(BALL, ("one", "norm - one")), value=view) for view in views)
+        norm = tuple(Attend("norm", square, scale=1.0 / radius**2) for square in squares)
+        return Layer("attention", "norm", norm), Layer("attention", "project", moved)
+    tokens = cast(int, length)
+    total = Attend("norm", value="square", scope="all", reduce="mean", scale=tokens / radius**2)
+    factor = Attend("factor", Score(BALL, ("norm - one", "one")))
+    products = tuple(Attend(view, Score(IDENTITY, ("factor", "one")), value=view) for view in views)
+    return (
+        Layer("product", "squares", tuple(Attend("square", square) for square in squares)),
+        Layer("attention", "norm", (total,)),
+        Layer("mlp", "factor", (factor,)),
+        Layer("product", "project", products),
+    )
 
 
 def _on_batch(layer: Layer, batch: int) -> Layer:

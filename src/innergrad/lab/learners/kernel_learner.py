@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,9 @@ from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
+
+if TYPE_CHECKING:
+    from innergrad.algorithms.functional_layers import FunctionalLayers
 
 ACTIVATIONS = ("linear", "relu", "exp", "softmax")
 
@@ -158,6 +161,27 @@ class KernelLearner(Learner):
             if self.config.free_A:
                 self.get_parameter("A").zero_()
         return self
+
+    @torch.no_grad()
+    def as_algorithm(self, model: int = 0, n_examples: int | None = None) -> FunctionalLayers:
+        """One model of the stack as an algorithm to compile: the same numbers, in float64. n_examples: of its prompts,
+        which all must have so many, if ``normalise`` divides by their number.
+        """
+        from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
+
+        if self.config.normalise == "count" and n_examples is None:
+            raise InputError("this learner divides by the number of examples", hint="give n_examples")
+        w = {name: value[model].double().cpu() for name, value in self.named_parameters()}
+        layers = []
+        for layer in range(self.config.n_layers):
+            heads = []
+            for head, kernel in enumerate(self.config.heads):
+                at = layer, head
+                count = n_examples or 1 if self.config.normalise == "count" and kernel != "softmax" else 1
+                A = w["A"][at] / count if "A" in w else 0.0
+                heads.append(FunctionalHead(kernel, -float(w["r"][at]) / count, A, w["B"][at], w["C"][at]))
+            layers.append(heads)
+        return FunctionalLayers(layers, self.d)
 
     @torch.no_grad()
     def distance_to_identity(self, sigma: Tensor | None = None) -> Tensor:

@@ -251,6 +251,8 @@ class SoftmaxAttention(Normed, Heads):
         hidden = (
             [({one: 1.0}, {t: NEVER, one: -NEVER})] if instruction.scope == "demos" else []
         )  # 0 on examples, exactly
+        if context.program.sink and hidden:  # a sink, whose own score is -NEVER, reads itself and nothing else
+            hidden.append(({one: -2 * NEVER, context.entry("ns"): 2 * NEVER}, {context.entry("ns"): 1.0}))
         for index in family(context.program, instruction):
             scores = [score_rows(context.program, instruction, score, index) for score in instruction.scores]
             if instruction.reduce == "softmax":
