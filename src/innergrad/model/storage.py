@@ -55,6 +55,7 @@ from innergrad.targets.weights.modules import SparseStack
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+SEAL = "seal"  # of the file of weights: the id and the digest
 
 
 def check_folder(path: Path, force: bool = False) -> None:
@@ -160,7 +161,7 @@ def _identity(config: Mapping[str, Any]) -> str:
 def _write(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Both files, which belong together by the id of the config."""
     identity = {"id": _identity(config)}
-    sealed = identity | {"digest": str(config["digest"])}
+    sealed = {SEAL: f"{identity['id']} {config['digest']}"}  # one entry: several are written in any order
     parts = {name: path / f".{name}.{os.getpid()}.part" for name in (WEIGHTS, CONFIG)}
     try:
         save_file(tensors, parts[WEIGHTS], metadata=sealed)
@@ -256,12 +257,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             got=config.get("format") if isinstance(config, dict) else type(config).__name__,
             allowed=FORMAT,
         )
-    if metadata.get("id", config.get("id")) != config.get("id"):
+    sealed = metadata.get(SEAL, metadata.get("id", config.get("id")))
+    if str(sealed).split(" ")[0] != config.get("id"):
         raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
-    if "digest" in {**config, **metadata}:  # folders of the first versions have none
+    if {"digest", SEAL} & {*config, *metadata}:  # folders of the first versions have none
         own, digest = _identity(config), _digest(tensors)
         found = {CONFIG: own == config.get("id"), WEIGHTS: digest == config.get("digest")}
-        found[WEIGHTS] &= metadata in ({"id": own, "digest": digest}, {"id": own})
+        found[WEIGHTS] &= metadata in ({SEAL: f"{own} {digest}"}, {"id": own, "digest": digest}, {"id": own})
         changed = [name for name, same in found.items() if not same]
         if changed:
             hint = "save it again; if it was changed on purpose, innergrad.model.storage.seal(folder) takes it as it is"
