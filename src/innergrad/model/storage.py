@@ -41,7 +41,7 @@ from torch import Tensor
 from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, within_limits
-from innergrad.files import make_folder, read_text
+from innergrad.files import make_folder, read_text, require_plain
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import FEATURES, Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
@@ -60,6 +60,7 @@ SEAL = "seal"  # of the file of weights: the id and the digest
 
 def check_folder(path: Path, force: bool = False) -> None:
     """An error if the folder has files of the names of a model's that are none, unless ``force``."""
+    require_plain(path, (CONFIG, WEIGHTS))
     there = [name for name in (CONFIG, WEIGHTS) if (path / name).exists()]
     if there and not force and not _is_model(path / CONFIG):
         what = f"{path} has files that are no model of innergrad's"
