@@ -55,6 +55,11 @@ def compiled(kind: str = "plain") -> ig.CompiledTransformer:
     return ig.compile(ig.GradientDescent(net, **settings), epsilon=1e-2, n_examples=4, **options)
 
 
+class Broken:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise KeyError("columns")
+
+
 def full(*shape: int, value: float = 0.5) -> Tensor:
     return torch.full(shape, value, dtype=torch.float64)
 
@@ -144,8 +149,29 @@ NUMBERS: dict[str, tuple[Call, str]] = {
     },
     "a number beyond float32": (
         lambda: run(X=full(3, 2, value=1e300), dtype=torch.float32),
-        "X contains NaN or infinity",
+        "X is too large; got up to 1e+300; allowed: up to 3.403e+38 in torch.float32",
     ),
+    "X sparse": (lambda: run(X=full(3, 2).to_sparse()), "arrays are dense; got a sparse tensor"),
+    "X without numbers": (lambda: run(X=torch.empty(3, 2, device="meta")), "arrays are dense"),
+    "X masked": (lambda: run(X=np.ma.masked_array(np.ones((3, 2)), [[True, False]] * 3)), "entries that are masked"),
+    "y masked": (lambda: run(y=np.ma.masked_greater(np.arange(3.0), 1.0)), "entries that are masked"),
+    "X of a class that is no array": (lambda: run(X=Broken()), "X is not an array of numbers; got Broken"),
+    "weights that are negative, and sum to minus infinity": (
+        lambda: run(sample_weight=full(3, value=-1e308)),
+        "sample_weight must be non-negative",
+    ),
+    **{
+        f"ragged: {name}": (lambda given=given: ig.ragged(*given), words)
+        for name, given, words in (
+            ("other columns", ([full(3, 2), full(3, 3)], [full(3), full(3)]), "have the same columns"),
+            ("text", (["a"], ["b"]), "is not an array of numbers"),
+            ("a label", ([full(3, 2)], [1.0]), "has the wrong shape"),
+            ("no list", (None, None), "is not a list of arrays"),
+            ("axes of y", ([full(3, 2)] * 2, [full(3), full(3, 1)]), "y of data set 1 has the wrong shape"),
+            ("fewer weights", ([full(3, 2)] * 2, [full(3)] * 2, [full(3)]), "as many sample_weight as X; got 1 and 2"),
+            ("rows", ([[[1.0, 2.0], [3.0]]], [[1.0, 2.0]]), "is not an array of numbers"),
+        )
+    },
     "X of text": (lambda: run(X=[["a", "b"]] * 3), "X is not an array of numbers"),
     "X ragged": (lambda: run(X=[[1.0, 2.0], [3.0]]), "X is not an array of numbers"),
     "X None": (lambda: run(X=None), "X is not an array of numbers"),

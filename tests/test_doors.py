@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -91,6 +92,141 @@ def test_the_commands_own_files_are_replaced_and_others_by_force(command: str, m
     assert (done.code, done.err) == (0, "")
     assert all((tmp_path / name).read_bytes() != b"somebody's notes" for name in names)
     assert not list(tmp_path.glob(".*.part"))
+
+
+def _hard_link(path: Path) -> None:
+    (path.parent.parent / "other").write_text("mine")
+    os.link(path.parent.parent / "other", path)
+
+
+#: what may stand where a file is to be written, and is never a file of the command
+IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+    "a folder": lambda path: path.mkdir(),
+    "a folder with files": lambda path: (path.mkdir(), (path / "notes").write_text("mine")),
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to a folder": lambda path: ((path.parent.parent / "there").mkdir(), path.symlink_to("../there")),
+    "a pipe that nobody reads": lambda path: os.mkfifo(path),
+}
+
+
+def _all(folder: Path) -> dict[str, object]:
+    """Everything below a folder."""
+    return {
+        str(path.relative_to(folder)): os.readlink(path)
+        if path.is_symlink()
+        else path.read_bytes()
+        if path.is_file()
+        else path.stat().st_mode
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_what_is_no_file_is_not_written_to(command: str, model: Path, tmp_path: Path) -> None:
+    """Before any work, also by force: exit code 2, one line, and all as it was."""
+    arguments, names = OUTPUTS[command]
+    for number, (name, (kind, put), force) in enumerate(
+        itertools.product(names, IN_THE_WAY.items(), ((), ("--force",)))
+    ):
+        folder = tmp_path / str(number)
+        (folder / "out").mkdir(parents=True)
+        put(folder / "out" / name)
+        before = _all(folder)
+        done = call(*arguments(model, folder / "out"), "-q", *force)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), (name, kind, done.err)
+        assert _all(folder) == before, (name, kind)
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_other_names_of_a_file_keep_what_it_had(command: str, model: Path, tmp_path: Path) -> None:
+    """Hard links: a result is a new file, also where an old one is replaced."""
+    arguments, names = OUTPUTS[command]
+    (tmp_path / "out").mkdir()
+    for name in names:
+        (tmp_path / "out" / name).unlink(missing_ok=True)
+        _hard_link(tmp_path / "out" / name)
+        assert call(*arguments(model, tmp_path / "out"), "-q", "--force").code == 0
+        assert (tmp_path / "other").read_text() == "mine"
+        (tmp_path / "other").unlink()
+
+
+TRAIN = [f"--set={change}" for change in ("train.steps=2", "train.batch=2", "n_points=3", "train.checkpoint_every=1")]
+PLACES = ["checkpoints", "tensorboard", "smoke-seed=0", "smoke-seed=1"]  # folders, which may be there
+LAB: dict[str, tuple[list[object], list[str]]] = {
+    "train": (["train"], [*PLACES[:2], ".lock", ".begun", "config.toml", "manifest.json", "log.jsonl"]),
+    "sweep": (["sweep", "--grid", "seed=0,1"], ["sweep.json", *PLACES[2:]]),
+}
+
+
+@pytest.mark.parametrize("command", LAB)
+def test_what_is_in_the_way_of_a_training_is_said_before_it(command: str, tmp_path: Path) -> None:
+    """Also of hidden files, and of a folder of a later run of a sweep."""
+    first, names = LAB[command]
+    config = Path(__file__).parent.parent / "configs" / "smoke.toml"
+    ways = {"a file": lambda path: path.write_text("mine"), **IN_THE_WAY}
+    for number, (name, (kind, put)) in enumerate(itertools.product(names, ways.items())):
+        folder = tmp_path / str(number)
+        (folder / "out").mkdir(parents=True)
+        put(folder / "out" / name)
+        if name in PLACES and (folder / "out" / name).is_dir():
+            continue
+        before = _all(folder)
+        done = call(*first, config, *TRAIN, "--out", folder / "out", "--device", "cpu", "-q")
+        assert (done.code, done.out) == (2, ""), (name, kind, done.err)
+        assert _all(folder) == before, (name, kind)
+
+
+@pytest.mark.parametrize("command", ["run", "export"])
+def test_a_command_that_is_killed_while_it_writes_can_be_given_again(
+    command: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every rename, of a first result and of one that replaces another: no --force is needed."""
+    arguments, _ = OUTPUTS[command]
+    replaced, count = os.replace, 0
+
+    class Killed(BaseException):
+        pass
+
+    def until(stop: int) -> Callable[..., None]:
+        left = iter(range(stop))
+
+        def rename(self: Path, target: Path) -> None:
+            if next(left, None) is None:
+                raise Killed
+            replaced(self, target)
+
+        return rename
+
+    other, notes = model / "other", {"run": "run.json", "export": "innergrad.json"}
+    assert call("compile", *SETTINGS[:-1], 2, "--out", other, "-q").code == 0  # its results are others
+    for earlier in (False, True):
+        for stop in range(20):
+            out = tmp_path / f"{earlier}-{stop}"
+            given = arguments(model, out)
+            if earlier:
+                assert call(*given, "-q").code == 0
+                given = [other if one == model / "model" else one for one in given]
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "replace", until(stop))
+                try:
+                    assert call(*given, "-q").code == 0
+                    break
+                except Killed:
+                    count += 1
+            again = call(*arguments(model, out), "-q")
+            assert (again.code, again.err) == (0, "")
+            note = json.loads((out / notes[command]).read_text())
+            assert note["files"] == {name: digest(out / name) for name in note["files"]}
+            assert "files_before" not in note
+    assert count >= 8
+
+
+def test_two_outputs_are_two_files(model: Path, tmp_path: Path) -> None:
+    both = tmp_path / "both.png"
+    done = call("verify", model / "model", "--explain", "--figure", both, "--out", tmp_path / "." / "both.png")
+    assert done.code == 2
+    assert "two outputs are one file" in done.err
 
 
 def test_what_a_command_reads_is_never_written_to(model: Path, tmp_path: Path) -> None:

@@ -53,6 +53,38 @@ def test_weights_of_examples_whose_sum_overflows() -> None:
     torch.testing.assert_close(single.weights.double(), ordinary.weights, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("exponent", [-1073, -1050, -500, 0, 500, 1021])
+def test_weights_of_examples_are_what_they_are_beside_each_other(exponent: int) -> None:
+    """Whatever their unit, in both precisions, as a list, an array or a view; in a run and in its certificate."""
+    tf = ig.compile(ALGORITHMS["gradient descent"], n_examples=4)
+    X, y = torch.randn(3, 2, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+    plain, scaled = [1.0, 3.0, 2.0], [float(np.ldexp(w, exponent)) for w in (1.0, 3.0, 2.0)]
+    for dtype in (torch.float64, torch.float32):
+        expected = tf.run(X, y, sample_weight=plain, dtype=dtype)
+        bound = tf.certify(X, y, sample_weight=plain, dtype=dtype).weights
+        for given in (
+            scaled,
+            np.array(scaled),
+            np.array(scaled[::-1])[::-1],
+            torch.tensor(scaled, dtype=torch.float64),
+        ):
+            assert torch.equal(tf.run(X, y, sample_weight=given, dtype=dtype).weights, expected.weights)
+            assert tf.certify(X, y, sample_weight=given, dtype=dtype).weights == bound
+    assert torch.equal(
+        ig.reference(tf.algorithm, X, y, sample_weight=scaled).weights,
+        ig.reference(tf.algorithm, X, y, sample_weight=plain).weights,
+    )
+
+
+def test_lists_are_not_rounded_to_single_precision() -> None:
+    """As torch would do with them."""
+    X, y = [[0.1, 0.2], [0.3, 0.7]], [0.1, 0.9]
+    assert ig.ragged([X], [y])["X"].tolist() == [X]
+    tf = ig.compile(ALGORITHMS["gradient descent"], n_examples=4)
+    weights = tf.run(**ig.ragged([X, X[:1]], [y, y[:1]], [[0.1, 0.7], [0.3]])).weights
+    assert torch.equal(weights[0], tf.run(X, y, sample_weight=[0.1, 0.7]).weights)
+
+
 def test_the_reference_does_not_need_the_callers_mode() -> None:
     X, y = torch.randn(3, 2, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
     expected = ig.reference(ALGORITHMS["gradient descent"], X, y, X)
@@ -129,3 +161,51 @@ def test_evidence_does_not_need_the_callers_mode() -> None:
         assert tf.certify(X, y, X_query).gradient == expected.gradient
     given = (X.clone().requires_grad_(), y.clone().requires_grad_(), X_query.clone().requires_grad_())
     assert max(tf.certify(*given, executor="fused").gradient) == pytest.approx(max(expected.gradient))
+
+
+def _numbers(value: Any) -> Any:
+    """What is compared of a result."""
+    if isinstance(value, ig.Run):
+        return [
+            value.weights.tolist(),
+            value.predictions.tolist(),
+            None if value.online is None else value.online.tolist(),
+        ]
+    if isinstance(value, ig.CompiledTransformer):
+        return value.options
+    return [value.gradient, value.weights] if hasattr(value, "gradient") else str(value)
+
+
+MODES: dict[str, Any] = {
+    **{
+        f"reference of {name}": lambda X, y, algorithm=algorithm: ig.reference(algorithm, X, y, X)
+        for name, algorithm in {
+            **ALGORITHMS,
+            "adam": ig.Adam(ig.Network([2, 3, 1]), steps=2),
+            "rls": ig.RecursiveLeastSquares(d=2),
+            "batches": ig.GradientDescent(ig.Network([2, 3, 1]), steps=2, batches=[[0], [1, 2]]),
+        }.items()
+    },
+    "a run that stops": lambda X, y: ig.compile(DESCENT, n_examples=3).run(X, y, X, until=0.01),
+    "compiling for an error": lambda X, y: ig.compile(DESCENT, n_examples=3, weight_error=0.5, data=(X, y)),
+    "an explanation": lambda X, y: ig.compile(DESCENT, n_examples=3).explain(X, y),
+    "an attack": lambda X, y: ig.compile(SMALL, n_examples=3).attack(starts=2, iterations=2),
+    "facts of a function": lambda X, y: ig.prove_facts(
+        ig.Function("soft", lambda t: t / (1 + t * t).sqrt(), curvature=1, lipschitz=1, bound=1)
+    ),
+    "a run whose loss rises": lambda X, y: ig.compile(
+        ig.GradientDescent(ig.Network([2, 3, 1]), lr=50.0, steps=2), n_examples=3
+    ).run(X, y),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+@pytest.mark.filterwarnings("ignore::innergrad.PoorRun")
+def test_nothing_needs_the_callers_mode(name: str) -> None:
+    """Everything that takes gradients of its own gives the same in every mode, and of tensors made in it."""
+    generator = torch.Generator().manual_seed(0)
+    X, y = (0.3 * torch.randn(3, *shape, generator=generator, dtype=torch.float64) for shape in ((2,), ()))
+    expected = _numbers(MODES[name](X, y))
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert _numbers(MODES[name](X.clone(), y.clone())) == expected

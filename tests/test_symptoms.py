@@ -19,7 +19,8 @@ from innergrad.ir.program import Options
 from innergrad.model.executors import EXECUTORS
 from innergrad.model.preparation import default_variant
 from innergrad.model.prompt import Prompt, make_prompt
-from innergrad.model.symptoms import Symptom, slower, symptoms
+from innergrad.model.rates import FALL, FASTER, slower
+from innergrad.model.symptoms import Symptom, symptoms
 from test_cli import call, write_rows
 
 NET = ig.Network([3, 8, 8, 1])
@@ -164,6 +165,96 @@ def test_many_examples_are_looked_at_in_part_first() -> None:
     assert f"to {float(risk):.4g} on" in run.warnings[0]
 
 
+def small() -> ig.GradientDescent:
+    return ig.GradientDescent(ig.Network([3, 4, 1]), steps=5)
+
+
+def penalised(**settings: float) -> ig.GradientDescent:
+    return ig.GradientDescent(ig.Network([3, 4, 1]), steps=20, **settings)  # type: ignore[arg-type]
+
+
+#: what is done to a problem that is well -> the algorithm, inputs and labels of it, the kinds, and words of the advice
+SICK: dict[str, tuple[ig.Algorithm, Any, Any, set[str], str]] = {
+    "small inputs": (small(), 1e-3, 1.0, {"constant predictions", "unscaled inputs"}, "scale the inputs"),
+    "one large column": (small(), [1.0, 1e6, 1.0], 1.0, {"saturation", "unscaled inputs"}, "scale the inputs"),
+    "small labels": (small(), 1.0, 1e-4, {"worse than the mean", "unscaled labels"}, "scale the labels"),
+    "a label that is one number": (small(), 1.0, [0.0, 1e3], {"box binding", "unscaled labels"}, "subtract it"),
+    "inputs that are one number": (small(), 0.0, 1.0, {"constant inputs"}, "give other columns"),
+    "too much weight decay": (
+        penalised(weight_decay=5.0),
+        1.0,
+        1.0,
+        {"constant predictions"},
+        "lower weight_decay, or",
+    ),
+    "too much l1": (penalised(l1=1.0), 1.0, 1.0, {"constant predictions"}, "lower l1, or"),
+    "too small a rate": (penalised(lr=1e-6), 1.0, 1.0, {"loss standing"}, "makes it fall more"),
+    "a pass of SGD that is too slow": (ig.OnlineSGD(d=3, lr=1e-7), 1.0, 1.0, {"loss standing"}, "makes it fall more"),
+    "too large a lambda_max": (
+        ig.FunctionalGradientDescent("linear", d=3, lambda_max=1e7),
+        1.0,
+        1.0,
+        {"loss standing"},
+        "lambda_max=",
+    ),
+    "likewise, with Chebyshev steps": (
+        ig.FunctionalGradientDescent("linear", d=3, steps=8, lambda_max=1e7, step_rule="chebyshev"),
+        1.0,
+        1.0,
+        {"loss standing"},
+        "lambda_max=",
+    ),
+    "softmax attention to the largest row": (
+        ig.FunctionalGradientDescent("softmax", d=3),
+        30.0,
+        [1.0, 1.0],
+        {"constant predictions", "unscaled inputs"},
+        "scale the inputs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_what_is_wrong_is_said_with_what_to_change(name: str) -> None:
+    algorithm, inputs, labels, expected, words = SICK[name]
+    X, y = data()
+    if "softmax" in name:
+        X = torch.cat([torch.full_like(X[:1], 5.0), X[1:].abs()])
+    slope, constant = labels if isinstance(labels, list) else (labels, 0.0)
+    run = ig.compile(algorithm, n_examples=40).run(X * torch.tensor(inputs, dtype=X.dtype), slope * y + constant)
+    assert kinds(run) >= expected
+    assert any(words in sentence for sentence in run.warnings)
+    assert "loss rising" not in kinds(run)
+
+
+def test_a_suggested_lambda_max_is_one_that_is_taken() -> None:
+    """By the error of steps that diverge, by a run that stands; of both rules, whatever the eigenvalues."""
+    for number in range(40):
+        generator = torch.Generator().manual_seed(number)
+        X = 10.0 ** (number % 5 - 1) * torch.randn(9, 3, generator=generator, dtype=torch.float64)
+        y, rule = X.sum(-1) / X.std(), ("constant", "chebyshev")[number % 2]
+        for bound in (1e-3, 1e12):
+            settings = {"kernel": "linear", "d": 3, "steps": 6, "step_rule": rule}
+            found = ig.compile(ig.FunctionalGradientDescent(**settings, lambda_max=bound), n_examples=9)  # type: ignore[arg-type]
+            try:
+                said = " ".join(found.run(X, y).warnings)
+            except ig.InputError as error:
+                said = str(error)
+            given = float(re.search(r"lambda_max=([^ ,]+)", said)[1])  # type: ignore[index]
+            better = ig.FunctionalGradientDescent(**settings, lambda_max=given)  # type: ignore[arg-type]
+            run = ig.compile(better, n_examples=9).run(X, y, X)
+            assert float((run.predictions - y).square().sum()) < (1.0 - FALL * (bound > 1.0)) * float(y.square().sum())
+
+
+def test_queries_in_other_units() -> None:
+    """Of a network that does not saturate."""
+    X, y = data()
+    tf = ig.compile(ig.GradientDescent(ig.Network([3, 4, 1], "relu"), steps=5), epsilon=0.1, n_examples=40)
+    run = tf.run(X, y, unscaled(X[:5]))
+    assert "far queries: input 1 is up to" in run.warnings[0]
+    assert tf.run(X, y, 20.0 * X[:5]).warnings == ()
+
+
 # ---------------------------------------------------------------------------------------------------------------- well
 
 
@@ -277,6 +368,33 @@ def test_the_suggested_rate_makes_the_loss_fall() -> None:
 @pytest.mark.soak
 def test_the_suggested_rate_makes_the_loss_fall_on_many_problems() -> None:
     rates(1, 3000)
+
+
+def test_where_the_loss_stands_the_suggested_rate_makes_it_fall() -> None:
+    """By autograd; and where none does so, as at a minimum, nothing is said."""
+    rng, generator, standing = random.Random(3), torch.Generator().manual_seed(3), 0
+    for _ in range(40):
+        algorithm, n = descent(rng, 10.0 ** rng.uniform(-9.0, -6.0), rng.choice(RULES), rng.choice([1, 5, 20]))
+        found, prompt = watched(algorithm, *algorithm.random_prompt(n, 3, generator))
+        for symptom in (one for one in found if one.kind == "loss standing"):
+            standing += 1
+            setting = algorithm.rate_setting[1]
+            said = re.search(r"lr=(\S+) makes|with (\S+) times", symptom.advice)
+            rate = float(said[1]) if said[1] else float(said[2]) * setting  # type: ignore[index]
+            assert rate >= FASTER * setting
+            fast, omega = algorithm.with_rate(rate, algorithm.steps), algorithm.seen(prompt.omega)
+            path, _ = fast.reference(prompt.X, prompt.y, prompt.X, prompt.w0, prompt.omega)
+            before, after = (
+                fast.objective_at(w, fast.network.forward(w, prompt.X), prompt.y, omega)
+                for w in (path[:, 0], path[:, -1])
+            )
+            assert bool(after < (1.0 - FALL) * before * (1.0 + 1e-9))
+    assert standing > 10
+    X = torch.randn(9, 2, generator=generator, dtype=torch.float64)
+    y = torch.randn(9, generator=generator, dtype=torch.float64)
+    w0 = torch.linalg.lstsq(X, y[:, None]).solution[:, 0]
+    slow = ig.GradientDescent(ig.Network([2, 1], bias=False), lr=1e-3, steps=5)
+    assert ig.compile(slow, n_examples=9).run(X, y, w0=w0).warnings == ()
 
 
 def test_on_a_quadratic_the_rate_is_one_over_the_curvature() -> None:

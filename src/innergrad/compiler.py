@@ -10,11 +10,13 @@ from innergrad.evidence.solver import solve
 from innergrad.ir.program import Options
 from innergrad.model.preparation import check_options, default_variant, prepared
 from innergrad.model.prompt import ArrayLike
+from innergrad.modes import in_no_mode
 from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer
 
 
 @within_limits("compiling")
+@in_no_mode
 def compile(
     algorithm: Algorithm,
     *,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from innergrad.errors import InputError
+from innergrad.files import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,9 +70,11 @@ def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | Non
     mark: says in the file who wrote it; see :mod:`innergrad.files`.
     """
     path = Path(path)
-    figure.savefig(path, format="png", metadata={"Software": mark})
+    with whole(path) as part:
+        figure.savefig(part, format="png", metadata={"Software": mark})
     if svg:
-        figure.savefig(path.with_suffix(".svg"), format="svg", metadata={"Date": None})
+        with whole(path.with_suffix(".svg")) as part:
+            figure.savefig(part, format="svg", metadata={"Date": None})
     return path
 
 

@@ -16,8 +16,8 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ HEAD, TAIL = 4096, 65536  # bytes in which a mark is looked for
 MOST_TEXT = 2**26  # bytes of a settings file, a manifest, a table of runs
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the disk's fault
 SEAL, AN_HOUR = ".sha256", 3600.0
+BEFORE = "files_before"  # of an index, while files take their places
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
 _PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
 _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
@@ -48,17 +49,21 @@ class Writer:
     def mark(self) -> str:
         return f"innergrad {self.command}"
 
-    def check(self, path: Path, known: Mapping[str, str] | None = None) -> None:
-        """An error if the file must not be written. known: name -> digest of what the command wrote beside it."""
+    def check(self, path: Path, known: Mapping[str, Collection[str]] | None = None, *, stream: bool = False) -> None:
+        """An error if the file must not be written. known: name -> digests of what the command wrote beside it;
+        stream: what is written is text, which a device or a pipe that somebody reads may take.
+        """
         if path.is_dir():
             raise InputError("this output is one file", got=f"{path}, a folder")
         if path.is_symlink() and not path.exists():
             raise InputError(f"{path} is a link to nothing", hint="it is not followed: choose another output")
+        if path.exists() and not path.is_file() and not (stream and _takes_text(path)):
+            raise InputError(f"{path} is no regular file", hint="it is not written to: choose another output")
         if any(_same(path, given) for given in self.reads):
             raise InputError(f"{path} is read by this command, so it is not written", hint="choose another output")
         if self.force or not path.is_file():
             return
-        if made_by(path) != self.command and (known or {}).get(path.name) != digest(path):
+        if made_by(path) != self.command and digest(path) not in (known or {}).get(path.name, ()):
             what = f"{path} is there, and {self.mark} did not write it"
             raise InputError(what, hint="it is not replaced: choose another output, or give --force")
 
@@ -72,7 +77,7 @@ class Writer:
 
     def json(self, path: Path, content: Any) -> None:
         """Write JSON, with the mark: an object, or a list of objects."""
-        self.check(path)
+        self.check(path, stream=True)
         make_folder(path.parent)
         marked = [self.marked(one) for one in content] if isinstance(content, list) else self.marked(content)
         write_whole(path, json.dumps(marked, indent=1) + "\n")
@@ -80,10 +85,32 @@ class Writer:
     def marked(self, content: Mapping[str, Any]) -> dict[str, Any]:
         return {"made_by": self.mark, **content}
 
-    def index(self, folder: Path, names: list[str], index: str, content: Mapping[str, Any]) -> None:
-        """Write ``index``: the content, and the digests of files that were just written beside it."""
-        found = {name: digest(folder / name) for name in names}
-        write_whole(folder / index, json.dumps(self.marked({**content, "files": found}), indent=1) + "\n")
+    @contextmanager
+    def several(self, folder: Path, index: str, content: Mapping[str, Any]) -> Iterator[Callable[[str], Path]]:
+        """Files of a folder, and ``index``, which has the content and their digests. Gives a function: the name of a
+        file -> where to write it. They take their places together, at the end; whenever that is interrupted, the index
+        knows all that is there, old or new, and the command can be given again.
+        """
+        make_folder(folder)
+        parts, before = dict[str, Path](), digests(folder / index)
+
+        def part(name: str) -> Path:
+            _remove_left(folder / name)
+            return parts.setdefault(name, part_of(folder / name))
+
+        try:
+            yield part
+            made = self.marked({**content, "files": {name: digest(path) for name, path in parts.items()}})
+            for path in parts.values():
+                _flush(path)
+            earlier = {name: sorted(known) for name, known in before.items()}
+            write_whole(folder / index, json.dumps({**made, BEFORE: earlier}, indent=1) + "\n")
+            for name, path in parts.items():
+                path.replace(folder / name)
+            write_whole(folder / index, json.dumps(made, indent=1) + "\n")
+        finally:
+            for path in parts.values():
+                path.unlink(missing_ok=True)
 
 
 def read_text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8") -> str:
@@ -129,13 +156,21 @@ def made_by(path: Path) -> str:
     return found[1].decode() if found else ""
 
 
-def digests(index: Path) -> dict[str, str]:
-    """Name -> digest of the files beside it that a command's JSON file lists; none if it lists none."""
+def digests(index: Path) -> dict[str, set[str]]:
+    """Name -> digests of the files beside it that a command's JSON file lists; none if it lists none. There are several
+    of a file that was about to be replaced when the command ended.
+    """
+    found = dict[str, set[str]]()
     try:
-        found = json.loads(read_text(index))["files"]
-        return {str(name): str(value) for name, value in found.items() if Path(name).name == name}
+        content = json.loads(read_text(index))
+        listed = [*content["files"].items()]
+        listed += [(name, one) for name, known in content.get(BEFORE, {}).items() for one in known]
+        for name, value in listed:
+            if Path(name).name == name:
+                found.setdefault(str(name), set()).add(str(value))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+    return found
 
 
 def digest(path: Path) -> str:
@@ -159,17 +194,46 @@ def write_whole(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
-    path = path.resolve()  # a link stays one
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")  # not the name of anybody's file
+    with whole(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write a file, which takes its place when it is whole. A link stays one; the old file, if it has other
+    names (hard links), keeps what it had there.
+    """
+    path = path.resolve()
+    part = part_of(path)
     _remove_left(path)
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield part
+        _flush(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def part_of(path: Path) -> Path:
+    """Where a file is written by this process: not the name of anybody's file."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _takes_text(path: Path) -> bool:
+    """A device, or a pipe that somebody reads: opening another would wait for ever."""
+    kind = path.stat().st_mode
+    if not stat.S_ISFIFO(kind):
+        return stat.S_ISCHR(kind)
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
 
 
 def _remove_left(path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from innergrad.evidence.attack import Attack, attack
 from innergrad.evidence.bounds import DomainCertificate, apriori
@@ -27,29 +26,9 @@ from innergrad.model.oracle import exact_run, reference
 from innergrad.model.prompt import ArrayLike, Prompt
 from innergrad.model.running import Run, run
 from innergrad.model.storage import read, save
+from innergrad.modes import in_no_mode
 
 __all__ = ["CompiledTransformer", "Run", "exact_run", "load", "reference"]
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _in_no_mode(f: Callable[P, T]) -> Callable[P, T]:
-    """Evidence takes gradients of its own, whatever the caller's mode, and keeps none of the caller's."""
-
-    @wraps(f)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.inference_mode(False), torch.enable_grad():
-            given = {name: _constant(value) for name, value in kwargs.items()}
-            return f(*map(_constant, args), **given)  # type: ignore[arg-type]
-
-    return called
-
-
-def _constant(value: object) -> object:
-    through = isinstance(value, Tensor) and (value.requires_grad or value.is_inference())
-    return value.detach().clone() if isinstance(value, Tensor) and through else value
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,7 +157,7 @@ class CompiledTransformer(Compiled):
 
     # ------------------------------------------------------------------------------------------- evidence and storage
 
-    @_in_no_mode
+    @in_no_mode
     def verify(
         self,
         X: ArrayLike | None = None,
@@ -194,14 +173,14 @@ class CompiledTransformer(Compiled):
         return verify(self, X, y, X_query, w0=w0, sample_weight=sample_weight, seed=seed, prompts=prompts)
 
     @cached_property
-    @_in_no_mode
+    @in_no_mode
     def certificate(self) -> DomainCertificate:
         """What is known before any run: bounds on the error for every prompt of the declared domain (x_bound, y_bound,
         box); see :mod:`innergrad.evidence.bounds`.
         """
         return apriori(self)
 
-    @_in_no_mode
+    @in_no_mode
     def certify(
         self,
         X: ArrayLike,
@@ -231,14 +210,14 @@ class CompiledTransformer(Compiled):
         how = {"trajectory": trajectory, "errors": errors, "outside": outside}
         return certify(self, X, y, X_query, **given, **how)  # type: ignore[arg-type]
 
-    @_in_no_mode
+    @in_no_mode
     def explain(self, X: ArrayLike | None = None, y: ArrayLike | None = None, **how: Any) -> Explanation:
         """Where the error of a run comes from, bound beside measured, and how healthy it is; see
         :mod:`innergrad.evidence.explain`.
         """
         return explain(self, X, y, **how)
 
-    @_in_no_mode
+    @in_no_mode
     def attack(self, *, starts: int = 32, iterations: int = 100, seed: int = 0) -> Attack:
         """The worst prompt and weights of the domain that gradient ascent finds: :mod:`innergrad.evidence.attack`."""
         return attack(self, starts=starts, iterations=iterations, seed=seed)

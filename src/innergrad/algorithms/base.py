@@ -128,6 +128,11 @@ class Algorithm(ABC):
         """The setting that says how large its steps are, and its largest value; None if there is none."""
         return None
 
+    def rate_said(self, rate: float) -> str:
+        """The setting, as the caller would give it, that makes :meth:`with_rate`."""
+        setting = self.rate_setting
+        return "" if setting is None else f"{setting[0]}={rate:g}"
+
     def with_rate(self, rate: float, steps: int) -> Algorithm:
         """The same with ``rate`` as the largest, others in proportion, and with fewer steps."""
         raise lacks(self, "with_rate(rate, steps)")

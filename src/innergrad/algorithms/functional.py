@@ -42,6 +42,8 @@ from innergrad.ir.stream import Lane, example_stream
 
 StepRule = Literal["constant", "chebyshev"]
 DEFAULT_EXAMPLES = 16
+DEFAULT_STEP = 1.9  # over lambda_max: of 2, from which steps diverge
+MOST_LAMBDA = 1e12  # of eigenvalues, beyond which no step suits the others
 MOST_CHEBYSHEV = 10_000  # steps: each has a layer of its own
 
 
@@ -130,7 +132,7 @@ class FunctionalGradientDescent(Algorithm):
     @property
     def _constant(self) -> float:
         """The step, where all are equal."""
-        default = 1.0 if self.kernel.normalised else 1.9 / self.lambda_max
+        default = 1.0 if self.kernel.normalised else DEFAULT_STEP / self.lambda_max
         return default if self.step is None else self.step
 
     # --------------------------------------------------------------------------------------------------------------
@@ -181,16 +183,14 @@ class FunctionalGradientDescent(Algorithm):
         top = float(torch.linalg.eigvalsh(matrix).max())
         limit = 2.0 / self._constant if self.step_rule == "constant" else self.lambda_max * (1 + 1e-9)
         if top > limit:
-            hint = (
-                f"give lambda_max={math.ceil(100 * top) / 100:g} or more"
-                if self.step is None
-                else "give a smaller step"
+            smaller = (
+                f"give lambda_max={_upwards(top):g} or more, or " if self.step is None else "give a smaller step, or "
             )
             raise InputError(
                 "the steps are too large for this prompt: they diverge",
                 got=f"largest eigenvalue {top:.4g} of its kernel matrix",
                 allowed=f"at most {limit:.4g}",
-                hint=f"{hint}, or scale the inputs",
+                hint=f"{smaller if top <= MOST_LAMBDA else ''}scale the inputs, or give a larger bandwidth",
             )
 
     def random_prompt(self, n: int, n_query: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -224,18 +224,35 @@ class FunctionalGradientDescent(Algorithm):
 
     @property
     def rate_setting(self) -> tuple[str, float] | None:
-        return ("step", float(self.rates()[0])) if self.step_rule == "constant" else None
+        return "step", self._constant if self.step_rule == "constant" else 1.0 / self.lambda_max
+
+    def rate_said(self, rate: float) -> str:
+        return f"step={rate:g}" if self._by_step else f"lambda_max={self._bound(rate):g}"
 
     def with_rate(self, rate: float, steps: int) -> FunctionalGradientDescent:
         slower = copy.copy(self)
-        object.__setattr__(slower, "step", rate)
+        if self._by_step:
+            object.__setattr__(slower, "step", rate)
+        else:
+            object.__setattr__(slower, "lambda_max", self._bound(rate))
         object.__setattr__(slower, "steps", steps)
         return slower
+
+    @property
+    def _by_step(self) -> bool:
+        """The step was given, or follows from nothing; else it follows from lambda_max."""
+        return self.step is not None or self.kernel.normalised
+
+    def _bound(self, rate: float) -> float:
+        """The lambda_max whose steps are about ``rate``, and no larger."""
+        return _upwards((DEFAULT_STEP if self.step_rule == "constant" else 1.0) / rate)
 
     def curvature_rate(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> float:
         """1 / the largest eigenvalue of a kernel matrix, which is the curvature."""
         del y, w0, omega
-        return 1.0 if self.kernel.normalised else 1.0 / float(torch.linalg.eigvalsh(self.kernel(X, X)).abs().max())
+        if self.kernel.normalised:
+            return 1.0
+        return 1.0 / max(float(torch.linalg.eigvalsh(self.kernel(X, X)).abs().max()), torch.finfo(X.dtype).tiny)
 
     def limit(self, X: Tensor, y: Tensor, X_query: Tensor) -> Tensor:
         """What infinitely many layers would predict (Proposition 3.4): the Bayes predictor k(x)^T K^+ y, or softmax
@@ -294,6 +311,12 @@ def _lambda_max(value: object) -> float:
             hint="give lambda_max, or a larger bandwidth",
         )
     return real("lambda_max", value, above=0.0)
+
+
+def _upwards(value: float) -> float:
+    """To three digits, not below the value."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / unit) * unit:.3g}")
 
 
 def chebyshev_steps(steps: int, low: float, high: float) -> Float[np.ndarray, " steps"]:

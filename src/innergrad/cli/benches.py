@@ -34,7 +34,7 @@ def run_bench(
 ) -> None:
     writer = Writer("bench", force=force)
     if out is not None:
-        writer.check(out)
+        writer.check(out, stream=True)
     if what != "executor":
         raise InputError("unknown benchmark", got=repr(what), allowed="executor")
     sizes = [_numbers(part, 3) for part in points.split()] if points is not None else None

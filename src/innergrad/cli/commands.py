@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -183,7 +183,7 @@ def run_model(
         raise InputError("unknown dtype", got=repr(dtype), allowed=", ".join(dtypes))
     if out is not None:
         writer = _writer("run", model, data, query, force=force)
-        writer.check_all(out, names := _names(tf), RUN)
+        writer.check_all(out, _names(tf), RUN)
     table = read_table(data, targets, tf)
     X_query = table.X_query if query is None else read_inputs(query, table.inputs)
     with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json):
@@ -196,8 +196,9 @@ def run_model(
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
     if out is not None:
-        _write_run(out, table, X_query, run)
-        writer.index(out, names, RUN, {"model": str(model), "data": str(data), "warnings": told})
+        content = {"model": str(model), "data": str(data), "warnings": told}
+        with writer.several(out, RUN, content) as part:
+            _write_run(part, table, X_query, run)
     if as_json:
         print(json.dumps(_run_json(run, losses) | ({"warnings": told} if told else {})))
     elif not quiet:
@@ -224,18 +225,17 @@ def _names(tf: CompiledTransformer) -> list[str]:
     return ["predictions.csv", *["weights.csv"] * weights, *["online.csv"] * causal]
 
 
-def _write_run(out: Path, table: Examples, X_query: Tensor, run: Run) -> None:
+def _write_run(part: Callable[[str], Path], table: Examples, X_query: Tensor, run: Run) -> None:
     """predictions.csv; weights.csv if the algorithm has weights, online.csv if it learns from one row at a time."""
-    make_folder(out)
     names = [*table.inputs, *table.targets]
     std = {} if run.std is None else {"std": run.std.double().unsqueeze(-1)}
     predictions = torch.cat([X_query, run.predictions.double(), *std.values()], dim=1)
-    write_csv(out / "predictions.csv", [*names, *std], predictions)
+    write_csv(part("predictions.csv"), [*names, *std], predictions)
     if run.weights.shape[-1]:
-        write_csv(out / "weights.csv", [f"w{i}" for i in range(run.weights.shape[-1])], run.weights)
+        write_csv(part("weights.csv"), [f"w{i}" for i in range(run.weights.shape[-1])], run.weights)
     if run.online is not None:
         online = torch.cat([table.X, table.y, run.online.double().unsqueeze(-1)], dim=1)
-        write_csv(out / "online.csv", [*names, "prediction"], online)
+        write_csv(part("online.csv"), [*names, "prediction"], online)
 
 
 def export_model(
@@ -294,7 +294,9 @@ def _writer(
     """Who writes the outputs of a command; an error, before any work, if one must not be written."""
     own = () if model is None else (model / CONFIG, model / WEIGHTS)
     writer = Writer(command, (*own, *(path for path in reads if path is not None)), force)
-    for path in outputs:
-        if path is not None:
-            writer.check(path)
+    given = [path for path in outputs if path is not None]
+    for path in given:
+        writer.check(path, stream=path.suffix != ".png")
+    if len({path.resolve() for path in given}) < len(given):
+        raise InputError("two outputs are one file", got=str(given[0]), hint="give each a name of its own")
     return writer

@@ -142,7 +142,7 @@ class Numbers:
 
 
 def write_csv(path: Path, header: list[str], rows: Tensor) -> None:
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows(rows.tolist())

@@ -27,6 +27,7 @@ from innergrad.interpret.pairs import Pair, Pairs
 from innergrad.interpret.walk import added
 from innergrad.ir.program import Layer, Program, Score
 from innergrad.ir.stream import State
+from innergrad.modes import own_gradients
 
 U = 2.0**-53
 FEW = 16  # products, divisions and weights that are rounded themselves
@@ -68,7 +69,7 @@ def _by_terms(f: Function, given: Approximant, at: Tensor, size: Tensor) -> Tens
 
 def _by_slope(f: Function, z: Tensor, size: Tensor) -> Tensor:
     """Of a function that is computed as such: it passes on what its argument is off by."""
-    with torch.enable_grad():
+    with own_gradients():
         variable = z.detach().clone().requires_grad_()
         value = f.value(variable)
         slope = torch.autograd.grad(value.sum(), variable)[0] if value.requires_grad else torch.zeros_like(z)

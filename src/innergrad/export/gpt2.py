@@ -27,7 +27,7 @@ from torch import Tensor
 from innergrad.errors import InputError
 from innergrad.export.card import CARD, EXAMPLE, card, example_script
 from innergrad.export.note import note
-from innergrad.files import Writer, digest, digests, make_folder, write_whole
+from innergrad.files import Writer, digest, digests
 from innergrad.memory import require_memory
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.mlps import FeedForward
@@ -198,26 +198,29 @@ def export_gpt2(
     weights = several if len(shards) > 1 else [WHOLE]
     files = ["config.json", CARD, EXAMPLE, *weights, *([INDEX] if len(shards) > 1 else [])]
     writer = Writer("export", force=force)
-    writer.check_all(path, [*files, WHOLE], NOTE)
-    make_folder(path)
+    writer.check_all(path, [*dict.fromkeys([*files, WHOLE, INDEX])], NOTE)
     before = digests(path / NOTE)
     name = str(dtype).removeprefix("torch.")
     config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "dtype": name, **config_of(tf)}
-    for file, shard in zip(weights, shards, strict=True):
-        tensors = {key: value.clone().contiguous() for key, value in shard.items()}
-        save_file(tensors, path / file, metadata={"format": "pt"})
-    write_whole(path / "config.json", json.dumps(config, indent=1) + "\n")
     content = _note(tf, sizes.n_embd, dtype)
-    write_whole(path / CARD, card(tf, content, name))
-    write_whole(path / EXAMPLE, example_script(tf.program.causal))
+    texts = {
+        "config.json": json.dumps(config, indent=1) + "\n",
+        CARD: card(tf, content, name),
+        EXAMPLE: example_script(tf.program.causal),
+    }
     if len(shards) > 1:
         places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
         index = {"metadata": {"total_size": sizes.n_bytes(dtype)}, "weight_map": places}
-        write_whole(path / INDEX, json.dumps(index, indent=1) + "\n")
-    for old in {*before, WHOLE} - {*files}:  # weights of an earlier export would be loaded instead
-        if (path / old).is_file() and (force or digest(path / old) == before.get(old)):
-            (path / old).unlink()
-    writer.index(path, files, NOTE, content)
+        texts[INDEX] = json.dumps(index, indent=1) + "\n"
+    with writer.several(path, NOTE, content) as part:
+        for file, shard in zip(weights, shards, strict=True):
+            tensors = {key: value.clone().contiguous() for key, value in shard.items()}
+            save_file(tensors, part(file), metadata={"format": "pt"})
+        for file, text in texts.items():
+            part(file).write_text(text, encoding="utf-8")
+        for old in {*before, WHOLE, INDEX} - {*files}:  # weights of an earlier export would be loaded instead
+            if (path / old).is_file() and (force or digest(path / old) in before.get(old, ())):
+                (path / old).unlink()
     return path
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from innergrad.errors import InputError
 from innergrad.export.note import note
-from innergrad.files import Writer, make_folder
+from innergrad.files import Writer, make_folder, whole
 from innergrad.targets.weights.modules import SparseStack
 from innergrad.transformer import CompiledTransformer
 
@@ -110,5 +110,6 @@ def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = Fals
     assert program is not None
     content = note(tf, torch.float32) | writer.marked({})  # the mark at the end, where it is looked for
     program.model.metadata_props["innergrad"] = json.dumps(content)
-    program.save(str(path))
+    with whole(path) as part:
+        program.save(str(part))
     return path

@@ -34,6 +34,7 @@ from torch import Tensor
 from innergrad.errors import InputError, integer
 from innergrad.functions.fits.sums import FEATURES
 from innergrad.functions.scalar import ACTIVATIONS, Activation, Asymptote, Function
+from innergrad.modes import own_gradients
 
 Kind = Literal[
     "decays itself",
@@ -338,15 +339,17 @@ def derivative(function: Scalar, t: Tensor, order: int) -> Tensor:
     if order == 0:
         with torch.no_grad():
             return function(t)
-    t = t.detach().requires_grad_()
-    value = function(t)
-    for k in range(order):
-        if not value.requires_grad:
-            if k == 0:
-                raise InputError("sigma cannot be differentiated by torch", hint="take m = 0, or use torch operations")
-            return torch.zeros_like(t)
-        (value,) = torch.autograd.grad(value.sum(), t, create_graph=k + 1 < order)
-    return value.detach()
+    with own_gradients():
+        t = t.detach().clone().requires_grad_()
+        value = function(t)
+        for k in range(order):
+            if not value.requires_grad:
+                if k == 0:
+                    hint = "take m = 0, or use torch operations"
+                    raise InputError("sigma cannot be differentiated by torch", hint=hint)
+                return torch.zeros_like(t)
+            (value,) = torch.autograd.grad(value.sum(), t, create_graph=k + 1 < order)
+        return value.detach()
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
 from innergrad.functions.scalar import Asymptote, Function, Levels, PiecewiseLinear
 from innergrad.functions.tape import Formula, Tape
+from innergrad.modes import own_gradients
 
 REACH = 2.0**128
 U = 2.0**-53
@@ -192,7 +193,7 @@ def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
         return Evaluated(f.value(t), zero, _levels_off(f, t), zero)
     if f.exact is not None:
         return _on_lines(f.exact, t)
-    with torch.enable_grad():
+    with own_gradients():
         variable = t.detach().clone().requires_grad_()
         value = f.value(variable)
         (slope,) = torch.autograd.grad(value.sum(), variable)

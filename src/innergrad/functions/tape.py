@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from innergrad.errors import InputError
 from innergrad.functions.jets import NoRule
+from innergrad.modes import own_gradients
 
 Formula = Callable[..., Any]
 COMPARISONS = ("lt", "le", "gt", "ge")
@@ -134,7 +135,7 @@ def _require_function(formula: Formula) -> None:
             whole = formula(t)
             parts = [(i, formula(t[i : i + n])) for i, n in ((0, 1), (100, 7), (512, 300))]
             parts += [(700, formula(t[700]).reshape(1)), (0, formula(t.view(41, 25)).flatten())]
-        with torch.enable_grad():
+        with own_gradients():
             parts.append((0, formula(t.clone().requires_grad_()).detach()))
         off = [float((part - whole[i : i + len(part)]).abs().nan_to_num().max()) for i, part in parts]
     except Exception:  # what it cannot be given is said where it is given it
@@ -206,9 +207,9 @@ def _tensors() -> Iterator[tuple[bool, Tensor]]:
 
 
 def _run(how: Callable[..., Tape], formula: Formula, arguments: int, grad: bool, *more: Any) -> Tape:
-    mode: AbstractContextManager[object] = torch.enable_grad() if grad else torch.no_grad()
+    mode: AbstractContextManager[object] = own_gradients() if grad else torch.no_grad()
     try:
-        with mode:
+        with torch.inference_mode(False), mode:
             return how(formula, arguments, *more)
     except NoRule:
         raise

@@ -92,7 +92,7 @@ def check_out(path: Path, run: Path | None = None, force: bool = False) -> Write
     make_folder(path.parent, "the result")
     own = [] if run is None else [run, run / CONFIG, run / MANIFEST, run / LOG, *checkpoints.every(run)]
     writer = Writer("evaluate", (*own,), force)
-    writer.check(path)
+    writer.check(path, stream=True)
     return writer
 
 

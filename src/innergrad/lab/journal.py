@@ -33,6 +33,7 @@ from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
 CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.jsonl", "checkpoints", ".lock"
+TENSORBOARD = "tensorboard"
 BEGUN = ".begun"  # there is no checkpoint yet
 SWEEP = "sweep.json"  # beside the folders of the runs of a sweep
 MOST_LOG = 2**28  # bytes
@@ -52,10 +53,10 @@ class Journal:
         if step is None:
             check_new(self.folder, config)
         make_folder(self.folder, "the run")
-        require_plain(self.folder, (CONFIG, MANIFEST, LOG, LOCK, BEGUN))
+        check_places(self.folder)
         made = self._manifest(config, step)
         self._lock = _lock(self.folder)
-        self._board = _tensorboard(self.folder / "tensorboard", step) if tensorboard else None
+        self._board = _tensorboard(self.folder / TENSORBOARD, step) if tensorboard else None
         if step is None:
             (self.folder / BEGUN).touch()
             write_whole(self.folder / CONFIG, to_toml(config))
@@ -112,14 +113,27 @@ def saved(folder: Path) -> None:
     (folder / BEGUN).unlink(missing_ok=True)
 
 
+def check_places(folder: Path) -> None:
+    """An error, before any work, if something is in the way of what a run writes."""
+    for path in (folder, folder / CHECKPOINTS, folder / TENSORBOARD):
+        if path.is_symlink() and not path.exists():
+            raise InputError(f"{path} is a link to nothing", allowed="a folder, existing or new")
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{path} is in the way", got="a file", allowed="a folder, existing or new")
+    require_plain(folder, (CONFIG, MANIFEST, LOG, LOCK, BEGUN))
+
+
 def check_new(folder: Path, config: Any) -> None:
     """An error if a run of this configuration cannot begin in the folder, for there are files of another."""
+    check_places(folder)
     if newest(folder) is not None:
         raise InputError(f"there is a run in {folder}", hint="resume it (--resume), or choose another folder")
     there = [name for name in (CONFIG, LOG, MANIFEST) if (folder / name).exists()]
-    if there and not _begun(folder, config):
+    hidden = [folder / name for name in (BEGUN, LOCK)]
+    own = [path.name for path in hidden if path.exists() and path.stat().st_size]  # a run's are empty
+    if own or (there and not _begun(folder, config)):
         hint = "they are not replaced: choose another folder, or move them away"
-        raise InputError(f"{folder} has files of another run", got=", ".join(there), hint=hint)
+        raise InputError(f"{folder} has files of another run", got=", ".join([*there, *own]), hint=hint)
 
 
 def _begun(folder: Path, config: Any) -> bool:
@@ -142,7 +156,7 @@ def _begun(folder: Path, config: Any) -> bool:
 
 def _lock(folder: Path) -> IO[str]:
     """A file that this process holds as long as it lives, so that no second one trains in the folder."""
-    file = (folder / LOCK).open("w")
+    file = (folder / LOCK).open("a")  # what is there is not emptied
     try:
         import fcntl
     except ImportError:  # a system without locks

@@ -33,6 +33,7 @@ from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.room import check_learner, check_training
 from innergrad.lab.stack import Stack
+from innergrad.modes import own_gradients
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def train(
     device = pick_device(device)
     for task in filter(is_users_own, dict.fromkeys(one.task for one in experiments)):
         check_task(task)
-    with processes(device), signals() as told:
+    with processes(device), signals() as told, own_gradients():
         return _train(experiments, folder, device, resume, tensorboard, progress, told)
 
 

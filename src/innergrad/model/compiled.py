@@ -261,9 +261,8 @@ class Compiled:
 
     def in_double(self, prompt: Prompt, sample_weight: ArrayLike | None, guard: Guard | None = None) -> Prompt:
         """The same prompt in float64: what is certified is the distance to the algorithm on that."""
-        weight = None if sample_weight is None else torch.as_tensor(sample_weight).to(prompt.X.dtype).double()
         double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
-        return self.prompt(*double, w0=prompt.w0.double(), sample_weight=weight, guard=guard)
+        return self.prompt(*double, w0=prompt.w0.double(), sample_weight=sample_weight, guard=guard)
 
     def stream(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike | None = None, **prompt: Any) -> Tensor:
         """The residual stream (batch, T, d_model) that ``tf.module`` takes: demos, then queries; other arguments as

@@ -13,6 +13,7 @@ from innergrad.ir.stream import State
 from innergrad.model.preparation import default_variant
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.model.running import Run, as_run
+from innergrad.modes import own_gradients
 
 
 def reference(
@@ -34,13 +35,16 @@ def reference(
     program = algorithm.program(Options(target, default_variant(algorithm, target), n_examples=max(n, 1)))
     prompt = make_prompt(algorithm, program, X, y, X_query, w0, sample_weight, seed=seed, dtype=torch.float64)
     parts = (prompt.X, prompt.y, prompt.X_query, prompt.w0, prompt.omega)
-    with torch.inference_mode(False), torch.enable_grad():  # it may be autograd's, whatever the caller's mode
-        oracle = algorithm.reference(*(part.detach().clone() for part in parts))
+    online = None
+    with own_gradients():  # it may be autograd's
+        X, y, X_query, w0, omega = (part.detach().clone() for part in parts)
+        oracle = algorithm.reference(X, y, X_query, w0, omega)
+        if oracle is not None and program.causal:
+            online = algorithm.reference_online(X, y, w0, omega)
     weights, state = exact_run(program, prompt)
     run = as_run(program, prompt, weights, state, None)
     if oracle is None:
         return run
-    online = algorithm.reference_online(prompt.X, prompt.y, prompt.w0, prompt.omega) if program.causal else None
     online = None if online is None else online[..., 0]
     std = algorithm.reference_std(prompt.X, prompt.X_query)
     oracle = oracle[0], prompt.like_y(oracle[1])

@@ -213,7 +213,7 @@ def make_prompt(
             hint="make the stream with example_stream",
         )
     d_x, d_y = stream["x"].size, stream["y"].size
-    inputs = _array("X", X, dtype)
+    inputs = array("X", X, dtype)
     if inputs.ndim not in (2, 3) or inputs.shape[-1] != d_x or (inputs.ndim == 3 and len(inputs) == 0):
         raise InputError("X has the wrong shape", got=tuple(inputs.shape), allowed=f"(n, {d_x}) or (batch, n, {d_x})")
     batched, batch, n = inputs.ndim == 3, (inputs.shape[0] if inputs.ndim == 3 else 1), inputs.shape[-2]
@@ -224,21 +224,21 @@ def make_prompt(
     if limits is not None and n != limits.n_examples and getattr(algorithm, "fixed_length", False):
         raise InputError("the number of examples is fixed", got=n, allowed=f"{limits.n_examples}")
     device = inputs.device
-    targets = _array("y", y, dtype).to(device)
+    targets = array("y", y, dtype).to(device)
     flat = d_y == 1 and (
         targets.shape == inputs.shape[:-1] or (targets.shape[-1:] != (1,) and targets.ndim == inputs.ndim - 1)
     )
     targets = targets.unsqueeze(-1) if flat else targets
-    queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else _array("X_query", X_query, dtype).to(device)
+    queries = inputs.new_zeros(batch, 0, d_x) if X_query is None else array("X_query", X_query, dtype).to(device)
     weights = _initial_weights(algorithm, w0, program.n_weights, seed, dtype).to(device)
-    ones = torch.ones(n, dtype=dtype)
-    omega = (ones if sample_weight is None else _array("sample_weight", sample_weight, dtype)).to(device)
+    ones = torch.ones(n, dtype=torch.float64)
+    omega = (ones if sample_weight is None else array("sample_weight", sample_weight, torch.float64)).to(device)
     prompt = Prompt(
         _batch("X", inputs, (batch, n, d_x)),
         _batch("y", targets, (batch, n, d_y)),
         _batch("X_query", queries, (batch, queries.shape[-2] if queries.ndim > 1 else -1, d_x)),
         _batch("w0", weights, (batch, program.n_weights)),
-        _normalised(_batch("sample_weight", omega, (batch, n))),
+        _normalised(_batch("sample_weight", omega, (batch, n))).to(dtype),
         batched,
         flat,
     )
@@ -263,23 +263,43 @@ def _initial_weights(
     algorithm: Algorithm, w0: ArrayLike | None, n_weights: int, seed: int, dtype: torch.dtype
 ) -> Tensor:
     if w0 is not None:
-        return _array("w0", w0, dtype)
+        return array("w0", w0, dtype)
     start = algorithm.initial_weights(seed_number(seed))
     return torch.zeros(n_weights, dtype=dtype) if start is None else start.to(dtype)
 
 
-def _array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
+def array(name: str, values: ArrayLike, dtype: torch.dtype) -> Tensor:
+    """A caller's numbers as a tensor; all of them, and all finite."""
     try:
-        if isinstance(values, np.ndarray):  # torch takes neither negative strides nor foreign byte orders
-            values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
-        tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))  # lists as float64
-    except (TypeError, ValueError, RuntimeError) as error:
+        tensor = _tensor(values)
+    except InputError:
+        raise
+    except Exception as error:  # of a class that says it is an array
         raise InputError(f"{name} is not an array of numbers", got=type(values).__name__) from error
     if tensor.is_complex():
         raise InputError(f"{name} must be real", got="complex numbers")
-    tensor = tensor.to(dtype)
-    if not bool(torch.isfinite(tensor).all()):
-        raise InputError(f"{name} contains NaN or infinity", hint="clean the data first")
+    converted = tensor.to(dtype)
+    if not bool(torch.isfinite(converted).all()):
+        if bool(torch.isfinite(tensor).all()):
+            got, allowed = f"up to {float(tensor.abs().max()):.4g}", f"up to {torch.finfo(dtype).max:.4g} in {dtype}"
+            raise InputError(f"{name} is too large", got=got, allowed=allowed, hint="scale it, or use torch.float64")
+        odd = (~torch.isfinite(tensor)).nonzero()
+        got = f"{len(odd)} of {tensor.numel()} entries, the first at {odd[0].tolist()}"
+        raise InputError(
+            f"{name} contains NaN or infinity", got=got, allowed="finite numbers", hint="clean the data first"
+        )
+    return converted
+
+
+def _tensor(values: ArrayLike) -> Tensor:
+    if np.ma.is_masked(values):
+        raise InputError("an array has entries that are masked", allowed="numbers alone", hint="leave those rows out")
+    if isinstance(values, np.ndarray):  # torch takes neither negative strides nor foreign byte orders
+        values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    tensor = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))  # lists as float64
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        got = "a tensor without numbers" if tensor.is_meta else "a sparse tensor"
+        raise InputError("arrays are dense", got=got, hint="give x.to_dense()")
     return tensor
 
 
@@ -296,11 +316,16 @@ def _batch(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _normalised(omega: Tensor) -> Tensor:
+    """Weights that sum to one, in float64 until then: what matters is how large they are beside each other."""
+    largest = omega.amax(-1, keepdim=True)
+    if bool((omega < 0).any()) or not bool((largest > 0).all()):
+        got = f"{float(omega.min()):.4g} to {float(omega.max()):.4g}"
+        raise InputError("sample_weight must be non-negative, with a positive sum in every prompt", got=got)
     total = omega.sum(-1, keepdim=True)
-    if not bool(torch.isfinite(total).all()):  # the weights are, their sum is not
-        return _normalised(omega / omega.amax(-1, keepdim=True))
-    if bool((omega < 0).any()) or bool((total <= 0).any()):
-        raise InputError("sample_weight must be non-negative, with a positive sum in every prompt")
+    if not bool((torch.isfinite(total) & (total > torch.finfo(omega.dtype).tiny)).all()):
+        exponent = torch.frexp(largest.detach()).exponent  # by a power of two: nothing is rounded
+        omega = torch.ldexp(torch.ldexp(omega, -exponent // 2), -exponent - (-exponent // 2))
+        total = omega.sum(-1, keepdim=True)
     return omega / total
 
 

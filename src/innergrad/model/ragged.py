@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.model.prompt import ArrayLike
+from innergrad.model.prompt import ArrayLike, array
 
 
 def ragged(
@@ -18,19 +18,16 @@ def ragged(
 
     Shorter ones are filled up with examples of weight zero (copies of their first), so each learns as if it were alone.
     """
-    inputs, targets = ([torch.as_tensor(part) for part in parts] for parts in (X, y))
-    weights = [torch.as_tensor(w) for w in sample_weight] if sample_weight is not None else None
-    if not inputs or len(inputs) != len(targets) or any(part.ndim != 2 or not len(part) for part in inputs):
-        raise InputError(
-            "a batch is made of data sets, X (n, d_x) and y each",
-            got=f"{len(inputs)} of X with shapes {[tuple(part.shape) for part in inputs][:4]}, {len(targets)} of y",
-        )
-    given = [torch.ones(len(part)) for part in inputs] if weights is None else weights
-    for number, parts in enumerate(zip(inputs, targets, given, strict=True)):
-        if len({len(part) for part in parts}) > 1:
-            raise InputError(
-                f"data set {number} has not as many targets or weights as inputs", got=[len(part) for part in parts]
-            )
+    inputs, targets = _sets("X", X), _sets("y", y)
+    ones = [part.new_ones(len(part)) for part in inputs]
+    given = ones if sample_weight is None else _sets("sample_weight", sample_weight)
+    for name, parts in (("y", targets), ("sample_weight", given)):
+        if len(parts) != len(inputs):
+            raise InputError(f"a batch has as many {name} as X", got=f"{len(parts)} and {len(inputs)}")
+        for number, (part, rows) in enumerate(zip(parts, inputs, strict=True)):
+            if part.shape[:1] != rows.shape[:1] or part.shape[1:] != parts[0].shape[1:]:
+                got, allowed = tuple(part.shape), str((len(rows), *parts[0].shape[1:]))
+                raise InputError(f"{name} of data set {number} has the wrong shape", got=got, allowed=allowed)
     longest = max(map(len, inputs))
 
     def filled(part: Tensor, with_first: bool) -> Tensor:
@@ -42,3 +39,18 @@ def ragged(
         "y": torch.stack([filled(part, True) for part in targets]),
         "sample_weight": torch.stack([filled(part, False) for part in given]),
     }
+
+
+def _sets(name: str, parts: Sequence[ArrayLike]) -> list[Tensor]:
+    """The data sets' arrays; of X, with as many columns each."""
+    if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
+        raise InputError(f"{name} is not a list of arrays", got=type(parts).__name__, hint="one for each data set")
+    found = [array(f"{name}[{number}]", part, torch.float64) for number, part in enumerate(parts)]
+    if name == "X" and (not found or any(part.ndim != 2 or not len(part) for part in found)):
+        shapes = [tuple(part.shape) for part in found][:4]
+        raise InputError(
+            "a batch is made of data sets, X (n, d_x) and y each", got=f"{len(found)} of X with shapes {shapes}"
+        )
+    if name == "X" and len({part.shape[1] for part in found}) > 1:
+        raise InputError("data sets of a batch have the same columns", got=sorted({part.shape[1] for part in found}))
+    return found

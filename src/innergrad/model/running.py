@@ -17,7 +17,8 @@ from innergrad.model.compiled import Compiled
 from innergrad.model.executors import OVERFLOWED, Executor, Name, choose, executor_of, recorded, require_finite
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt
-from innergrad.model.symptoms import Symptom, rate_advice, symptoms
+from innergrad.model.rates import lower_rate
+from innergrad.model.symptoms import Symptom, symptoms
 
 # a record, a prompt, the same in float64, an executor, a guard, a limit -> weights, lanes, steps taken by each prompt
 Stop = Callable[[Compiled, Prompt, Prompt, Executor, Guard, float], tuple[list[Tensor], State, tuple[int | None, ...]]]
@@ -97,7 +98,7 @@ def run(
         predictions = prompt.predictions(of.program, state)
         require_finite(weights[-1], predictions)
     except JobError as error:
-        advice = rate_advice(of.algorithm, prompt, range(len(prompt.X))) if str(error) == OVERFLOWED else ""
+        advice = lower_rate(of.algorithm, prompt, range(len(prompt.X))) if str(error) == OVERFLOWED else ""
         raise JobError("; ".join(filter(None, [str(error), advice]))) from error
     std = _std(of, prompt, state, chosen, guard, compiled) if return_std else None
     found = symptoms(of.program, of.algorithm, prompt, weights, state, predictions) if watched else ()

@@ -41,7 +41,7 @@ from torch import Tensor
 from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, within_limits
-from innergrad.files import make_folder, read_text
+from innergrad.files import make_folder, read_text, require_plain
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import FEATURES, Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
@@ -55,10 +55,12 @@ from innergrad.targets.weights.modules import SparseStack
 
 FORMAT = "innergrad-1"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+SEAL = "seal"  # of the file of weights: the id and the digest
 
 
 def check_folder(path: Path, force: bool = False) -> None:
     """An error if the folder has files of the names of a model's that are none, unless ``force``."""
+    require_plain(path, (CONFIG, WEIGHTS))
     there = [name for name in (CONFIG, WEIGHTS) if (path / name).exists()]
     if there and not force and not _is_model(path / CONFIG):
         what = f"{path} has files that are no model of innergrad's"
@@ -160,7 +162,7 @@ def _identity(config: Mapping[str, Any]) -> str:
 def _write(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Both files, which belong together by the id of the config."""
     identity = {"id": _identity(config)}
-    sealed = {"seal": f"{identity['id']} {config['digest']}"}  # one entry: the order of several is not the same twice
+    sealed = {SEAL: f"{identity['id']} {config['digest']}"}  # one entry: several are written in any order
     parts = {name: path / f".{name}.{os.getpid()}.part" for name in (WEIGHTS, CONFIG)}
     try:
         save_file(tensors, parts[WEIGHTS], metadata=sealed)
@@ -256,13 +258,13 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             got=config.get("format") if isinstance(config, dict) else type(config).__name__,
             allowed=FORMAT,
         )
-    sealed = str(metadata.get("seal", metadata.get("id", config.get("id"))))
-    if sealed.split(" ")[0] != str(config.get("id")):
+    sealed = metadata.get(SEAL, metadata.get("id", config.get("id")))
+    if str(sealed).split(" ")[0] != str(config.get("id")):
         raise InputError(f"{CONFIG} and {WEIGHTS} in {path} are of different models", hint="save it again")
-    if {"digest", "seal"} & {*config, *metadata}:  # folders of the first versions have neither
+    if {"digest", SEAL} & {*config, *metadata}:  # folders of the first versions have none
         own, digest = _identity(config), _digest(tensors)
         found = {CONFIG: own == config.get("id"), WEIGHTS: digest == config.get("digest")}
-        found[WEIGHTS] &= metadata in ({"seal": f"{own} {digest}"}, {"id": own, "digest": digest}, {"id": own})
+        found[WEIGHTS] &= metadata in ({SEAL: f"{own} {digest}"}, {"id": own, "digest": digest}, {"id": own})
         changed = [name for name, same in found.items() if not same]
         if changed:
             hint = "save it again; if it was changed on purpose, innergrad.model.storage.seal(folder) takes it as it is"

@@ -2,14 +2,18 @@
 
     loss rising              the algorithm's own objective on the examples is larger after the run than before it, or,
                              where steps should only lower it, than on the way; with a rate at which it falls
+    loss standing            it did not move, and with another rate it falls
     box binding              weights are at the edge of their box
     saturation               almost no gradient comes through a layer, and the loss is still large
     constant predictions     the same number in every row, though rows and labels differ
-    unscaled inputs, labels  beside one of these: columns that are large, and by what to scale them
+    constant inputs          the same in every row, though labels differ
+    far queries              they are a hundred times as far from the examples as these from one another
+    worse than the mean      none of these, and yet the labels' mean would be much nearer to them: they are not scaled
+    unscaled inputs, labels  beside one of these: columns that are large or small, and by what to scale them
 
 It costs little: the learner, by its own formula, at the first weights, the last and a few between, and only on some of
 the examples if they are many. What looks wrong there is looked at on all of them, before a word is said. Only a loss
-that rises costs more: the rate that is suggested has been tried, by the algorithm itself.
+that rises or stands costs more: the rate that is suggested has been tried, by the algorithm itself.
 """
 
 from __future__ import annotations
@@ -29,34 +33,53 @@ from innergrad.algorithms.losses import ResidualLoss
 from innergrad.functions.scalar import Activation
 from innergrad.ir.program import Program
 from innergrad.model.prompt import Prompt
+from innergrad.model.rates import higher_rate, lower_rate
 
-Kind = Literal["loss rising", "box binding", "saturation", "constant predictions", "unscaled inputs", "unscaled labels"]
+Kind = Literal[
+    "loss rising",
+    "loss standing",
+    "box binding",
+    "saturation",
+    "constant predictions",
+    "constant inputs",
+    "far queries",
+    "worse than the mean",
+    "unscaled inputs",
+    "unscaled labels",
+]
 INPUTS: Kind = "unscaled inputs"
 LABELS: Kind = "unscaled labels"
 RISE, NOISE, FLOOR = 0.01, 0.5, 1e-4  # of the loss before; likewise of steps on some examples; of the labels' spread
 AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of what had been gained there
+STANDS, CREEPS = 1e-4, 1e-2  # of the loss: what is less has not moved; likewise from weights that are zero
 LEARNED = 0.1  # of the labels' spread, as a loss: what is less has been learned, whatever else is to be seen
 FLAT, MOSTLY = 1e-3, 0.8  # of the largest derivative; of the arguments, beyond those of Gaussian ones
-FAR = 3.0  # in sizes of the examples
-EQUAL = 1e-4  # of the size of predictions, and of the labels' spread
-LARGE = 10.0  # from which an input or a label is not scaled
+FAR, VERY_FAR = 3.0, 100.0  # in sizes of the examples
+EQUAL, NEARLY = 1e-4, 1e-2  # of the size of predictions, and of the labels' spread; likewise, if there is a reason
+WORSE, CENTRED = (
+    100.0,
+    0.01,
+)  # times the squared error of the labels' mean; of their mean square, which counts as spread
+LARGE, SMALL = 10.0, 0.1  # from which, and up to which, an input or a label is not scaled
 SHARE, FEW = 0.006, 32  # of the examples a step, and at least: what is looked at first
 ON_THE_WAY = 3  # steps between the first and the last
-TRIED, TRIALS, WORK = 64, 8, 5e8  # prompts, rates, and additions and multiplications of each trial
+OUTER = 3.0  # standard deviations: what is further out may be a few rows of a column that is scaled
 NAMED = 6  # columns
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of inputs or labels that is large: ``largest`` absolute value, and what standardises it."""
+    """A column of inputs or labels that is large, or small: ``largest`` absolute value, and what standardises it."""
 
     number: int
     largest: float
     mean: float
     std: float
 
-    def said(self, name: str) -> str:
-        how = f"({name} - {self.mean:.3g}) / {self.std:.3g}" if self.std else "the same everywhere: leave it out"
+    def said(self, name: str, kind: Kind) -> str:
+        how = f"({name} - {self.mean:.3g}) / {self.std:.3g}"
+        if not self.std:
+            how = "the same everywhere: " + ("subtract it" if kind == LABELS else "leave it out")
         return f"{name} is up to {self.largest:.3g}: {how}"
 
 
@@ -73,7 +96,7 @@ class Symptom:
     def said(self, names: Sequence[str] = ()) -> str:
         """The sentence; names: of the columns, where they have any."""
         label = "y[:, {}]" if self.kind == LABELS else "X[:, {}]"
-        each = [c.said(names[c.number] if names else label.format(c.number)) for c in self.columns[:NAMED]]
+        each = [c.said(names[c.number] if names else label.format(c.number), self.kind) for c in self.columns[:NAMED]]
         more = [f"and {len(self.columns) - NAMED} more"] if len(self.columns) > NAMED else []
         return f"{self.kind}: " + "; ".join(filter(None, [self.found, self.advice, *each, *more]))
 
@@ -114,6 +137,11 @@ class Learned:
         centred = (omega * (y - (omega * y).sum(1, keepdim=True)).square()).sum((1, 2))
         return 0.5 * torch.where(centred > 0, centred, (omega * y.square()).sum((1, 2)))
 
+    @property
+    def residual(self) -> bool:
+        """Labels are numbers to be near to, and no classes."""
+        return not isinstance(self.algorithm, GradientDescent) or isinstance(self.algorithm.loss, ResidualLoss)
+
 
 def symptoms(
     program: Program,
@@ -138,8 +166,21 @@ def symptoms(
         found = _examined(learned if examples is None else learned.on(examples), program, predictions.detach())
         if found and examples is not None:
             found = _examined(learned, program, predictions.detach())
-        found = [_with_rate(learned, symptom) if symptom.kind == "loss rising" else symptom for symptom in found]
-        return (*found, *(_scales(prompt, algorithm) if found else ()))
+        found = [one for symptom in found if (one := _with_rate(learned, symptom)) is not None]
+        return (*found, *(_scales(learned) if found else ()))
+
+
+def _with_rate(learned: Learned, symptom: Symptom) -> Symptom | None:
+    """The symptom, with a rate that makes the loss fall in these prompts; a loss that stands, and that no other rate
+    makes fall, is none.
+    """
+    if symptom.kind == "loss rising":
+        return replace(symptom, advice=lower_rate(learned.algorithm, learned.prompt, symptom.prompts))
+    if symptom.kind == "loss standing":
+        advice = higher_rate(learned.algorithm, learned.prompt, symptom.prompts)
+        advice = advice or ("scale the inputs" if _columns(learned.prompt.X) else "")
+        return replace(symptom, advice=advice) if advice else None
+    return symptom
 
 
 def _detached(prompt: Prompt, omega: Tensor) -> Prompt:
@@ -161,18 +202,22 @@ def _some(n: int, steps: int) -> Tensor | None:
 
 
 def _examined(learned: Learned, program: Program, at_queries: Tensor) -> list[Symptom]:
-    rising = saturated = constant = None
+    rising = standing = saturated = constant = worse = None
     after = learned.predictions(-1)
     if after is not None:
         loss = learned.algorithm.objective_at(learned.weights[-1], after, learned.prompt.y, learned.prompt.omega)
         if loss is not None:
             rising = _rising(learned, loss)
+            standing = _standing(learned, loss)
             saturated = _saturated(learned, loss)
         constant = _constant(learned, after, at_queries)
+        worse = _worse(learned, after)
     box = _box(learned, program)
     if rising is not None:  # that comes first
         box, saturated = (one and replace(one, advice="lower the rate first") for one in (box, saturated))
-    return [symptom for symptom in (rising, box, saturated, constant) if symptom is not None]
+    found = [one for one in (rising, standing, box, saturated, constant) if one is not None]
+    same, far = _constant_inputs(learned), None if constant else _far(learned)
+    return [one for one in (*found, same, far, None if found else worse) if one is not None]
 
 
 # ------------------------------------------------------------------------------------------------------------ the loss
@@ -206,60 +251,33 @@ def _rising(learned: Learned, after: Tensor) -> Symptom | None:
     return Symptom("loss rising", f"it rose {way} on the examples{_where(risen)}", prompts=_prompts(risen))
 
 
-def _with_rate(learned: Learned, symptom: Symptom) -> Symptom:
-    """The symptom, with a rate that makes the loss fall in these prompts."""
-    return replace(symptom, advice=rate_advice(learned.algorithm, learned.prompt, symptom.prompts))
+def _standing(learned: Learned, after: Tensor) -> Symptom | None:
+    """It did not move, and is large; whether it could have is tried."""
+    before = _losses(learned, 0)
+    assert before is not None
+    still = (before - after).abs() <= (STANDS if isinstance(learned.algorithm, GradientDescent) else CREEPS) * before
+    still &= after > LEARNED * learned.spread
+    if not bool(still.any()):
+        return None
+    worst = int(still.to(torch.uint8).argmax())
+    first, last = float(before[worst]), float(after[worst])
+    found = f"it was {first:.4g} on the examples, and is {last:.4g}{_where(still)}"
+    return Symptom("loss standing", found, prompts=_prompts(still))
 
 
-def rate_advice(algorithm: Algorithm, prompt: Prompt, prompts: Sequence[int]) -> str:
-    """What rate makes the loss fall in these prompts; empty of algorithms that have none."""
-    setting = algorithm.rate_setting
-    if setting is None or not setting[1]:
-        return ""
-    with torch.inference_mode(False), torch.enable_grad():
-        parts = (prompt.X, prompt.y, prompt.w0, algorithm.seen(prompt.omega))
-        X, y, w0, omega = (part.detach()[list(prompts[:TRIED])].double().clone() for part in parts)
-        rate, steps = slower(algorithm, X, y, w0, omega)
-    name, current = setting
-    if rate is None:
-        return f"no smaller {name} was found that makes it fall: look at the data and at w0"
-    varied = getattr(algorithm, "schedule", None)
-    how = f"with {rate / current:.2g} times every rate it falls" if varied else f"{name}={rate:g} makes it fall"
-    return f"{how} (from the curvature at w0, and tried{'' if steps is None else f', for {steps} steps'})"
-
-
-def slower(algorithm: Algorithm, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> tuple[float | None, int | None]:
-    """A rate, smaller than the algorithm's, at which its objective falls in all prompts, from the curvature at w0; and
-    for how many steps it was tried, None for all. A rate of None: none was found.
-    """
-    setting = algorithm.rate_setting
-    start = None if setting is None else algorithm.curvature_rate(X, y, w0, omega)
-    if setting is None or start is None or not start > 0.0:
-        return None, None
-    rate = _rounded(min(start, setting[1] / 2.0))
-    steps = int(getattr(algorithm, "steps", 1))
-    tried = max(1, min(steps, int(WORK / (6.0 * y[..., 0].numel() * max(X.shape[1], w0.shape[-1]) + 5e5))))
-    for _ in range(TRIALS):
-        if _falls(algorithm.with_rate(rate, tried), X, y, w0, omega):
-            return rate, None if tried == steps else tried
-        rate = _rounded(rate / 4.0)
-    return None, None
-
-
-def _falls(algorithm: Algorithm, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> bool:
-    done = algorithm.reference(X, y, X, w0, omega)
-    if done is None:
-        return False
-    start = algorithm.predicted(w0, X)
-    before = algorithm.objective_at(w0, torch.zeros_like(y) if start is None else start, y, omega)
-    after = algorithm.objective_at(done[0][:, -1], done[1], y, omega)
-    return before is not None and after is not None and bool((after < before).all())
-
-
-def _rounded(rate: float) -> float:
-    """To two digits, downwards: what is suggested is what was tried."""
-    unit = 10.0 ** (math.floor(math.log10(rate)) - 1)
-    return float(f"{math.floor(rate / unit) * unit:.2g}")
+def _worse(learned: Learned, predictions: Tensor) -> Symptom | None:
+    """The labels' mean would be nearer to them, by far."""
+    y, omega = learned.prompt.y, learned.prompt.omega.unsqueeze(-1)
+    mean = (omega * y).sum(1, keepdim=True)
+    own, off = ((omega * (y - other).square()).sum((1, 2)) for other in (mean, predictions))  # (batch,)
+    usual = torch.maximum(own, CENTRED * (omega * y.square()).sum((1, 2)))
+    rows = (own > 0.0) & (off > WORSE * usual)
+    if not learned.residual or not bool(rows.any()) or not _columns(y):
+        return None
+    worst = int(torch.where(rows, off / usual, -1.0).argmax())
+    found = f"predictions at the examples are off by {math.sqrt(float(off[worst])):.3g}{_where(rows)}, and the mean of "
+    found += f"the labels would be by {math.sqrt(float(own[worst])):.3g}"
+    return Symptom("worse than the mean", found, "scale the labels", _prompts(rows))
 
 
 # ------------------------------------------------------------------------------------------ weights, units, predictions
@@ -278,7 +296,9 @@ def _box(learned: Learned, program: Program) -> Symptom | None:
     worst = int(at.sum(-1).argmax())
     pinned, box = int(at[worst].sum()), float(bound[at[worst]].max())
     found = f"{pinned} of {count} weights are at the box, {box:g}{_where(rows)}: it decides them, not the loss"
-    return Symptom("box binding", found, "give a larger box, or scale the labels", _prompts(rows))
+    large = [name for name, values in (("labels", learned.prompt.y), ("inputs", learned.prompt.X)) if _large(values)]
+    otherwise = f"scale the {' and the '.join(large)}" if large else "lower the rate, or scale the labels"
+    return Symptom("box binding", found, f"give a larger box, or {otherwise}", _prompts(rows))
 
 
 def _saturated(learned: Learned, loss: Tensor) -> Symptom | None:
@@ -298,14 +318,21 @@ def _saturated(learned: Learned, loss: Tensor) -> Symptom | None:
                 name, worst = network.activation.name, float(share.max())
                 found = f"{worst:.0%} of the arguments of {name} in layer {j} are where it is flat{_where(rows)}"
                 found += ": almost no gradient comes through"
-                return Symptom("saturation", found, _instead(learned.prompt), _prompts(rows))
+                return Symptom("saturation", found, _instead(learned), _prompts(rows))
     return None
 
 
-def _instead(prompt: Prompt) -> str:
-    return (
-        "scale the inputs" if bool((prompt.X.abs() > LARGE).any()) else "start from other weights, e.g. of another seed"
-    )
+def _instead(learned: Learned) -> str:
+    """What to change where nothing comes through."""
+    if _columns(learned.prompt.X) or not isinstance(learned.algorithm, GradientDescent):
+        return "scale the inputs"
+    penalties = [name for name in ("weight_decay", "l1") if getattr(learned.algorithm, name)]
+    other = "start from other weights, e.g. of another seed"
+    return f"lower {' and '.join(penalties)}, or {other}" if penalties else other
+
+
+def _large(values: Tensor) -> bool:
+    return bool((values.abs() > LARGE).any())
 
 
 @lru_cache(maxsize=64)
@@ -317,27 +344,68 @@ def _usual(activation: Activation) -> tuple[float, float]:
 
 
 def _constant(learned: Learned, at_examples: Tensor, at_queries: Tensor) -> Symptom | None:
-    """At the examples; or at the queries, if they are far from the examples (a few that are not may be alike)."""
+    """At the examples; or at the queries, if they are far from the examples (a few that are not may be alike).
+
+    A deep network may begin almost constant; on inputs that are not scaled it stays so.
+    """
     prompt = learned.prompt
+    odd = bool(_columns(prompt.X))
+    equal = NEARLY if odd or not isinstance(learned.algorithm, GradientDescent) else EQUAL
     shown = (prompt.omega > 0).unsqueeze(-1)
     for where, predictions, X, rows, apart in (
-        ("the examples", at_examples, prompt.X, shown, EQUAL),
+        ("the examples", at_examples, prompt.X, shown, 0.0),
         ("the queries, which are far from the examples,", at_queries, prompt.X_query, None, FAR),
     ):
         width = _range(predictions, rows)
-        same = width <= EQUAL * predictions.abs().sum(1)  # (batch, d_y)
+        same = odd | (width <= equal * predictions.abs().sum(1))  # (batch, d_y)
         if predictions.shape[1] < 2 or not bool(same.any()):
             continue
         labels, size = _range(prompt.y, shown), prompt.X.abs().amax((1, 2))
         differ = _range(X, rows).amax(-1) > apart * size
-        same &= (labels > 0) & (width <= EQUAL * labels) & (width <= EQUAL * predictions.abs().amax(1))
+        same &= (labels > 0) & (width <= equal * labels) & (odd | (width <= equal * predictions.abs().amax(1)))
         found = differ & same.any(-1)
         if bool(found.any()):
             row = int(found.to(torch.uint8).argmax())
-            value = float(predictions[row, 0, int(same[row].to(torch.uint8).argmax())])
-            text = f"at {where} they all are {value:.4g}{_where(found)}, though inputs and labels differ"
-            return Symptom("constant predictions", text, _instead(prompt), _prompts(found))
+            column = int(same[row].to(torch.uint8).argmax())
+            value, apart = float(predictions[row, 0, column]), float(width[row, column])
+            about = f" up to {apart:.1g}" if apart > EQUAL * abs(value) else ""
+            text = f"at {where} they all are {value:.4g}{about}{_where(found)}, though inputs and labels differ"
+            return Symptom("constant predictions", text, _instead(learned), _prompts(found))
     return None
+
+
+def _constant_inputs(learned: Learned) -> Symptom | None:
+    """No function of the inputs has these labels."""
+    prompt = learned.prompt
+    shown = (prompt.omega > 0).unsqueeze(-1)
+    same = _range(prompt.X, shown).amax(-1) == 0
+    rows = same & (_range(prompt.y, shown) > EQUAL * prompt.y.abs().amax(1)).any(-1)
+    if not bool(rows.any()):
+        return None
+    found = f"the inputs are the same in every row{_where(rows)}, and the labels are not"
+    return Symptom(
+        "constant inputs", found, "nothing but the labels' mean can be learned: give other columns", _prompts(rows)
+    )
+
+
+def _far(learned: Learned) -> Symptom | None:
+    """Queries are in other units than examples."""
+    X, X_query = learned.prompt.X, learned.prompt.X_query
+    if not X_query.shape[1]:
+        return None
+    shown = (learned.prompt.omega > 0).unsqueeze(-1)
+    low = torch.where(shown, X, math.inf).amin(1, keepdim=True)
+    width = _range(X, shown)
+    beyond = (X_query - low).abs().amax(1)
+    columns = (width > 0) & (beyond > VERY_FAR * torch.maximum(width, X.abs().amax(1)))
+    rows = columns.any(-1)
+    if not bool(rows.any()):
+        return None
+    row = int(rows.to(torch.uint8).argmax())
+    column = int(columns[row].to(torch.uint8).argmax())
+    sizes = [float(part[row, :, column].abs().max()) for part in (X_query, X)]
+    found = f"input {column} is up to {sizes[0]:.3g} in the queries, and up to {sizes[1]:.3g} in the examples"
+    return Symptom("far queries", found + _where(rows), "scale both alike", _prompts(rows))
 
 
 def _range(values: Tensor, shown: Tensor | None) -> Tensor:
@@ -352,11 +420,11 @@ def _range(values: Tensor, shown: Tensor | None) -> Tensor:
 # -------------------------------------------------------------------------------------------------------------- scales
 
 
-def _scales(prompt: Prompt, algorithm: Algorithm) -> list[Symptom]:
+def _scales(learned: Learned) -> list[Symptom]:
     """What is not scaled: said beside other symptoms, whose cause it may be."""
-    residual = not isinstance(algorithm, GradientDescent) or isinstance(algorithm.loss, ResidualLoss)
-    given = [(INPUTS, "scale the columns that are large", torch.cat([prompt.X, prompt.X_query], dim=1))]
-    given += [(LABELS, "scale the labels, and the predictions back", prompt.y)] if residual else []
+    prompt = learned.prompt
+    given = [(INPUTS, "scale these columns", torch.cat([prompt.X, prompt.X_query], dim=1))]
+    given += [(LABELS, "scale the labels, and the predictions back", prompt.y)] if learned.residual else []
     found = [Symptom(kind, what, columns=_columns(values)) for kind, what, values in given]
     return [symptom for symptom in found if symptom.columns]
 
@@ -365,8 +433,8 @@ def _columns(values: Tensor) -> tuple[Column, ...]:
     """Of all prompts, the largest first."""
     flat = values.double().flatten(0, 1)
     largest, mean, std = flat.abs().amax(0).tolist(), flat.mean(0).tolist(), flat.std(0, correction=0).tolist()
-    order = sorted((c for c, size in enumerate(largest) if size > LARGE), key=lambda c: -largest[c])
-    return tuple(Column(c, largest[c], mean[c], std[c]) for c in order)
+    wrong = (c for c, size in enumerate(largest) if abs(mean[c]) + OUTER * std[c] > LARGE or 0 < size < SMALL)
+    return tuple(Column(c, largest[c], mean[c], std[c]) for c in sorted(wrong, key=lambda c: -largest[c]))
 
 
 def _prompts(rows: Tensor) -> tuple[int, ...]:
