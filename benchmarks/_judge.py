@@ -285,7 +285,8 @@ def algorithm_of(row: Row) -> ig.GradientDescent:
 def descent(algorithm: ig.GradientDescent) -> Descent:
     """The same algorithm, for the oracle."""
     net = algorithm.network
-    what = (net.sizes, net.activation.name, net.activated(net.depth), net.bias, algorithm.loss.name, algorithm.rates)
+    rates = tuple(algorithm.rates)
+    what = (net.sizes, net.activation.name, net.activated(net.depth), net.bias, algorithm.loss.name, rates)
     names: tuple[str, ...] = ("box", "ball", "momentum", "nesterov", "l1", "clip", "batches")
     names += ("betas", "delta") if isinstance(algorithm, ig.Adam) else ()
     own: dict[str, Any] = {name: getattr(algorithm, name) for name in names}

@@ -105,6 +105,16 @@ def test_the_folder_is_private_and_what_killed_builds_left_is_removed(cache: Pat
     assert (old.exists(), new.exists()) == (False, True)
 
 
+def test_rights_of_a_folder_with_other_things_in_it_are_not_changed(cache: Path) -> None:
+    """INNERGRAD_CACHE=/tmp: nothing is built there, and it stays everybody's."""
+    cache.mkdir()
+    cache.chmod(0o1777)
+    (cache / "somebodys").write_text("notes")
+    with pytest.raises(PermissionError, match="is one that others may write to: set INNERGRAD_CACHE"):
+        answer()
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o1777
+
+
 def test_a_library_or_a_folder_of_another_user_is_not_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer() == 42
     monkeypatch.setattr(files, "_user", lambda: os.getuid() + 1)

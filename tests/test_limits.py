@@ -7,6 +7,7 @@ import re
 import resource
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from innergrad.lab.training import load_learner, train
 from innergrad.targets.parts import base
 from test_cli import call
 
+CONFIG = Path(__file__).parent.parent / "configs" / "smoke.toml"
 RAW: dict[str, tuple[BaseException, str]] = {
     "memory": (MemoryError(), "out of memory"),
     "torch's memory": (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
@@ -254,3 +256,39 @@ def test_a_checkpoint_with_other_parameters_than_it_says(run: Path, tmp_path: Pa
     checkpoints.save(tmp_path, found.step, tensors, found.meta)
     with pytest.raises(InputError, match="theta"):
         load_learner(tmp_path)
+
+
+def test_a_billion_steps_take_no_memory_until_they_are_run(tmp_path: Path) -> None:
+    """Compiled, counted, saved and loaded they are one loop; to keep the weights after each is refused."""
+    steps = 10**9
+    tf = ig.compile(ig.GradientDescent(ig.Network([2, 3, 1]), steps=steps), epsilon=0.1, n_examples=4)
+    tracemalloc.start()
+    try:
+        assert str(8 * steps) in str(tf.cost()).replace(",", "")
+        assert tf.n_layers == 8 * steps
+        again = ig.load(tf.save(tmp_path / "model"))
+        assert again.algorithm == tf.algorithm
+        with pytest.raises(InputError, match=r"keeping the weights after 1,000,000,001 steps needs .* record='last'"):
+            again.run(torch.ones(2, 2), torch.ones(2))
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("number", ["1000000000", "9" * 25, "9" * 5000, "0", "-1", "1e400", "nan", "٣" * 5000])
+def test_absurd_numbers_on_the_command_line(number: str, tmp_path: Path) -> None:
+    """Exit code 2 and one short line, before anything is built or started."""
+    for arguments in (
+        ("bench", "--points", f"{number},4,2"),
+        ("bench", "--points", f"4,{number},2"),
+        ("bench", "--points", f"4,4,{number}"),
+        ("bench", "--points", "4,4,2", "--threads", number),
+        ("evaluate", tmp_path, "--model", number),
+        ("train", CONFIG, "--set", f"experiments.1{number}.seed=1", "--out", tmp_path / "run"),
+        ("compile", "--sizes", f"2,{number},1", "--out", tmp_path / "model"),
+    ):
+        done = call(*arguments)
+        assert (done.code, done.out) == (2, ""), (arguments, done.err)
+        assert done.err.count("\n") == 1
+        assert len(done.err) < 1200
+    assert not list(tmp_path.iterdir())

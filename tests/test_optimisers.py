@@ -320,7 +320,7 @@ def test_minibatches() -> None:
     assert ig.GradientDescent(NET, batches=shuffled).steps == 9
     assert ig.GradientDescent(NET, batches=[[0], [1]], epochs=3).steps == 6
     assert ig.GradientDescent(NET, epochs=3).steps == 3
-    assert ig.GradientDescent(NET, batches=[[0], [1]], steps=5).plan[4].batch == 0
+    assert ig.GradientDescent(NET, batches=[[0], [1]], steps=5).runs[4][0].batch == 0
     with pytest.raises(ig.InputError, match="got size=6; allowed: 1 to 5"):
         ig.minibatches(5, 6)
 

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from innergrad.errors import InputError, Registry
+from innergrad.errors import InputError, Registry, counted
 from innergrad.files import read_text
 
 T = TypeVar("T")
@@ -248,10 +248,11 @@ def _entries(
     """A tuple some of whose entries are changed: {"0": ..., "2": ...}."""
     entries = list(default)
     for key, value in changes.items():
-        if not key.isdecimal() or int(key) >= len(entries):
+        place = counted(key)
+        if place is None or place >= len(entries):
             raise InputError(f"{source}{name}.{key} is not in the list", allowed=f"0 to {len(entries) - 1}")
-        hint = arguments[0] if arguments[-1] is ... else arguments[int(key)]
-        entries[int(key)] = _typed(hint, value, f"{name}.{key}", source, entries[int(key)])
+        hint = arguments[0] if arguments[-1] is ... else arguments[place]
+        entries[place] = _typed(hint, value, f"{name}.{key}", source, entries[place])
     return tuple(entries)
 
 

@@ -111,6 +111,11 @@ def integer(name: str, value: object, low: int = 1, high: int = LARGEST_INTEGER)
     raise InputError(f"{name} must be {kind}", got=_shown(value), allowed=allowed)
 
 
+def counted(text: str) -> int | None:
+    """The number that a text is in decimal digits, if it can be one of anything; Python refuses thousands of digits."""
+    return int(text) if text.isdecimal() and len(text) <= len(str(LARGEST_INTEGER)) else None
+
+
 def _shown(value: object) -> str:
     """repr, which Python refuses for integers of thousands of digits."""
     try:

@@ -283,15 +283,22 @@ def make_private(folder: Path, left: str) -> None:
     there by who was killed: it is removed.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not private(folder):
+    if not private(folder) and not _others(folder, left):
         with suppress(OSError):  # it can only be changed by who owns it
             folder.chmod(0o700)
     if not private(folder):
-        raise PermissionError(f"{folder} is another user's: set INNERGRAD_CACHE to a folder of yours")
+        whose = "is another user's" if folder.stat().st_uid != _user() else "is one that others may write to"
+        raise PermissionError(f"{folder} {whose}: set INNERGRAD_CACHE to a folder of its own")
     for old in folder.glob(left + "*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > AN_HOUR:
                 shutil.rmtree(old)
+
+
+def _others(folder: Path, left: str) -> list[str]:
+    """What is in a folder and is no cache's: who may write to such a folder is not for us to change."""
+    own = (left, SEAL, ".so", ".o")
+    return [one.name for one in folder.iterdir() if not (one.name.startswith(own[0]) or one.name.endswith(own[1:]))]
 
 
 def put_sealed(made: Path, path: Path) -> None:

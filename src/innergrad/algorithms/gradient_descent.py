@@ -10,7 +10,7 @@ import copy
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -188,20 +188,20 @@ class GradientDescent(Algorithm):
     # steps
 
     @property
-    def rates(self) -> tuple[float, ...]:
-        """The learning rate of every step."""
-        return (self.lr,) * self.steps if self.schedule is None else self.schedule
+    def rates(self) -> Iterable[float]:
+        """The learning rate of every step, one after the other: there may be a billion."""
+        return itertools.repeat(self.lr, self.steps) if self.schedule is None else self.schedule
 
     @property
     def distinct_batches(self) -> Batches:
         return tuple(dict.fromkeys(self.batches or ()))
 
     @property
-    def plan(self) -> tuple[Step, ...]:
-        """The settings of every step."""
+    def plan(self) -> Iterator[Step]:
+        """The settings of every step, one after the other."""
         numbers = {batch: number for number, batch in enumerate(self.distinct_batches)}
         cycle = [None] if self.batches is None else [numbers[batch] for batch in self.batches]
-        return tuple(self._step(i, rate, cycle[i % len(cycle)]) for i, rate in enumerate(self.rates))
+        return (self._step(i, rate, cycle[i % len(cycle)]) for i, rate in enumerate(self.rates))
 
     @property
     def runs(self) -> list[tuple[Step, int]]:
@@ -355,7 +355,7 @@ class GradientDescent(Algorithm):
 
     @property
     def rate_setting(self) -> tuple[str, float]:
-        return "lr", max(self.rates) if self.schedule else self.lr
+        return "lr", max(self.schedule) if self.schedule else self.lr
 
     def with_rate(self, rate: float, steps: int) -> GradientDescent:
         slower = copy.copy(self)
@@ -421,7 +421,7 @@ class GradientDescent(Algorithm):
             "read-out layers": "none given: after the last step the query's y is still 0",
             "width D": f"d_x+d_y+D_N+3((N-1)K+d_y)+d_y+2 = {d_x + d_y + net.n_weights + 3 * units + d_y + 2}",
             "heads of the widest layer": f"O(K eps^-2) = {K / epsilon**2:.3g}",
-            "norm B_theta": f"O(eta) + C_w + 1 = {max(self.rates) + 1 + C_w:.3g}, with C_w = 2 D_w B",
+            "norm B_theta": f"O(eta) + C_w + 1 = {self.rate_setting[1] + 1 + C_w:.3g}, with C_w = 2 D_w B",
             "FLOPs (D x D heads)": f"O(n L N^3 K^5 eps^-2) = {flops:.3g}",
             "FLOPs (structured)": f"training itself: O(n L N K^2) = {n * L * N * K**2:.3g}",
         }

@@ -22,7 +22,8 @@ from innergrad.algorithms import GradientDescent
 from innergrad.algorithms.networks import Network
 from innergrad.bench import rivals
 from innergrad.compiler import compile
-from innergrad.errors import InputError, JobError
+from innergrad.errors import InputError, JobError, integer
+from innergrad.memory import require_memory
 from innergrad.transformer import CompiledTransformer
 
 EPSILON, RATE, D_X, D_Y = 1e-4, 0.01, 8, 2
@@ -184,8 +185,14 @@ def measure_batch(prompts: int, n: int, K: int, N: int, dtype: str, device: str,
     }
 
 
+MOST, DEEPEST, MOST_THREADS = 2**20, 256, 1024  # examples or width; layers; threads, which are all started
+COPIES = 20  # of activations and weights, at least
+
+
 def chosen(quick: bool, points: list[list[int]] | None, dtypes: list[str], threads: list[int]) -> list[Point]:
     """The points of the command line: those given, n, K, N of each, or a grid."""
+    for count in threads:
+        integer("threads", count, high=MOST_THREADS)
     unknown = [name for name in dtypes if name not in DTYPES]
     if unknown or not dtypes:
         raise InputError("unknown dtype", got=", ".join(unknown) or "none", allowed=", ".join(DTYPES))
@@ -193,5 +200,8 @@ def chosen(quick: bool, points: list[list[int]] | None, dtypes: list[str], threa
         shallow = [point for point in points if point[2] < 2]
         if shallow or not points:
             raise InputError("a point has n examples, width K, and N >= 2 layers", got=shallow or "none")
+        for n, K, N in points:
+            integer("n", n, high=MOST), integer("K", K, high=MOST), integer("N", N, high=DEEPEST)
+            require_memory(COPIES * 8.0 * N * K * (n + K), f"the point {n},{K},{N}", "choose a smaller one")
         return [Point(n, K, N, dtype, count) for dtype in dtypes for count in threads for n, K, N in points]
     return grid(QUICK if quick else SIZES, dtypes, threads)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from innergrad.cli.flags import Force
-from innergrad.errors import InputError, JobError
+from innergrad.errors import InputError, JobError, counted
 
 if TYPE_CHECKING:
     from innergrad.lab.evaluation import Evaluation
@@ -154,7 +154,8 @@ def evaluate(
             _note_changes(run)
     writer = None if out is None else check_out(out, run, force)  # now, and not after an hour
     everyone = model == "all"
-    if not (everyone or model.isdecimal()):
+    number = counted(model)
+    if not everyone and number is None:
         raise InputError("--model is the number of a model", got=repr(model), allowed="0, 1, ... or all")
     names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
     with _status(quiet or as_json) as progress:
@@ -168,7 +169,7 @@ def evaluate(
             "device": device,
             "progress": progress,
         }
-        found = evaluate_all(run, **settings) if everyone else [evaluate_run(run, model=int(model), **settings)]
+        found = evaluate_all(run, **settings) if everyone else [evaluate_run(run, model=number or 0, **settings)]
     result: Any = [one.to_json() for one in found] if everyone else found[0].to_json()
     if out is not None and writer is not None:
         writer.json(out, result)

@@ -13,12 +13,15 @@ from torch import Tensor
 from innergrad.errors import InputError, JobError, PoorRun
 from innergrad.ir.program import Program
 from innergrad.ir.stream import State
+from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import OVERFLOWED, Executor, Name, choose, executor_of, recorded, require_finite
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import ArrayLike, Prompt
 from innergrad.model.rates import lower_rate
 from innergrad.model.symptoms import Symptom, symptoms
+
+NUMBER = 48  # bytes of a number of a step, in a tuple
 
 # a record, a prompt, the same in float64, an executor, a guard, a limit -> weights, lanes, steps taken by each prompt
 Stop = Callable[[Compiled, Prompt, Prompt, Executor, Guard, float], tuple[list[Tensor], State, tuple[int | None, ...]]]
@@ -78,12 +81,14 @@ def run(
     """As :meth:`innergrad.CompiledTransformer.run` says; name: of the executor; stop: ends a run by a certificate;
     watched: look for symptoms, and warn of them.
     """
-    guard, wanted = of.guard(outside), recorded(of.program.steps, record)
+    guard = of.guard(outside)
     limit = of.options.until if until is None else until
     automatic = name == "auto"
     chosen = executor_of(of, name)
     chosen.check(dtype, guard, None if automatic else compiled)
     prompt = of.prompt(X, y, X_query, w0=w0, sample_weight=sample_weight, dtype=dtype, seed=seed, guard=guard)
+    _check_record(of.program, prompt, record)
+    wanted = recorded(of.program.steps, record)
     stopped: tuple[int | None, ...] | None = None
     try:
         if limit is not None and stop is not None:
@@ -111,6 +116,14 @@ def run(
         recorded=wanted,
         symptoms=found,
     )
+
+
+def _check_record(program: Program, prompt: Prompt, record: object) -> None:
+    """An error, before any step, if there is no room for the weights that are kept."""
+    kept = program.steps // record if isinstance(record, int) and record > 0 else program.steps * (record == "all")
+    size = 2 * prompt.w0.numel() * prompt.w0.element_size() + NUMBER
+    what = f"keeping the weights after {kept + 1:,} steps"
+    require_memory((kept + 1) * size, what, "give record='last', or fewer steps")
 
 
 def _check_until(guard: Guard, record: object) -> None:

@@ -168,9 +168,11 @@ class Fused(Executor):
         for _, group in groupby(loops, key=lambda pair: native[pair[1]].kind):
             alike = list(group)
             kernel, count = native[alike[0][1]], sum(loop.count for loop, _ in alike)
-            numbers = [native[of].source.numbers for loop, of in alike for _ in range(loop.count)]
+            own = [native[of].source.numbers for _, of in alike]
+            several = zip(own, alike, strict=True)
+            numbers = own if len(alike) == 1 else [one for one, (loop, _) in several for _ in range(loop.count)]
             here = [step - done for step in wanted if done < step <= done + count]
-            lanes, found, ranges = kernel.run(lanes, tokens, numbers[:1] if len(alike) == 1 else numbers, count, here)
+            lanes, found, ranges = kernel.run(lanes, tokens, numbers, count, here)
             _complain(kernel.graph.checks, ranges)
             weights += list(found.unbind(1))
             done += count
