@@ -156,6 +156,40 @@ def test_every_bound_holds(number: int) -> None:
     assert found["apart"] < 1e-13  # autograd in float64
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_runs_stay_within_the_bounds_for_every_input(decay: float, variant: str) -> None:
+    """From any weights in the ball; the domain is that of the ball, not of a box with its edges."""
+    network = ig.Network([2, 3, 1])
+    algorithm = ig.GradientDescent(network, lr=0.1, steps=4, ball=RADIUS, weight_decay=decay)
+    bounds: dict[str, Any] = {"x_bound": 1.0, "y_bound": 1.0, "n_examples": 3, "variant": variant}
+    tf = ig.compile(algorithm, epsilon=1e-3, epsilons={"ball": 1e-4}, **bounds)
+    certificate, generator = tf.certificate, torch.Generator().manual_seed(0)
+    assert certificate.domain == "|x| <= 1, |y| <= 1, ||w|| <= 1.25"
+    X = 2 * torch.rand(60, 4, 2, generator=generator, dtype=torch.float64) - 1
+    y = 2 * torch.rand(60, 3, 1, generator=generator, dtype=torch.float64) - 1
+    w0 = torch.randn(60, network.n_weights, generator=generator, dtype=torch.float64)
+    w0 = RADIUS * w0 / w0.norm(dim=1, keepdim=True)
+    run, exact = tf.run(X[:, :3], y, X[:, 3:], w0=w0), ig.reference(algorithm, X[:, :3], y, X[:, 3:], w0=w0)
+    for step, bound in enumerate(certificate.weights, start=1):
+        found = (run.weights[:, step] - exact.weights[:, step]).norm(dim=-1)
+        assert 0 < float(found.max()) <= bound < RADIUS
+    assert float((run.predictions - exact.predictions).norm(dim=-1).max()) <= certificate.prediction
+    boxed = ig.compile(ig.GradientDescent(network, lr=0.1, steps=4, box=RADIUS, weight_decay=decay), **bounds)
+    assert certificate.largest_gradient < boxed.certificate.largest_gradient
+    assert math.isinf(certificate.lemma14(4, 1.0)), "its proof is about exact projections"
+
+
+def test_where_there_is_no_bound_for_every_input() -> None:
+    bounds: dict[str, Any] = {"x_bound": 1.0, "y_bound": 1.0, "n_examples": 3, "epsilon": 1e-2}
+    with pytest.raises(ig.InputError, match="on a ball, is for plain gradient descent; got momentum"):
+        _ = ig.compile(ig.GradientDescent(NET, ball=1.0, momentum=0.5), **bounds).certificate
+    with pytest.raises(ig.InputError, match="for gradient descent with one rate"):
+        _ = ig.compile(ig.GradientDescent(NET, ball=1.0, l1=0.1), **bounds).certificate
+    with pytest.raises(ig.InputError, match=r"may leave the ball by so much.*epsilons=\{'ball'"):
+        _ = ig.compile(ig.GradientDescent(NET, ball=1.0, lr=100.0), **bounds).certificate
+
+
 # ------------------------------------------------------------------------------------------------------------- settings
 
 
@@ -201,9 +235,6 @@ def test_targets_whose_products_are_fitted_refuse_it(target: str) -> None:
 
 def test_what_is_about_a_box_refuses_it() -> None:
     algorithm = ig.GradientDescent(NET, ball=1.0)
-    tf = ig.compile(algorithm, n_examples=4, x_bound=1.0, y_bound=1.0)
-    with pytest.raises(ig.InputError, match="a certificate for every input"):
-        _ = tf.certificate
     with pytest.raises(ig.InputError, match="gradient mapping"):
         ig.compile(algorithm, n_examples=4, until=0.1)
     with pytest.raises(ig.InputError, match="a grid needs a box"):

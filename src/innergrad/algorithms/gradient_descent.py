@@ -365,6 +365,13 @@ class GradientDescent(Algorithm):
         object.__setattr__(slower, "schedule", rates and tuple(factor * one for one in rates[:steps]))
         return slower
 
+    def in_box(self, box: float) -> GradientDescent:
+        """The same with this box as the projection."""
+        boxed = copy.copy(self)
+        object.__setattr__(boxed, "box", box)
+        object.__setattr__(boxed, "ball", None)
+        return boxed
+
     def curvature_rate(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> float | None:
         """The rule's, from the largest curvature of the risk of any batch, in any prompt."""
         found = []

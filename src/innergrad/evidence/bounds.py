@@ -12,6 +12,9 @@ Three bounds on the error of the gradient in one step stand side by side:
 and so for the weights after l steps: Corollary 1.1 as printed and corrected, and the program carried on from step to
 step. Lemma 14 bounds the gradient mapping G(w) = (w - Proj(w - eta grad L(w))) / eta along the transformer's own steps.
 
+A ball of radius R in place of the box bounds every weight, and the norm of each lane of weights, by R. Its projection
+is approximate, which is a further error in every step (:func:`_on_ball`).
+
 Symbols: N layers, k_j units, K the widest hidden layer; B the box, B_v = B sqrt(k_{j-1}) bounds the rows of V_j;
 eps_r, eps_r', eps_l the proven errors of the approximants; L_f the Lipschitz constant of the gradient. A bias is a
 weight on a further input that is one. Exact arithmetic: rounding is not included.
@@ -20,7 +23,7 @@ weight on a further input that is one. Exact arithmetic: rounding is not include
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,10 +35,11 @@ from innergrad.errors import InputError
 from innergrad.functions.facts import prove_derivative, proven
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear, linear_function
-from innergrad.interpret.worst import TINY, Worst
+from innergrad.interpret.worst import TINY, Bound, Known, Worst
 from innergrad.model.compiled import Compiled
 
 Sizes = Mapping[str, tuple[float, float]]  # lane -> largest entry, largest norm
+SLACKS = (2.0**-10, 2.0**-6, 2.0**-3, 1.0)  # how far outside of a ball, relatively, weights may be
 ONE = linear_function("one", PiecewiseLinear((), (0.0,), value=1.0), 0.0, 1.0)  # the derivative of the identity
 
 
@@ -138,6 +142,13 @@ class DomainCertificate:
 
 def apriori(of: Compiled) -> DomainCertificate:
     """The certificate of a compiled transformer for all of its declared domain."""
+    if isinstance(of.algorithm, GradientDescent) and of.algorithm.ball is not None:
+        return _on_ball(of, of.algorithm, of.algorithm.ball)
+    return _on_box(of)
+
+
+def _on_box(of: Compiled, norm: float | None = None) -> DomainCertificate:
+    """norm: of every lane of weights, if it is known."""
     of.require_proven_facts()
     if not of.proven or of.options.target != "relu":
         raise InputError(
@@ -150,14 +161,14 @@ def apriori(of: Compiled) -> DomainCertificate:
     if isinstance(algorithm, GradientDescent) and not algorithm.basic:
         raise InputError(
             "a certificate for every input is for gradient descent with one rate, momentum, weight decay and a box",
-            got="another optimiser, rates that differ, l1, clip, batches or a ball",
+            got="another optimiser, rates that differ, l1, clip or batches",
             hint="tf.certify(X, y) bounds the error of a run",
         )
     if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
         of = replace(of, program=algorithm.program(replace(of.options, variant="literal")))
     if not of.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
-    sizes, words = _domain(of)
+    sizes, words = _domain(of, norm)
     one = _first_step(of, sizes)  # its changes: what is added to the weights before they are projected
     jumps, changes = ", ".join(sorted(one.jumps)), [one.changes[lane.name] for lane in of.program.weights]
     note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
@@ -189,6 +200,56 @@ def apriori(of: Compiled) -> DomainCertificate:
     )
 
 
+def _on_ball(of: Compiled, algorithm: GradientDescent, radius: float) -> DomainCertificate:
+    """For gradient descent on a ball. Let B be a little more than R, and eps the error of the function of the
+    projection. If weights are within B, then before they are projected they are within P = B + eta sup |gradient|, and
+    after it within R + eps P in the transformer, R in the algorithm; so, if that is at most B, for ever. Projections
+    are not expanding, hence E_{l+1} <= (1 + eta L_f) E_l + eta eps_gradient + eps P, all bounds those of the box B.
+    """
+    if algorithm.momentum:
+        what = "a certificate for every input, on a ball, is for plain gradient descent"
+        raise InputError(
+            what, got=f"momentum={algorithm.momentum:g}", hint="tf.certify(X, y) bounds the error of a run"
+        )
+    of.require_proven_facts()
+    eps, lr, kept = of.approximants["ball"].error, algorithm.lr, abs(1.0 - algorithm.lr * algorithm.weight_decay)
+    for box, boxed in _boxes(of, algorithm, radius):
+        found = _on_box(boxed, box)
+        off = eps * (max(1.0, kept) * box + lr * found.largest_gradient)
+        if radius + off <= box:
+            break
+    else:
+        raise InputError(
+            "the weights may leave the ball by so much that there is no bound for every input",
+            got=f"{off:.3g}, the projection being exact to {eps:.1e}",
+            hint="compile with epsilons={'ball': ...} less than that, or smaller x_bound, y_bound or lr",
+        )
+    errors = (corollary(found.best + off / lr, lr, found.lipschitz, step) for step in range(1, algorithm.steps + 1))
+    weights = tuple(min(error, radius + box) for error in errors)
+    words = f"{found.domain.rsplit(', ', 1)[0]}, ||w|| <= {radius:g}"
+    prediction = _predicted(boxed, box, weights[-1])
+    return replace(found, domain=words, weights=weights, prediction=prediction, plain_descent=False)
+
+
+def _boxes(of: Compiled, algorithm: GradientDescent, radius: float) -> Iterator[tuple[float, Compiled]]:
+    """The same with a box in place of the ball, which it is inside of: B, and what is compiled."""
+    options = replace(of.options, variant="literal") if of.options.variant == "narrow" else of.options
+    for slack in SLACKS:
+        boxed = algorithm.in_box((1.0 + slack) * radius)
+        yield (1.0 + slack) * radius, replace(of, algorithm=boxed, program=boxed.program(options))
+
+
+def _predicted(of: Compiled, norm: float, error: float) -> float:
+    """A bound on the error of a prediction with weights within the norm that are off by so much."""
+    worst = Worst(of.program, _of_derivatives(of), _domain(of, norm)[0])
+    for lane in of.program.weights:
+        size = worst.lanes[lane.name].size
+        worst.lanes[lane.name] = Known(size, Bound.tight(size.filled(error).entry, error))
+    for layer in of.program.readout:
+        worst.layer(layer)
+    return worst.lanes[of.program.prediction].error.norm
+
+
 def _of_derivatives(of: Compiled) -> dict[str, Approximant]:
     """The approximants; the error of one that stands for a derivative is the distance to that."""
     found, known = dict(of.approximants), {f.value: primitives for f, primitives in of.primitives.items()}
@@ -202,8 +263,10 @@ def _of_derivatives(of: Compiled) -> dict[str, Approximant]:
 # --------------------------------------------------------------------------------------------------------- the domain
 
 
-def _domain(of: Compiled) -> tuple[Sizes, str]:
-    """Largest entries and norms of x and y, and the domain in words; raises if something is not bounded."""
+def _domain(of: Compiled, norm_of_weights: float | None = None) -> tuple[Sizes, str]:
+    """Largest entries and norms of x and y, and of weights, if their norm is known, and the domain in words; raises if
+    something is not bounded.
+    """
     x, y = (math.inf if bound is None else bound for bound in (of.options.x_bound, of.options.y_bound))
     norm = math.inf
     if isinstance(of.algorithm, GradientDescent):  # targets that prompts are checked for are bounded by themselves
@@ -225,6 +288,8 @@ def _domain(of: Compiled) -> tuple[Sizes, str]:
         )
     d_x, d_y = of.program.stream["x"].size, of.program.stream["y"].size
     sizes = {"x": (x, x * math.sqrt(d_x)), "y": (y, min(y * math.sqrt(d_y), norm))}
+    if norm_of_weights is not None:
+        sizes |= {lane.name: (norm_of_weights, norm_of_weights) for lane in of.program.weights}
     boxes = sorted({lane.bound for lane in of.program.weights})
     words = f"|x| <= {x:g}, |y| <= {y:g}" + (f", |w| <= {', '.join(f'{b:g}' for b in boxes)}" if boxes else "")
     return sizes, words
