@@ -68,9 +68,9 @@ def descent(activation: str, output: str, loss: str, box: float | None) -> ig.Gr
 def tried(make: Callable[[], ig.Algorithm], **options: Any) -> Cell:
     """state: exact, proven, measured or declared; or why not."""
     try:
-        tf = ig.compile(make(), n_examples=3, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            tf = ig.compile(make(), n_examples=3, **options)
             report = tf.verify(prompts=1)
     except ig.InputError as error:
         return {"reason": str(error)}

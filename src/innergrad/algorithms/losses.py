@@ -111,7 +111,7 @@ class SmoothLoss(Loss):
             raise InputError(
                 f"the loss {self.name!r} is no formula of t and y that can be differentiated step by step",
                 got=problem.operation,
-                allowed="(...).sum(-1) of arithmetic and smooth functions such as exp, log, sqrt, tanh, sin, erf",
+                allowed="(...).sum(-1) of arithmetic and smooth functions such as exp, log, sqrt, tanh, sin, cosh",
                 hint="a loss that couples the outputs has no program, but for loss='softmax'",
             ) from problem
         if isinstance(u, float):
