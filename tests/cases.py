@@ -224,7 +224,20 @@ CASES = {
     "sigma, gelu: leaky_relu, activated": row(
         gd([2, 3, 2], "leaky_relu", "activation", steps=2), 1e-6, "sigma", z_bound=16.0
     ),
+    "llama: tanh, squared": row(gd([2, 3, 3, 2], steps=2, box=None), target="llama"),
+    "llama wide: N = 4": row(gd([2, 3, 2, 2, 1], steps=2, box=None), target="llama", variant="wide"),
+    "llama: one layer": row(gd([3, 2], steps=3, box=None, bias=False), target="llama"),
+    "llama: cross-entropy, momentum": row(
+        gd([2, 3, 3], "sigmoid", loss="softmax", steps=2, box=None, momentum=0.9, weight_decay=0.1), target="llama"
+    ),
+    "llama: activated, tight box, l1": row(
+        gd([2, 3, 1], "sigmoid", "activation", steps=3, lr=2.0, box=0.3, l1=0.01), target="llama"
+    ),
+    "llama: logistic, batches": row(
+        gd([2, 3, 1], loss="logistic", steps=2, box=4.0, batches=[[0, 2], [1, 3, 4]]), target="llama", ordered=True
+    ),
 }
+
 
 #: Prompts of 40 examples: one or two rows for each target and variant, and kernels whose steps suit 40 equal examples.
 #: (The rows of a lookup table are exponential in the number of examples.)
@@ -244,6 +257,7 @@ LONG = {
         "narrow: relu, no bias",
         "kernel: softmax",
         "kernel: covariate steps",
+        "llama: tanh, squared",
         "gpt: activated, tight box",
         "gpt: nesterov, l1, batches",
         "gpt raw: logistic, momentum, decay",

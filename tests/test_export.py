@@ -16,7 +16,7 @@ from transformers import GPT2Model
 
 import innergrad as ig
 from innergrad.errors import JobError
-from innergrad.export import check, export_gpt2, export_onnx, gpt2, gpt2_inputs, gpt2_stream, to_gpt2
+from innergrad.export import check, export_gpt2, export_onnx, folder, gpt2_inputs, gpt2_stream, to_gpt2
 from innergrad.export.gpt2 import config_of, sizes_of
 from innergrad.files import digest
 from test_cli import call
@@ -240,7 +240,7 @@ def test_large_models_are_in_several_files(tmp_path: Path, monkeypatch: pytest.M
 
     export_gpt2(tf, tmp_path)
     whole = (tmp_path / "model.safetensors").stat().st_size
-    monkeypatch.setattr(gpt2, "SHARD", whole // 3)
+    monkeypatch.setattr(folder, "SHARD", whole // 3)
     export_gpt2(tf, tmp_path)
     files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
     assert "model.safetensors" not in files
@@ -259,7 +259,7 @@ def test_large_models_are_in_several_files(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "innergrad.json").write_text(json.dumps(note, indent=1))
     export_gpt2(tf, tmp_path)
     assert neighbour.read_text() == "mine"
-    monkeypatch.setattr(gpt2, "SHARD", whole // 3)
+    monkeypatch.setattr(folder, "SHARD", whole // 3)
     (tmp_path / "model.safetensors").write_bytes(b"another's")
     with pytest.raises(ig.InputError, match=r"model.safetensors is there, and innergrad export did not write it"):
         export_gpt2(tf, tmp_path)

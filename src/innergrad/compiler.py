@@ -39,7 +39,7 @@ def compile(
     target, variant: the architecture; by default the first the algorithm has a program for, or, if it names none, the
         first that can do its instructions.
     epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
-        relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel attention needs none.
+        relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel and llama need none.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
     x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
         (sin), by default derived from the algorithm's box and x_bound; on variants compact and shallow also the range

@@ -63,9 +63,9 @@ def attention(heads: int, pairs: int, d_qk: int, d_v: int, each: int = 1) -> Flo
     return product(heads, pairs, d_qk + d_v) + functions(heads * pairs, each)
 
 
-def mlp(tokens: int, d_model: int, units: int) -> Flops:
-    """Into the units, their function, and out of them."""
-    return product(2, tokens, d_model, units) + functions(tokens * units)
+def mlp(tokens: int, d_model: int, units: int, *, gated: bool = False) -> Flops:
+    """Into the units, their function, and out of them. gated: into their second factors, too, and one product each."""
+    return product(2 + gated, tokens, d_model, units) + functions(tokens * units, 1 + gated)
 
 
 def network(sizes: Sequence[int], rows: int) -> Flops:

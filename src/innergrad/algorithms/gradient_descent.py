@@ -22,6 +22,7 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.descent.any_sigma import backprop_program, recursion_program
 from innergrad.algorithms.descent.averages import mean_program
+from innergrad.algorithms.descent.chain import chain_program
 from innergrad.algorithms.descent.compact import compact_program
 from innergrad.algorithms.descent.literal import literal_program
 from innergrad.algorithms.descent.narrow import narrow_program
@@ -67,6 +68,8 @@ PROGRAMS = {  # by variant
     "raw": mean_program,
     "backprop": backprop_program,
     "recursion": recursion_program,
+    "chain": chain_program,
+    "wide": chain_program,
 }
 
 
@@ -95,7 +98,7 @@ class GradientDescent(Algorithm):
     """
 
     kind: ClassVar[str] = "gradient_descent"
-    targets: ClassVar[tuple[str, ...]] = ("relu", "gpt", "softmax", "sigma")
+    targets: ClassVar[tuple[str, ...]] = ("relu", "gpt", "softmax", "sigma", "llama")
     variants: ClassVar[Mapping[str, tuple[str, ...]]] = {"softmax": ("sink", "mean")}
 
     network: Network

@@ -232,23 +232,27 @@ def bench(
 def export(
     model: ModelFolder = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="hf: a folder for GPT2Model.from_pretrained; onnx: a file.")
+        Path | None, typer.Option("--out", help="hf: a folder for AutoModel.from_pretrained; onnx: a file.")
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="hf (target gpt, variant pre-ln) or onnx")] = "hf",
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or, for hf, float64")] = "float32",
+    format: Annotated[str, typer.Option("--format", help="hf (target gpt, variant pre-ln, or llama) or onnx")] = "hf",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32 or, for GPT-2, float64")] = "float32",
+    family: Annotated[
+        str | None, typer.Option("--family", help="Of target llama, for hf: llama (default), mistral or qwen2.")
+    ] = None,
+    large: Annotated[bool, typer.Option("--large", help="Of target llama, for hf: also more than 2 GB.")] = False,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a saved model for other software: Hugging Face's GPT-2, which runs it unmodified, or ONNX Runtime.
+    """Write a saved model for other software: Hugging Face's GPT-2 or Llama, which run it unmodified, or ONNX Runtime.
 
-    Both take the residual stream, and give it; innergrad.json in the hf folder says what its entries are.
+    All take the residual stream, and give it; innergrad.json in the hf folder says what its entries are.
     """
     from innergrad.cli import commands
 
     del seed
-    commands.export_model(model, out, format, dtype, force=force, as_json=json, quiet=quiet)
+    commands.export_model(model, out, format, dtype, family=family, large=large, force=force, as_json=json, quiet=quiet)
 
 
 lab.register(app)

@@ -239,9 +239,18 @@ def _write_run(part: Callable[[str], Path], table: Examples, X_query: Tensor, ru
 
 
 def export_model(
-    model: Path | None, out: Path | None, format: str, dtype: str, *, force: bool, as_json: bool, quiet: bool
+    model: Path | None,
+    out: Path | None,
+    format: str,
+    dtype: str,
+    *,
+    family: str | None,
+    large: bool,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
-    from innergrad.export import export_gpt2, export_onnx, sizes_of
+    from innergrad.export import export_gpt2, export_llama, export_onnx, llama_sizes, sizes_of
     from innergrad.export.card import CARD, EXAMPLE
 
     formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
@@ -254,23 +263,31 @@ def export_model(
     if out is None:
         raise InputError("the output is missing", hint="give --out out/gpt2, or --out out/model.onnx for onnx")
     tf = _load(model)
+    llama = tf.options.target == "llama" and format == "hf"
+    if (family is not None or large) and not llama:
+        got = f"target {tf.options.target!r}, format {format!r}"
+        raise InputError("--family and --large are for Llamas", got=got, allowed="target llama, format hf")
     if format == "hf" and not quiet:
-        size = sizes_of(tf).n_bytes(dtypes[dtype])
+        size = (llama_sizes(tf) if llama else sizes_of(tf)).n_bytes(dtypes[dtype])
         if size > LARGE:
-            note = f"note: this writes {size / 1e6:,.0f} MB: GPT-2 has no loops, and every block is dense"
-            print(f"{note}; fewer steps or a larger --epsilon make it smaller", file=sys.stderr)
+            note = f"note: this writes {size / 1e6:,.0f} MB: the class has no loops, and every block is dense"
+            fewer = "fewer steps make" if llama else "fewer steps or a larger --epsilon make"
+            print(f"{note}; {fewer} it smaller", file=sys.stderr)
     with working("exporting", quiet or as_json):
-        if format == "hf":
+        if llama:
+            export_llama(tf, out, dtypes[dtype], family or "llama", force=force, large=large)
+        elif format == "hf":
             export_gpt2(tf, out, dtypes[dtype], force=force)
         else:
             export_onnx(tf, out, force=force)
     if as_json:
         print(json.dumps({"exported": str(out), "format": format, "dtype": dtype}))
     elif not quiet:
-        use = "transformers.GPT2Model.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
+        name = "AutoModel" if llama else "GPT2Model"
+        use = f"transformers.{name}.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
         how = f"; {out / EXAMPLE} shows how it is called" if format == "hf" else ""
         Console().print(f"exported to {out}; next: {use}({str(out)!r}){how}", markup=False, soft_wrap=True)
-        if format == "hf" and not tf.program.causal:
+        if format == "hf" and not llama and not tf.program.causal:
             print(
                 f"note: called without a 4-D attention mask it is wrong without a word: {out / CARD}", file=sys.stderr
             )

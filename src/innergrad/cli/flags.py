@@ -28,18 +28,19 @@ MODEL: Table = {
         "target": (
             str,
             "relu (only gradient-descent, its default), kernel (only functional, its default), gpt (all; the only one "
-            "of sgd and rls), softmax (gradient-descent, grid) or sigma (only gradient-descent)",
+            "of sgd and rls), softmax (gradient-descent, grid), sigma or llama (only gradient-descent)",
         ),
         "variant": (
             str,
             "Of the target; relu: literal (default), compact, shallow or narrow (the last three: gradient-descent "
             "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, which has no LayerNorm "
-            "before attention; softmax: sink (default), mean or lookup; sigma: backprop (default) or recursion",
+            "before attention; softmax: sink (default), mean or lookup; sigma: backprop (default) or recursion; "
+            "llama: chain (default) or wide",
         ),
         "epsilon": (
             float,
             "Sup error of every approximant (default: relu 1e-3, proven; gpt, softmax, sigma 1e-9, measured; kernel "
-            "has none).",
+            "and llama have none).",
         ),
         "n_examples": (int, "Longest prompt (default 16)."),
         "x_bound": (float, "Declared bound on |x| (rls: default 4)."),

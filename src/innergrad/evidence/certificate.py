@@ -178,7 +178,9 @@ def prompts_at_a_time(of: Compiled, prompt: Prompt, trajectory: bool | None) -> 
     a prompt whose errors do not fit.
     """
     program, tokens = of.program, prompt.state(of.program)["x"].shape[1]
-    places = {lane: 1 if lane.shared else program.carriers or tokens for lane in _learned(program)}
+    places = {
+        lane: 1 if lane.shared else program.carriers if program.placement else tokens for lane in _learned(program)
+    }
     size = sum(lane.size * count for lane, count in places.items())
     follow = size <= LARGEST if trajectory is None else trajectory
     numbers = numbers_held(program, tokens, size if follow else 0)

@@ -1,7 +1,21 @@
-"""Compiled transformers for other people's software: Hugging Face's GPT-2, ONNX Runtime."""
+"""Compiled transformers for other people's software: Hugging Face's GPT-2, Llama, Mistral and Qwen2, ONNX Runtime."""
 
 from innergrad.export.checking import check
 from innergrad.export.gpt2 import GPT2Export, export_gpt2, gpt2_inputs, gpt2_stream, sizes_of, to_gpt2
+from innergrad.export.llama import LlamaExport, export_llama, llama_sizes, to_llama
 from innergrad.export.onnx import export_onnx
 
-__all__ = ["GPT2Export", "check", "export_gpt2", "export_onnx", "gpt2_inputs", "gpt2_stream", "sizes_of", "to_gpt2"]
+__all__ = [
+    "GPT2Export",
+    "LlamaExport",
+    "check",
+    "export_gpt2",
+    "export_llama",
+    "export_onnx",
+    "gpt2_inputs",
+    "gpt2_stream",
+    "llama_sizes",
+    "sizes_of",
+    "to_gpt2",
+    "to_llama",
+]

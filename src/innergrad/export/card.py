@@ -100,10 +100,15 @@ _MASK = """**It needs a 4-D attention mask of zeros**, `attention_mask=zeros(bat
 
 def example_script(causal: bool) -> str:
     """The library's own function reads the predictions: its source is in it."""
-    reader = inspect.getsource(read_predictions)
+    reader = reader_source()
     hint = "" if causal else ": is the 4-D attention mask missing?"
-    script = _SCRIPT.format(reader=reader, caller=_CAUSAL if causal else _MASKED, hint=hint)
-    return script.replace("(hidden: Any, read: Any, n_query: int) -> Any:", "(hidden, read, n_query):")
+    return _SCRIPT.format(reader=reader, caller=_CAUSAL if causal else _MASKED, hint=hint)
+
+
+def reader_source() -> str:
+    """Of the function that reads predictions off hidden states."""
+    source = inspect.getsource(read_predictions)
+    return source.replace("(hidden: Any, read: Any, n_query: int) -> Any:", "(hidden, read, n_query):")
 
 
 def card(tf: CompiledTransformer, note: dict[str, Any], dtype: str) -> str:

@@ -2,6 +2,7 @@
 
 check("out/gpt2")                              the folder, called as it should be
 check("out/gpt2", hidden_states=mine)          mine(model, inputs_embeds): the user's own way to call it
+check("out/llama")                             likewise
 check("out/model.onnx")                        mine(session, stream), likewise
 """
 
@@ -17,22 +18,34 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.export.gpt2 import NOTE
+from innergrad.export.folder import NOTE
+from innergrad.export.llama import UNTURNED
 from innergrad.files import read_text
 from innergrad.model.prompt import read_predictions
 
 Call = Callable[[Any, Any], Any]  # a model, its input -> hidden states
+NO_MASK = (
+    "it was called without the 4-D attention mask of zeros, (batch, 1, tokens, tokens), so GPT-2 hid later tokens; "
+    "give attention_mask=inputs_embeds.new_zeros(batch, 1, tokens, tokens)"
+)
+CAUSAL = (
+    "it hid later tokens; give no attention_mask, and leave is_causal=False in its configuration, or give "
+    "attention_mask=inputs_embeds.new_zeros(batch, 1, tokens, tokens)"
+)
+TURNED = (
+    "rotary positions are on; leave rope_parameters of its configuration as they are, or give position_ids of zeros"
+)
 
 
 def check(path: str | Path, model: Any = None, hidden_states: Call | None = None) -> float:
     """The largest error of predictions and learned weights on the prompt that the export carries; a :class:`JobError`
     if it is more than it may be, which says so if it is a missing attention mask.
 
-    path: a folder of ``export_gpt2``, or a file of ``export_onnx``. model: what was loaded from it, by default loaded
-    here. hidden_states: how it is called, by default as it should be.
+    path: a folder of ``export_gpt2`` or ``export_llama``, or a file of ``export_onnx``. model: what was loaded from it,
+    by default loaded here. hidden_states: how it is called, by default as it should be.
     """
     path = Path(path)
-    model, note, right, wrong = _onnx(path, model) if path.suffix == ".onnx" else _gpt2(path, model)
+    model, note, right, wrong = _onnx(path, model) if path.suffix == ".onnx" else _hugging_face(path, model)
     example = note.get("example")
     if example is None:
         raise InputError(f"{path} has no prompt to try it on", hint="export it again")
@@ -41,14 +54,11 @@ def check(path: str | Path, model: Any = None, hidden_states: Call | None = None
     error, allowed = float((found - expected).abs().max()), example["tolerance"]
     if error <= allowed:
         return error
-    why = "the weights, or the way it is called, are not those that were exported"
+    why = _configured(model) or "the weights, or the way it is called, are not those that were exported"
     if wrong is not None:
         masked = _held(wrong, model, inputs, note)
         if float((found - masked).abs().max()) <= max(0.1 * error, allowed):
-            why = (
-                "it was called without the 4-D attention mask of zeros, (batch, 1, tokens, tokens), so GPT-2 hid later "
-                "tokens; give attention_mask=inputs_embeds.new_zeros(batch, 1, tokens, tokens)"
-            )
+            why = CAUSAL if "family" in note else NO_MASK
     raise JobError(
         f"{path}: predictions, or the weights it learned, are off by {error:.1e} (at most {allowed:.1e}); {why}"
     )
@@ -77,22 +87,29 @@ def _held(call: Call, model: Any, inputs: Any, note: dict[str, Any]) -> Tensor:
 def _inputs(note: dict[str, Any], model: Any) -> Any:
     """The prompt of the note, as this model takes it."""
     example, config = note["example"], getattr(model, "config", None)
-    width = sum(int(np.prod(lane["shape"])) for lane in note["layout"]) if config is None else config.n_embd
+    width = sum(int(np.prod(lane["shape"])) for lane in note["layout"]) if config is None else config.hidden_size
     inputs = torch.zeros(1, example["tokens"], width, dtype=torch.float64)
     for token, entry, value in example["entries"]:
         inputs[0, token, entry] = value
     return inputs.float().numpy() if config is None else inputs.to(model.device, model.dtype)
 
 
-def _gpt2(folder: Path, model: Any) -> tuple[Any, dict[str, Any], Call, Call | None]:
+def _configured(model: Any) -> str | None:
+    """What is wrong with the configuration of a Llama."""
+    rope = getattr(getattr(model, "config", None), "rope_parameters", None)
+    return TURNED if rope and rope.get("factor", 1.0) < UNTURNED else None
+
+
+def _hugging_face(folder: Path, model: Any) -> tuple[Any, dict[str, Any], Call, Call | None]:
     if not (folder / NOTE).is_file():
-        raise InputError(f"{folder} is no export of innergrad's", got=f"no {NOTE}", hint="write one with export_gpt2")
+        hint = "write one with export_gpt2 or export_llama"
+        raise InputError(f"{folder} is no export of innergrad's", got=f"no {NOTE}", hint=hint)
     note = json.loads(read_text(folder / NOTE))
     if model is None:
-        from transformers import GPT2Model
+        from transformers import AutoModel
 
-        model = GPT2Model.from_pretrained(folder)
-    needed = note["attention_mask"] is not None
+        model = AutoModel.from_pretrained(folder)
+    needed, llama = note["attention_mask"] is not None, "family" in note
 
     def right(model: Any, inputs: Tensor) -> Tensor:
         (batch, tokens, _), extra = inputs.shape, {}
@@ -102,10 +119,14 @@ def _gpt2(folder: Path, model: Any) -> tuple[Any, dict[str, Any], Call, Call | N
         return found
 
     def wrong(model: Any, inputs: Tensor) -> Tensor:
-        found: Tensor = model(inputs_embeds=inputs).last_hidden_state
+        (batch, tokens, _), extra = inputs.shape, {}
+        if llama:
+            later = inputs.new_full((tokens, tokens), torch.finfo(inputs.dtype).min).triu(1)
+            extra = {"attention_mask": later.expand(batch, 1, tokens, tokens)}
+        found: Tensor = model(inputs_embeds=inputs, **extra).last_hidden_state
         return found
 
-    return model, note, right, wrong if needed else None
+    return model, note, right, wrong if needed or llama else None
 
 
 def _onnx(path: Path, session: Any) -> tuple[Any, dict[str, Any], Call, None]:

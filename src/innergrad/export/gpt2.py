@@ -14,20 +14,18 @@ hides later tokens, and is wrong without a word: README.md in the folder says so
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.export.card import CARD, EXAMPLE, card, example_script
+from innergrad.export.folder import SHARD, write_model
 from innergrad.export.note import note
-from innergrad.files import Writer, digest, digests
 from innergrad.memory import require_memory
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.mlps import FeedForward
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from transformers import GPT2Model
 
 Block = tuple[SoftmaxAttention | None, FeedForward | None]
-NOTE, WHOLE, INDEX = "innergrad.json", "model.safetensors", "model.safetensors.index.json"
-SHARD = 2**30  # bytes of the largest file
 
 
 @dataclass(frozen=True)
@@ -193,50 +189,11 @@ def export_gpt2(
     require_memory(
         different * 8 + 2 * SHARD, "writing out the blocks of a GPT-2", "use fewer inputs or a larger epsilon"
     )
-    shards = _shards(state_of(tf, dtype))
-    several = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
-    weights = several if len(shards) > 1 else [WHOLE]
-    files = ["config.json", CARD, EXAMPLE, *weights, *([INDEX] if len(shards) > 1 else [])]
-    writer = Writer("export", force=force)
-    writer.check_all(path, [*dict.fromkeys([*files, WHOLE, INDEX])], NOTE)
-    before = digests(path / NOTE)
     name = str(dtype).removeprefix("torch.")
     config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "dtype": name, **config_of(tf)}
     content = _note(tf, sizes.n_embd, dtype)
-    texts = {
-        "config.json": json.dumps(config, indent=1) + "\n",
-        CARD: card(tf, content, name),
-        EXAMPLE: example_script(tf.program.causal),
-    }
-    if len(shards) > 1:
-        places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
-        index = {"metadata": {"total_size": sizes.n_bytes(dtype)}, "weight_map": places}
-        texts[INDEX] = json.dumps(index, indent=1) + "\n"
-    with writer.several(path, NOTE, content) as part:
-        for file, shard in zip(weights, shards, strict=True):
-            tensors = {key: value.clone().contiguous() for key, value in shard.items()}
-            save_file(tensors, part(file), metadata={"format": "pt"})
-        for file, text in texts.items():
-            part(file).write_text(text, encoding="utf-8")
-        for old in {*before, WHOLE, INDEX} - {*files}:  # weights of an earlier export would be loaded instead
-            if (path / old).is_file() and (force or digest(path / old) in before.get(old, ())):
-                (path / old).unlink()
-    return path
-
-
-def _shards(state: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The parameters in files of at most ``SHARD`` bytes, a larger one alone. (Two names of a tensor cannot share its
-    bytes in a file that ``from_pretrained`` reads: a key that is missing there is drawn at random.)
-    """
-    shards: list[dict[str, Tensor]] = [{}]
-    room = SHARD
-    for name, value in state.items():
-        room -= value.nbytes
-        if room < 0 and shards[-1]:
-            shards.append({})
-            room = SHARD - value.nbytes
-        shards[-1][name] = value
-    return shards
+    texts = {CARD: card(tf, content, name), EXAMPLE: example_script(tf.program.causal)}
+    return write_model(path, config, state_of(tf, dtype), texts, content, force=force)
 
 
 def _note(tf: CompiledTransformer, width: int, dtype: torch.dtype) -> dict[str, Any]:

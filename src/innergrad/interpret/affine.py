@@ -527,7 +527,7 @@ def _map_among(instructions: list[Attend]) -> tuple[PiecewiseLinear, float] | No
     """
     for i in instructions:
         f = in_place(i)
-        if f is not None and (f.knots or (len(instructions) == 1 and f.slopes == (-1.0,))):
+        if f is not None and (f.knots or f.slopes == (-1.0,)):
             instructions.remove(i)
             return f.plus_identity, i.scores[0].f.rounded if i.scores else 0.0
     return None

@@ -46,7 +46,8 @@ class Cost:
     ``dense`` those of the paper's D x D matrices. FLOPs (:mod:`innergrad.flops`) are for one prompt of n_examples
     examples and one query: ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same
     function evaluated with shared lanes and shared scores used once. Both count the functions of scores, a sum of
-    features by its terms. steps: of the algorithm.
+    features by its terms. steps: of the algorithm. before: how many of the rows are not of a step, but come before the
+    first.
     """
 
     rows: tuple[LayerCost, ...]
@@ -56,18 +57,21 @@ class Cost:
     n_tokens: int
     paper: dict[str, str]
     steps: int = 1
+    before: int = 0
 
     @property
     def layers_a_step(self) -> float:
         """Depth of a step, as its construction counts: in blocks, where all layers are attention and mlps, as in a
         transformer; else, as the paper does, product layers and mlps one by one.
         """
-        return self._a_step(self.n_layers if any(row.kind == "product" for row in self.rows) else self.blocks)
+        if any(row.kind == "product" for row in self.rows):
+            return self.sublayers_a_step
+        return self._a_step(_blocks([row for row in self.rows[self.before :] if row.times]))
 
     @property
     def sublayers_a_step(self) -> float:
         """Attention, product and mlp layers of a step, one by one."""
-        return self._a_step(self.n_layers)
+        return self._a_step(self.n_layers - sum(row.times for row in self.rows[: self.before]))
 
     @property
     def blocks(self) -> int:
@@ -216,7 +220,7 @@ def layer_cost(
     D, entries = program.stream.d_model, sum(map(math.prod, shapes.values()))
     if "W_1" in shapes:
         heads, d_head, dense = shapes["W_1"][1], 0, entries
-        flops = mlp(tokens, D, heads)
+        flops = mlp(tokens, D, heads, gated="W_3" in shapes)
     else:
         heads, d_head = shapes["W_V"][0], shapes["W_Q"][1]
         dense, flops = 3 * heads * D * D, dense_heads(heads, tokens, D, own=layer.kind == "product")
@@ -242,4 +246,5 @@ def cost_of(
     tokens, D = program.length or stacked, program.stream.d_model
     each = zip(program.layers, counts, times, strict=True)
     rows = tuple(layer_cost(program, layer, time, tokens, *count, stands or {}) for layer, count, time in each)
-    return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps)
+    before = sum(len(loop.layers) for loop in takewhile(lambda loop: not loop.step, program.body))
+    return Cost(rows, program.n_layers, len(program.readout), D, tokens, paper, program.steps, before)

@@ -6,9 +6,11 @@ from innergrad.errors import Registry
 from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.targets.parts.attention import KernelAttention, Places, Sink, SoftmaxAttention
 from innergrad.targets.parts.base import Functions, Target
-from innergrad.targets.parts.functions import Blocks, Piecewise, Sigmas
+from innergrad.targets.parts.functions import Blocks, Piecewise, Ramps, Sigmas
+from innergrad.targets.parts.gated import GatedMlp
 from innergrad.targets.parts.mlps import FeedForward, SigmaMlp
 from innergrad.targets.parts.norms import LayerNorm
+from innergrad.targets.parts.rms_norm import RMSNorm
 from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention, SignBits
 from innergrad.targets.weights.modules import LoopedTransformer, Sublayer
 
@@ -70,6 +72,15 @@ _BUILTIN: dict[str, Target] = {
             "pad_up",
             "pad_down",
         ),
+    ),
+    "llama": Target(
+        variants=("chain", "wide"),
+        norm=RMSNorm(),
+        parts=(SoftmaxAttention, GatedMlp),
+        functions=Ramps(),
+        epsilon=1e-12,
+        finest=1e-12,
+        structural=("t", "query", "log_omega", "log_batch", "pad"),
     ),
 }
 TARGETS = Registry("target", _BUILTIN)

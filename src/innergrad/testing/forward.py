@@ -62,9 +62,18 @@ def kernel_attention(h: Array, W: dict[str, Array], settings: dict[str, Any]) ->
     return out
 
 
-def gpt(h: Array, layer: Layer, W: dict[str, Array]) -> Array:
-    """Softmax attention, or an MLP (exact GeLU, ReLU), behind a LayerNorm or none."""
-    g, out = layer_norm(h, layer["settings"]["gain"]), h.copy()
+def rms_norm(h: Array, gain: float) -> Array:
+    normed: Array = gain * h / np.sqrt((h * h).mean(1, keepdims=True) + 1e-6)
+    return normed
+
+
+def standard(h: Array, layer: Layer, W: dict[str, Array]) -> Array:
+    """Softmax attention, or an MLP (exact GeLU, ReLU, or gated by SiLU), behind a LayerNorm, an RMSNorm or none."""
+    norm = {"layer": layer_norm, "rms": rms_norm}[layer["settings"].get("norm", "layer")]
+    g, out = norm(h, layer["settings"]["gain"]), h.copy()
+    if "W_3" in W:
+        out += (SIGMA["silu"](g @ W["W_1"][0].T) * (g @ W["W_3"][0].T)) @ W["W_2"][0].T
+        return out
     if layer["kind"] == "mlp":
         z = g @ W["W_1"][0].T + W["b_1"][0].T
         out += SIGMA[layer["settings"]["activation"]](z) @ W["W_2"][0].T
@@ -97,8 +106,8 @@ def forward(folder: Path, lanes: dict[str, Array]) -> Array:
     def apply(h: Array, layer: Layer, W: dict[str, Array]) -> Array:
         if config["options"]["target"] == "kernel":
             return kernel_attention(h, W, layer["settings"])
-        if config["options"]["target"] in ("gpt", "softmax"):
-            return gpt(h, layer, W)
+        if config["options"]["target"] in ("gpt", "softmax", "llama"):
+            return standard(h, layer, W)
         phi = SIGMA[layer["settings"]["sigma"]] if config["options"]["target"] == "sigma" else SIGMA["relu"]
         out = h.copy()
         if layer["kind"] == "mlp":

@@ -310,12 +310,17 @@ def descent(
     length: int | None = None,
     weights: tuple[Lane, ...] | None = None,
     marks: tuple[Mark, ...] = (),
+    prepared: tuple[Attend, ...] = (),
+    kept: tuple[Lane, ...] = (),
+    first: tuple[Layer, ...] = (),
 ) -> Program:
     """The program whose step computes the gradients of every example, updates the weights, projects and clears.
 
     gradient: the instruction that adds a multiple of the mean gradient. inputs: further lanes that the prompt fills.
     length: of the prompts, if it is fixed. weights: the lanes that are trained, by default :func:`weight_lanes`; Vj and
-    bj of any shape, shared or not. marks: of marker tokens.
+    bj of any shape, shared or not. marks: of marker tokens. prepared: what a step begins with, made of the weights in
+    the lanes ``kept`` by an mlp: before the first step, after the layers ``first``, and at the end of every step for
+    the next. It is the mlp that clears, unless that projects.
     """
     net, rule = algorithm.network, algorithm.rule
     weights = weight_lanes(net, weight_bound(algorithm)) if weights is None else weights
@@ -332,21 +337,34 @@ def descent(
         project, clear = _project(algorithm, step, weights), pointwise(NEGATION, scratch)
         made = (*gradients, *rule.layers(trained, step))
         if algorithm.ball is None:
-            made = (*made, Layer("mlp", "project and clear", (*project, *clear)))
+            made = (*made, *_ends(project, clear, prepared))
         else:
             made = (*made, *((Layer("mlp", "threshold", project),) if project else ()))
             made = (*made, *_ball_layers(algorithm.ball, weights, length), Layer("mlp", "clear", clear))
         return made if step.batch is None else tuple(_on_batch(layer, step.batch) for layer in made)
 
     loops = [Loop(count, layers(step)) for step, count in algorithm.runs]
+    if prepared:
+        loops.insert(0, Loop(1, (*first, Layer("mlp", "prepare", prepared)), step=False))
     read = {view.lane for loop in loops for layer in loop.layers for i in layer.instructions for view in i.views()}
     inputs = (*inputs, *(Lane(name, (len(batches),), "input") for name in BATCHES.values() if name in read))
     state = (lane for lane in own if lane.role == "state")
     if isinstance(algorithm.loss, SmoothLoss):
         inputs = (Lane("y", (net.sizes[-1],), "input", bound=algorithm.loss.y_bound, bound_from="y_bound"), *inputs)
-    stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *state, *scratch, *inputs)
+    stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *state, *kept, *scratch, *inputs)
     markers = 1 + max((mark.token for mark in marks), default=-1)
     return Program(stream, tuple(loops), readout, output, length=length, batches=batches, marks=marks, markers=markers)
+
+
+def _ends(projected: tuple[Attend, ...], cleared: tuple[Attend, ...], prepared: tuple[Attend, ...]) -> list[Layer]:
+    """The mlps at the end of a step: one, or, where the next one begins with what is made of projected weights, two."""
+    if not prepared:
+        return [Layer("mlp", "project and clear", (*projected, *cleared))]
+    again = {i.dst: Attend((i.dst,), Score(NEGATION, ((i.dst,), "one"))) for i in prepared}
+    anew = (*again.values(), *prepared)
+    if not projected:
+        return [Layer("mlp", "clear and prepare", (*cleared, *anew))]
+    return [Layer("mlp", "project and clear", (*projected, *cleared)), Layer("mlp", "prepare again", anew)]
 
 
 def _of_layer(gradient: Gradient, j: int, matrix: bool, dst: str, rate: float) -> tuple[Attend, ...]:

@@ -4,7 +4,9 @@ Softmax attention:
 
     h_i += sum_m softmax_s(<W_Q^m g_i, W_K^m g_s>) W_O^m W_V^m g_s      g = norm(h)
 
-- the mean over all tokens: no score. Softmax of a score over all tokens, or over the examples.
+- the mean over all tokens: no score. Softmax of a score over all tokens, over the examples, or over the tokens that a
+  lane marks. Over three *markers*, with the scores 0, z + log 2 and 2 z, the weights are (1 - s)^2, 2 s (1 - s) and
+  s^2, s = sigmoid(z): one head is sigmoid, tanh and their derivatives, exactly, whatever z.
 - a function of a token's own lanes, with a sink, as a sum of sigmoids: all n tokens have the score z - log n and the
   value 1, the sink 0 and 0: a head computes n e^z / n / (e^z + 1).
 - sums over the examples with exp scores: a sink with score 40 and value zero makes softmax un-normalised ("heavy
@@ -157,7 +159,8 @@ class SoftmaxAttention(Normed, Heads):
         functions = [score.f.name for score in scores if score.f not in (EXP, LINEAR, IDENTITY)]
         constants = [v.lane for v in instruction.value if program.stream[v.lane].shared and v.lane != "one"]
         beyond, own = instruction.scope not in ("all", "self"), instruction.value != (View("one"),)
-        plain = [score.f for score in scores] == [IDENTITY] and instruction.scope in ("all", "demos")
+        tokens = instruction.scope in ("all", "demos") or cls.mask(instruction, program) is not None
+        plain = [score.f for score in scores] == [IDENTITY] and tokens
         placed = cls.shared(program, instruction) or isinstance(context.positions, Places)
         reasons = [
             (
@@ -195,6 +198,15 @@ class SoftmaxAttention(Normed, Heads):
             ),
         ]
         return next((reason for applies, reason in reasons if applies), None)
+
+    @classmethod
+    def mask(cls, instruction: Attend, program: Program) -> str | None:
+        """The lane that is 1 on the tokens in scope, and 0 on others: of the examples, or any, where there is no sink,
+        which would have to read nothing.
+        """
+        if instruction.scope == "demos":
+            return "t"
+        return instruction.scope if not program.sink and instruction.scope in program.stream.by_name else None
 
     @classmethod
     def shared(cls, program: Program, instruction: Attend) -> bool:
@@ -247,10 +259,10 @@ class SoftmaxAttention(Normed, Heads):
     @classmethod
     def _scored(cls, instruction: Attend, context: Context) -> Iterator[Head]:
         """Softmax over all tokens or over the examples, or sums over them of exponentials, by a heavy sink."""
-        one, t = context.one, context.entry("t")
-        hidden = (
-            [({one: 1.0}, {t: NEVER, one: -NEVER})] if instruction.scope == "demos" else []
-        )  # 0 on examples, exactly
+        one, t, mask = context.one, context.entry("t"), cls.mask(instruction, context.program)
+        hidden = Pairs()
+        if mask is not None:  # 0 on tokens in scope, exactly: a row of its own, where nothing else is added to it
+            hidden = [({one: 1.0}, {context.entry(mask): NEVER, one: -NEVER})]
         if context.program.sink and hidden:  # a sink, whose own score is -NEVER, reads itself and nothing else
             hidden.append(({one: -2 * NEVER, context.entry("ns"): 2 * NEVER}, {context.entry("ns"): 1.0}))
         for index in family(context.program, instruction):

@@ -5,6 +5,7 @@
 - :class:`Sigmas`: sums of one activation sigma, fitted; all smooth functions share their knots.
 - :class:`Blocks`: for standard blocks: sums of GeLUs for MLPs, of exponentials for linear scores over the examples, of
   sigmoids where attention applies a function; in variant ``lookup``, tables of ReLUs.
+- :class:`Ramps`: nothing stands for functions, but ramps for steps.
 """
 
 from __future__ import annotations
@@ -100,6 +101,17 @@ class Piecewise(Functions):
                 hint="give z_bound=..., or x_bound=... together with a box",
             )
         return radius
+
+
+class Ramps(Functions):
+    """Functions are computed as they are, but step functions, which have ramps."""
+
+    def approximated(self, program: Program) -> set[str]:
+        return {name for name, f in program.functions().items() if f.jumps}
+
+    def approximants(self, program: Program, options: Options) -> dict[str, Approximant]:
+        functions, names = program.functions(), sorted(self.approximated(program))
+        return {name: approximate(functions[name], 1e-3, ramp=options.ramp(name)) for name in names}
 
 
 class Fitted(Functions):

@@ -1,0 +1,68 @@
+"""A folder that ``from_pretrained`` loads: config.json, weights in files of a gigabyte, and what explains them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from innergrad.files import Writer, digest, digests
+
+NOTE, WHOLE, INDEX = "innergrad.json", "model.safetensors", "model.safetensors.index.json"
+SHARD = 2**30  # bytes of the largest file
+
+
+def write_model(
+    path: Path,
+    config: dict[str, Any],
+    state: dict[str, Tensor],
+    texts: Mapping[str, str],
+    note: dict[str, Any],
+    *,
+    force: bool,
+) -> Path:
+    """The folder. texts: further files, by name. note: what innergrad.json says.
+
+    An earlier export is replaced; other files of these names only with ``force``.
+    """
+    shards = _shards(state)
+    several = [f"model-{n:05d}-of-{len(shards):05d}.safetensors" for n in range(1, len(shards) + 1)]
+    weights = several if len(shards) > 1 else [WHOLE]
+    files = ["config.json", *texts, *weights, *([INDEX] if len(shards) > 1 else [])]
+    writer = Writer("export", force=force)
+    writer.check_all(path, [*dict.fromkeys([*files, WHOLE, INDEX])], NOTE)
+    before = digests(path / NOTE)
+    texts = {"config.json": json.dumps(config, indent=1) + "\n", **texts}
+    if len(shards) > 1:
+        places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
+        index = {"metadata": {"total_size": sum(value.nbytes for value in state.values())}, "weight_map": places}
+        texts[INDEX] = json.dumps(index, indent=1) + "\n"
+    with writer.several(path, NOTE, note) as part:
+        for file, shard in zip(weights, shards, strict=True):
+            tensors = {key: value.clone().contiguous() for key, value in shard.items()}
+            save_file(tensors, part(file), metadata={"format": "pt"})
+        for file, text in texts.items():
+            part(file).write_text(text, encoding="utf-8")
+        for old in {*before, WHOLE, INDEX} - {*files}:  # weights of an earlier export would be loaded instead
+            if (path / old).is_file() and (force or digest(path / old) in before.get(old, ())):
+                (path / old).unlink()
+    return path
+
+
+def _shards(state: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The parameters in files of at most ``SHARD`` bytes, a larger one alone. (Two names of a tensor cannot share its
+    bytes in a file that ``from_pretrained`` reads: a key that is missing there is drawn at random.)
+    """
+    shards: list[dict[str, Tensor]] = [{}]
+    room = SHARD
+    for name, value in state.items():
+        room -= value.nbytes
+        if room < 0 and shards[-1]:
+            shards.append({})
+            room = SHARD - value.nbytes
+        shards[-1][name] = value
+    return shards
