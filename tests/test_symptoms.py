@@ -246,6 +246,13 @@ def test_a_suggested_lambda_max_is_one_that_is_taken() -> None:
             assert float((run.predictions - y).square().sum()) < (1.0 - FALL * (bound > 1.0)) * float(y.square().sum())
 
 
+def test_weights_at_the_edge_of_their_ball() -> None:
+    X, y = data()
+    for ball, expected in ((0.5, {"box binding"}), (50.0, set())):
+        algorithm = ig.GradientDescent(ig.Network([3, 4, 1]), lr=0.2, steps=10, box=None, ball=ball)
+        assert kinds(ig.compile(algorithm, epsilon=0.01, n_examples=40).run(X, y)) == expected
+
+
 def test_queries_in_other_units() -> None:
     """Of a network that does not saturate."""
     X, y = data()

@@ -3,7 +3,7 @@
     loss rising              the algorithm's own objective on the examples is larger after the run than before it, or,
                              where steps should only lower it, than on the way; with a rate at which it falls
     loss standing            it did not move, and with another rate it falls
-    box binding              weights are at the edge of their box
+    box binding              weights are at the edge of their box, or ball
     saturation               almost no gradient comes through a layer, and the loss is still large
     constant predictions     the same number in every row, though rows and labels differ
     constant inputs          the same in every row, though labels differ
@@ -64,6 +64,7 @@ LARGE, SMALL = 10.0, 0.1  # from which, and up to which, an input or a label is 
 SHARE, FEW = 0.006, 32  # of the examples a step, and at least: what is looked at first
 ON_THE_WAY = 3  # steps between the first and the last
 OUTER = 3.0  # standard deviations: what is further out may be a few rows of a column that is scaled
+ON_THE_BALL = 0.99  # of its radius: projections onto it are approximated
 NAMED = 6  # columns
 
 
@@ -286,6 +287,12 @@ def _worse(learned: Learned, predictions: Tensor) -> Symptom | None:
 def _box(learned: Learned, program: Program) -> Symptom | None:
     w = learned.weights[-1]
     count = w.shape[-1]
+    large = [name for name, values in (("labels", learned.prompt.y), ("inputs", learned.prompt.X)) if _large(values)]
+    otherwise = f"scale the {' and the '.join(large)}" if large else "lower the rate, or scale the labels"
+    ball = getattr(learned.algorithm, "ball", None)
+    if ball is not None and bool((rows := w.norm(dim=-1) >= ball * ON_THE_BALL).any()):
+        found = f"the weights are at the edge of their ball, {ball:g}{_where(rows)}: it decides them, not the loss"
+        return Symptom("box binding", found, f"give a larger ball, or {otherwise}", _prompts(rows))
     sizes = ((part.size, program.stream[part.lane].bound) for part in program.parts)
     bounds = [torch.full((size,), bound, dtype=torch.float64, device=w.device) for size, bound in sizes]
     bound = torch.cat(bounds) if bounds else w.new_zeros(0)
@@ -296,8 +303,6 @@ def _box(learned: Learned, program: Program) -> Symptom | None:
     worst = int(at.sum(-1).argmax())
     pinned, box = int(at[worst].sum()), float(bound[at[worst]].max())
     found = f"{pinned} of {count} weights are at the box, {box:g}{_where(rows)}: it decides them, not the loss"
-    large = [name for name, values in (("labels", learned.prompt.y), ("inputs", learned.prompt.X)) if _large(values)]
-    otherwise = f"scale the {' and the '.join(large)}" if large else "lower the rate, or scale the labels"
     return Symptom("box binding", found, f"give a larger box, or {otherwise}", _prompts(rows))
 
 
