@@ -19,7 +19,7 @@ that rises or stands costs more: the rate that is suggested has been tried, by t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -33,7 +33,7 @@ from innergrad.algorithms.losses import ResidualLoss
 from innergrad.functions.scalar import Activation
 from innergrad.ir.program import Program
 from innergrad.model.prompt import Prompt
-from innergrad.model.rates import higher_rate, lower_rate
+from innergrad.model.rates import NO_SMALLER, higher_rate, lower_rate
 
 Kind = Literal[
     "loss rising",
@@ -167,8 +167,17 @@ def symptoms(
         found = _examined(learned if examples is None else learned.on(examples), program, predictions.detach())
         if found and examples is not None:
             found = _examined(learned, program, predictions.detach())
-        found = [one for symptom in found if (one := _with_rate(learned, symptom)) is not None]
+        found = _first_things_first(one for symptom in found if (one := _with_rate(learned, symptom)) is not None)
         return (*found, *(_scales(learned) if found else ()))
+
+
+def _first_things_first(found: Iterable[Symptom]) -> list[Symptom]:
+    """Where the loss rises, and a smaller rate makes it fall, that comes before a box and before what is flat."""
+    found = list(found)
+    if not any(one.kind == "loss rising" and one.advice and NO_SMALLER not in one.advice for one in found):
+        return found
+    later = ("box binding", "saturation")
+    return [replace(one, advice="lower the rate first") if one.kind in later else one for one in found]
 
 
 def _with_rate(learned: Learned, symptom: Symptom) -> Symptom | None:
@@ -214,8 +223,6 @@ def _examined(learned: Learned, program: Program, at_queries: Tensor) -> list[Sy
         constant = _constant(learned, after, at_queries)
         worse = _worse(learned, after)
     box = _box(learned, program)
-    if rising is not None:  # that comes first
-        box, saturated = (one and replace(one, advice="lower the rate first") for one in (box, saturated))
     found = [one for one in (rising, standing, box, saturated, constant) if one is not None]
     same, far = _constant_inputs(learned), None if constant else _far(learned)
     return [one for one in (*found, same, far, None if found else worse) if one is not None]
