@@ -485,6 +485,7 @@ def flags(case: Case) -> Act:
             "--baselines",
             spec,
             *few[rng.choice((0, 2, 4)) :],
+            *rng.choice(((), ("--model", _text(value(rng, 3))), ("--model", "9" * 5000))),
         ]
         return partial(_command, *start, "--prompts", "3")
     given: list[object] = []

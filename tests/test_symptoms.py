@@ -246,6 +246,20 @@ def test_a_suggested_lambda_max_is_one_that_is_taken() -> None:
             assert float((run.predictions - y).square().sum()) < (1.0 - FALL * (bound > 1.0)) * float(y.square().sum())
 
 
+def test_weights_at_the_edge_of_their_ball() -> None:
+    X, y = data()
+    network, rising = ig.Network([3, 4, 1]), {"box binding", "loss rising"}
+    for ball, start, steps, expected in (
+        (0.5, 0.1, 60, {"box binding"}),
+        (0.5, 1.0, 10, rising),
+        (50.0, 1.0, 10, set()),
+    ):
+        algorithm = ig.GradientDescent(network, lr=0.2, steps=steps, box=None, ball=ball)
+        run = ig.compile(algorithm, epsilon=0.01, n_examples=40).run(X, y, w0=start * network.init(0))
+        assert kinds(run) == expected
+        assert all("lower the rate first" not in sentence for sentence in run.warnings)  # w0 was outside, no rate helps
+
+
 def test_queries_in_other_units() -> None:
     """Of a network that does not saturate."""
     X, y = data()

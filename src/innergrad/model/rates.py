@@ -17,6 +17,8 @@ TRIED, TRIALS, WORK = 64, 8, 5e8  # prompts, rates, and additions and multiplica
 FASTER, FALL = 10.0, 0.05  # times the rate, and of the loss: what is worth a word where it did not move
 MOST = 10.0  # of a rate for weights: where a larger one suits the curvature, hardly any gradient comes through
 
+NO_SMALLER = "no smaller"
+
 Trial = tuple[Tensor, Tensor, Tensor, Tensor]  # X, y, w0, omega
 
 
@@ -28,7 +30,7 @@ def lower_rate(algorithm: Algorithm, prompt: Prompt, prompts: Sequence[int]) -> 
     with own_gradients():
         rate, steps = slower(algorithm, *_trial(algorithm, prompt, prompts))
     if rate is None:
-        return f"no smaller {setting[0]} was found that makes it fall: look at the data and at w0"
+        return f"{NO_SMALLER} {setting[0]} was found that makes it fall: look at the data and at w0"
     return _said(algorithm, rate, steps, "it falls", "makes it fall")
 
 

@@ -3,7 +3,7 @@
     loss rising              the algorithm's own objective on the examples is larger after the run than before it, or,
                              where steps should only lower it, than on the way; with a rate at which it falls
     loss standing            it did not move, and with another rate it falls
-    box binding              weights are at the edge of their box
+    box binding              weights are at the edge of their box, or ball
     saturation               almost no gradient comes through a layer, and the loss is still large
     constant predictions     the same number in every row, though rows and labels differ
     constant inputs          the same in every row, though labels differ
@@ -19,7 +19,7 @@ that rises or stands costs more: the rate that is suggested has been tried, by t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -33,7 +33,7 @@ from innergrad.algorithms.losses import ResidualLoss
 from innergrad.functions.scalar import Activation
 from innergrad.ir.program import Program
 from innergrad.model.prompt import Prompt
-from innergrad.model.rates import higher_rate, lower_rate
+from innergrad.model.rates import NO_SMALLER, higher_rate, lower_rate
 
 Kind = Literal[
     "loss rising",
@@ -64,6 +64,7 @@ LARGE, SMALL = 10.0, 0.1  # from which, and up to which, an input or a label is 
 SHARE, FEW = 0.006, 32  # of the examples a step, and at least: what is looked at first
 ON_THE_WAY = 3  # steps between the first and the last
 OUTER = 3.0  # standard deviations: what is further out may be a few rows of a column that is scaled
+ON_THE_BALL = 0.99  # of its radius: projections onto it are approximated
 NAMED = 6  # columns
 
 
@@ -166,8 +167,17 @@ def symptoms(
         found = _examined(learned if examples is None else learned.on(examples), program, predictions.detach())
         if found and examples is not None:
             found = _examined(learned, program, predictions.detach())
-        found = [one for symptom in found if (one := _with_rate(learned, symptom)) is not None]
+        found = _first_things_first(one for symptom in found if (one := _with_rate(learned, symptom)) is not None)
         return (*found, *(_scales(learned) if found else ()))
+
+
+def _first_things_first(found: Iterable[Symptom]) -> list[Symptom]:
+    """Where the loss rises, and a smaller rate makes it fall, that comes before a box and before what is flat."""
+    found = list(found)
+    if not any(one.kind == "loss rising" and one.advice and NO_SMALLER not in one.advice for one in found):
+        return found
+    later = ("box binding", "saturation")
+    return [replace(one, advice="lower the rate first") if one.kind in later else one for one in found]
 
 
 def _with_rate(learned: Learned, symptom: Symptom) -> Symptom | None:
@@ -213,8 +223,6 @@ def _examined(learned: Learned, program: Program, at_queries: Tensor) -> list[Sy
         constant = _constant(learned, after, at_queries)
         worse = _worse(learned, after)
     box = _box(learned, program)
-    if rising is not None:  # that comes first
-        box, saturated = (one and replace(one, advice="lower the rate first") for one in (box, saturated))
     found = [one for one in (rising, standing, box, saturated, constant) if one is not None]
     same, far = _constant_inputs(learned), None if constant else _far(learned)
     return [one for one in (*found, same, far, None if found else worse) if one is not None]
@@ -286,6 +294,12 @@ def _worse(learned: Learned, predictions: Tensor) -> Symptom | None:
 def _box(learned: Learned, program: Program) -> Symptom | None:
     w = learned.weights[-1]
     count = w.shape[-1]
+    large = [name for name, values in (("labels", learned.prompt.y), ("inputs", learned.prompt.X)) if _large(values)]
+    otherwise = f"scale the {' and the '.join(large)}" if large else "lower the rate, or scale the labels"
+    ball = getattr(learned.algorithm, "ball", None)
+    if ball is not None and bool((rows := w.norm(dim=-1) >= ball * ON_THE_BALL).any()):
+        found = f"the weights are at the edge of their ball, {ball:g}{_where(rows)}: it decides them, not the loss"
+        return Symptom("box binding", found, f"give a larger ball, or {otherwise}", _prompts(rows))
     sizes = ((part.size, program.stream[part.lane].bound) for part in program.parts)
     bounds = [torch.full((size,), bound, dtype=torch.float64, device=w.device) for size, bound in sizes]
     bound = torch.cat(bounds) if bounds else w.new_zeros(0)
@@ -296,8 +310,6 @@ def _box(learned: Learned, program: Program) -> Symptom | None:
     worst = int(at.sum(-1).argmax())
     pinned, box = int(at[worst].sum()), float(bound[at[worst]].max())
     found = f"{pinned} of {count} weights are at the box, {box:g}{_where(rows)}: it decides them, not the loss"
-    large = [name for name, values in (("labels", learned.prompt.y), ("inputs", learned.prompt.X)) if _large(values)]
-    otherwise = f"scale the {' and the '.join(large)}" if large else "lower the rate, or scale the labels"
     return Symptom("box binding", found, f"give a larger box, or {otherwise}", _prompts(rows))
 
 
