@@ -624,7 +624,7 @@ ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go t
     "a kernel for gradient descent": (
         ("--sizes", "2,1", "--kernel", "exp"),
         "algorithm gradient-descent does not take this flag; got --kernel; allowed: --sizes, --activation, --output, "
-        "--bias, --optimiser, --loss, --lr, --steps, --box, --momentum, --weight-decay, --nesterov, --l1, --clip, "
+        "--bias, --optimiser, --loss, --lr, --steps, --box, --ball, --momentum, --weight-decay, --nesterov, --l1, --clip, "
         f"--schedule, --batch-size, --epochs, --betas, --delta, {COMMON}; --algorithm functional does",
     ),
     "d for gradient descent": (("--d", "2"), "got --d; allowed: --sizes"),
@@ -633,7 +633,6 @@ ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go t
     "sgd on kernel": (("--algorithm", "sgd", "--target", "kernel"), "no program for target 'kernel'; allowed: gpt"),
     "functional on relu": (("--algorithm", "functional", "--target", "relu"), "allowed: kernel, gpt"),
     "gradient descent on kernel": (("--sizes", "2,1", "--target", "kernel"), "allowed: relu, gpt"),
-    "softmax loss on gpt": (("--sizes", "2,2", "--loss", "softmax", "--target", "gpt"), "allowed: target='relu'"),
     "variant of another target": (("--sizes", "2,1", "--variant", "raw"), "got 'raw'; allowed: literal"),
     "unknown variant": (("--algorithm", "sgd", "--variant", "post-ln"), "got 'post-ln'; allowed: pre-ln, raw"),
     "kernel": (("--algorithm", "functional", "--kernel", "rbf"), "got 'rbf'; allowed: linear, relu, exp, softmax"),
