@@ -189,7 +189,7 @@ input {{ flex: 1; min-width: 12rem; }}
 table {{ border-collapse: collapse; width: 100%; }}
 td, th {{ text-align: left; vertical-align: top; padding: .35rem .5rem; border-bottom: 1px solid #ddd; }}
 td:nth-child(6), td:nth-child(7) {{ font-size: .85em; color: #555; }}
-tr:target {{ background: #fff6d6; }}
+tr:target {{ background: cornsilk; }}
 </style></head><body>
 <h1>The ledger</h1>
 <p>Every statement of the papers, its verdict, and the check it rests on. <a href="claims.md">What this is.</a></p>

@@ -624,8 +624,8 @@ ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go t
     "a kernel for gradient descent": (
         ("--sizes", "2,1", "--kernel", "exp"),
         "algorithm gradient-descent does not take this flag; got --kernel; allowed: --sizes, --activation, --output, "
-        "--bias, --optimiser, --loss, --lr, --steps, --box, --ball, --momentum, --weight-decay, --nesterov, --l1, --clip, "
-        f"--schedule, --batch-size, --epochs, --betas, --delta, {COMMON}; --algorithm functional does",
+        "--bias, --optimiser, --loss, --lr, --steps, --box, --ball, --momentum, --weight-decay, --nesterov, --l1, "
+        f"--clip, --schedule, --batch-size, --epochs, --betas, --delta, {COMMON}; --algorithm functional does",
     ),
     "d for gradient descent": (("--d", "2"), "got --d; allowed: --sizes"),
     "unknown target": (("--algorithm", "rls", "--target", "bert"), "unknown target; got 'bert'; allowed: relu, kernel"),

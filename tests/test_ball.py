@@ -146,6 +146,7 @@ def some(count: int, dtype: str) -> list[int]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore::innergrad.errors.DegenerateStart")
 @pytest.mark.parametrize("number", [*some(5, "float64"), *some(5, "float32")])
 def test_every_bound_holds(number: int) -> None:
     """Steps, trajectory and predictions of random settings, judged in 80-bit arithmetic without a tolerance."""

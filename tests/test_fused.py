@@ -17,6 +17,7 @@ import innergrad as ig
 from cases import CASES
 from innergrad.errors import DomainError, JobError
 from innergrad.functions.approximants import approximate, ramp_approximant
+from innergrad.functions.fits.sums import FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import graph, tables
 from innergrad.interpret.native import kernel
@@ -41,14 +42,18 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_fused_equals_plain(case: Case, batch: int) -> None:
-    """To 1e-13, with and without the compiler. Ramps are exact in both: neither adds hinges."""
+    """To 1e-13, with and without the compiler. Ramps are exact in both: neither adds hinges; but where they are sums of
+    features, their slope multiplies what arguments are rounded by.
+    """
     prompt = case.prompts(batch)
+    fitted = [f for f in case.tf.approximants.values() if isinstance(f, FeatureSum)]
+    limit = max([1e-13, *(2.0**-53 / (high - low) for f in fitted for low, high in f.ramps)])
     plain = case.tf.run(**prompt)  # type: ignore[arg-type]
     for compiled in (None, False):
         fused = case.tf.run(**prompt, executor="fused", compiled=compiled)  # type: ignore[arg-type]
         assert fused.weights.shape == plain.weights.shape
-        assert distance(fused.weights, plain.weights) <= 1e-13
-        assert distance(fused.predictions, plain.predictions) <= 1e-13
+        assert distance(fused.weights, plain.weights) <= limit
+        assert distance(fused.predictions, plain.predictions) <= limit
         if plain.online is not None and fused.online is not None:
             assert distance(fused.online, plain.online) <= 1e-13
 
@@ -150,7 +155,7 @@ def test_data_sets_of_different_sizes_in_one_call() -> None:
 
 
 def test_ragged_says_what_is_wrong() -> None:
-    with pytest.raises(ig.InputError, match="as many targets"):
+    with pytest.raises(ig.InputError, match="wrong shape"):
         ig.ragged([torch.zeros(3, 2)], [torch.zeros(2, 1)])
     with pytest.raises(ig.InputError, match="data set"):
         ig.ragged([], [])

@@ -281,7 +281,7 @@ def test_bad_logs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2 is not a line of a log; got 'hello'"):
         read_log(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write the run"):
+    with pytest.raises(InputError, match="is in the way"):
         Journal(tmp_path / "file", {})
 
 

@@ -58,4 +58,4 @@ def test_every_rule_is_torch_optim() -> None:
 def test_layers_of_settings() -> None:
     fresh = optimisers.layers()
     assert fresh == read("optimisers")["layers"]
-    assert {row["setting"] for row in fresh if row["more"]} == {"clip", "Adam", "Adam, clip"}
+    assert {row["setting"] for row in fresh if row["more"]} == {"ball", "clip", "Adam", "Adam, clip"}
