@@ -2,6 +2,8 @@
 
 A correction names the row of the ledger that it rests on. The counter-example's number is that row's: ``{printed}`` in
 the text is the error of the printed statement, ``{measured}`` that of the corrected one, both from results/claims.json.
+Other numbers of a counter-example are settings of the row's check: ``settings`` has the words and the code that they
+stand for, and ``claims.py --check`` fails if one is not there, or if a number has no code.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ class Correction:
     says: str
     right: str
     example: str
+    settings: tuple[tuple[str, str], ...] = ()  # words of the example, code of the check
 
 
 CORRECTIONS = (
@@ -27,6 +30,11 @@ CORRECTIONS = (
         "The factor is 1 + ηL_f, η the step size: L_f⁻¹((1 + ηL_f)ˡ − 1)ε, and this is attained.",
         "With one example, η = 10 and six steps near a saddle, the distance is {printed} times the printed "
         "bound and {measured} times the corrected one.",
+        (
+            ("one example", "one = 1e-9, 10.0, torch.ones(1, 1"),
+            ("η = 10", "eta, one = 1e-9, 10.0"),
+            ("six steps", "saddle_path(eta, 6, eps)"),
+        ),
     ),
     Correction(
         "optimizers-Cor-1.1-w-GD",
@@ -35,6 +43,10 @@ CORRECTIONS = (
         "It follows projected gradient descent, and the two part as soon as the box is reached, however exact"
         " the steps are.",
         "For f = (w − 3)²/2 in the box [−1, 1] their distance is {printed} times the corrected bound.",
+        (
+            ("(w − 3)²/2", "lambda w: w - 3"),
+            ("[−1, 1]", "box=1.0"),
+        ),
     ),
     Correction(
         "optimizers-Theorem-1-order",
@@ -51,6 +63,10 @@ CORRECTIONS = (
         "They have to start from other weights, which the prompt holds: for r(0) = 0 and two or more layers "
         "the gradient at 0 is 0.",
         "Fifty steps from 0 leave {printed} times the first loss, from random weights {measured}.",
+        (
+            ("Fifty steps", "compiled(steps=50)"),
+            ("from 0", "torch.zeros(algorithm_of(tf)"),
+        ),
     ),
     Correction(
         "optimizers-Abstract-ReLU",
@@ -60,6 +76,7 @@ CORRECTIONS = (
         "data: near a kink each is wrong by half the jump or more, for every ε.",
         "There a gradient of size 1 is wrong by {printed} at least; away from kinks the construction is exact"
         " up to {measured}.",
+        (("size 1", "torch.tensor([z, 1.0]"),),
     ),
     Correction(
         "optimizers-Lemma-6-13-3.22-3.23",
@@ -70,6 +87,10 @@ CORRECTIONS = (
         "2-norm of the derivative, or a factor √d is missing.",
         "With 16 units, all rows of V₂ equal to e₁ and V₁ = 0, a compiled transformer's s is {printed} times "
         "the printed bound.",
+        (
+            ("16 units", "COUNTEREXAMPLE = (16, 16, 16)"),
+            ("V₁ = 0", "[torch.zeros(16, 16"),
+        ),
     ),
     Correction(
         "optimizers-Theorem-1-Proj",
@@ -79,6 +100,10 @@ CORRECTIONS = (
         "equal to it.",
         "Along the line (2, t), 0 ≤ t ≤ 1, the second derivative of the projection onto the unit disc is at "
         "least {printed} in size, where that of a ReLU network is 0 between its kinks.",
+        (
+            ("(2, t), 0 ≤ t ≤ 1", "torch.linspace(0, 1, 1001"),
+            ("is 0 between", "torch.relu(w - B)"),
+        ),
     ),
     Correction(
         "optimizers-Lemma-14-step-size",
@@ -87,6 +112,7 @@ CORRECTIONS = (
         "For η ≤ 1/L_f.",
         "For f = 5(w − ½)² on [−1, 1], L_f = 10 and η = 5, descent jumps from wall to wall: the mean squared "
         "gradient is {printed} times the printed bound.",
+        (("5(w − ½)² on [−1, 1], L_f = 10 and η = 5", "L_f, eta, steps, box = 10.0, 5.0, 1000, 1.0"),),
     ),
     Correction(
         "optimizers-Problem-1-W",
@@ -96,6 +122,10 @@ CORRECTIONS = (
         " far apart, and no bound of the trajectory survives that.",
         "For W = [−2, −1] ∪ {{0}} ∪ [1, 2], one step with an error of 0.001 ends {printed} times as far away "
         "as the corollary allows.",
+        (
+            ("[−2, −1] ∪ {{0}} ∪ [1, 2]", "(min(max(w, -2.0), -1.0), 0.0, min(max(w, 1.0), 2.0))"),
+            ("0.001", "0.4999 + 1e-3"),
+        ),
     ),
     Correction(
         "optimizers-Lemma-16-18",
@@ -105,6 +135,7 @@ CORRECTIONS = (
         "the ids of two tokens have too few extrema for a function with three peaks.",
         "For such a function of two scalar tokens and D = 10⁵, every block is wrong somewhere by {printed} "
         "times the printed bound.",
+        (("two scalar tokens and D = 10⁵", "lemma_bound(1, 2, 10**5"),),
     ),
     Correction(
         "optimizers-Theorem-6-L-steps",
@@ -113,6 +144,7 @@ CORRECTIONS = (
         "The block also moves the data: it takes x and y to the next point of the grid, a cell higher each "
         "time, unless it writes the centres of cells.",
         "After 20 blocks x is {printed} cells off or more; with centres, {measured}.",
+        (("20 blocks", "range(20)"),),
     ),
     Correction(
         "networks-App-A-last-layer",
@@ -123,6 +155,7 @@ CORRECTIONS = (
         "result is g of one token times the mean of all gradients.",
         "The update is off by {printed} in the better of the two readings of the attention layer, and by "
         "{measured} when mended.",
+        (("two readings", "for form in (False, True)"),),
     ),
     Correction(
         "networks-App-A-heads",
@@ -132,6 +165,10 @@ CORRECTIONS = (
         "An error of a fit is multiplied on its way to the output by up to ‖W‖L_r in every layer, so fits "
         "must be (‖W‖L_r)ⁿ times finer, and the number of heads grows so with the depth unless ‖W‖L_r ≤ 1.",
         "From 2 to 10 layers with ‖W‖ = 2, the same error of r grows {printed} times more than n does.",
+        (
+            ("From 2 to 10 layers", "range(2, 11)"),
+            ("‖W‖ = 2", "torch.full((4, 4), 0.5"),
+        ),
     ),
     Correction(
         "networks-Theorem-3",
@@ -151,6 +188,7 @@ CORRECTIONS = (
         "linear pieces, and on a thin enough shell about the sphere none of them helps.",
         "In the plane, for δ = 0.1 and c up to 100, every such ReLU network is at least {printed} δ away from"
         " the disc on the shell.",
+        (("δ = 0.1 and c up to 100", "for c in (1, 10, 100)) / 0.1"),),
     ),
     Correction(
         "cheng-eq-7",
@@ -159,6 +197,10 @@ CORRECTIONS = (
         "That g descends, so the minus climbs; what the proofs use, and what the transformer does, is the "
         "gradient itself, −2 Σ (yᵢ − f(xᵢ)) K(·, xᵢ).",
         "A step of length 0.01 as printed *raises* the loss by the factor 1 + {printed}.",
+        (
+            ("length 0.01", "- 0.01 * g"),
+            ("factor 1 +", "/ loss(theta.detach()) - 1"),
+        ),
     ),
     Correction(
         "cheng-Definition-3.3",
@@ -175,6 +217,7 @@ CORRECTIONS = (
         "gradient descent with that kernel.",
         "The two scalings multiply, to exp(⟨·,·⟩/σ⁴): one of them has to go.",
         "For σ = 1.5 the predictions are off by {printed}; with one scaling, by {measured}.",
+        (("σ = 1.5", "1.5"),),
     ),
     Correction(
         "akyurek-Lemma-6-45",
@@ -182,6 +225,7 @@ CORRECTIONS = (
         "√(2/L) N times the layer norm of [x, N, −N − Σx, 0] is about [x, 2N, −2N − Σx, 0].",
         "It is about its argument, [x, N, −N − Σx, 0], and pads N − S/2, −N − S/2 make the error second order.",
         "At N = 10⁶ the printed pad is off by {printed} × N; with the symmetric pads the error is {measured}.",
+        (("N = 10⁶", "PAD = 1000000.0"),),
     ),
     Correction(
         "akyurek-eq-118-120",

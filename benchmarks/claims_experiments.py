@@ -448,6 +448,11 @@ def reduction() -> tuple[float, float]:
     x = 2 * torch.randn(60, generator=rng, dtype=torch.float64)
     X = torch.stack([x / 2, torch.exp(-t), torch.ones_like(t)], 1)
     y = (torch.sqrt(1 - torch.exp(-2 * t)) * score(x, t))[:, None]
+    variance, centres = 1 - torch.exp(-2 * t[:, None]), torch.exp(-t)[:, None] * ATOMS
+    shares = SHARES * torch.exp(-((x[:, None] - centres) ** 2) / (2 * variance))
+    mean = (shares * centres).sum(1) / shares.sum(1)  # of e^-t x_0, given x_t
+    if gap(y[:, 0] * variance[:, 0].sqrt(), mean - x) > 1e-9:
+        return math.inf, 0.0
     network = ig.Network((3, 6, 1), "softplus", output="linear", bias=False)
     algorithm = ig.GradientDescent(network, "squared", lr=0.1, steps=40, box=8.0)
     tf = ig.compile(algorithm, target="relu", epsilon=1e-3, n_examples=30)

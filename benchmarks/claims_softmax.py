@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
-from claims import Paper, gap, normal
+from claims import Paper, attained, gap, normal
 
 PAPER = Paper(
     "001",
@@ -23,6 +23,14 @@ PAPER = Paper(
     "review), Appendix F, softmax transformers",
 )
 claim = PAPER.claim
+# Functions that make what a statement is tried on; no mutants of these.
+CASES = (
+    "corners",
+    "plane_head",
+    "points",
+    "random",
+    "small_attention",
+)
 
 Array = npt.NDArray[np.float64]
 
@@ -243,7 +251,7 @@ def lemma_16() -> tuple[float, float]:
     values = peaks(*np.meshgrid(line, line, indexing="ij"))
     slopes = np.hypot(*(np.diff(values, axis=a)[: -1 if a else None, : None if a else -1] * 2000 for a in (0, 1)))
     bound = lemma_bound(1, 2, 10**5, 1.0, 2 * float(slopes.max()))  # f has two such entries: 2 is sqrt(2) and more
-    return lookup_error(), 0.05 / bound if most <= 2 else 0.0
+    return attained([lookup_error()], 0.18), 0.05 / bound if most <= 2 else 0.0
 
 
 def lookup_error() -> float:
@@ -319,7 +327,7 @@ def theorem_6() -> tuple[float, float]:
     eta, eps = 0.01, 0.5
     cells = [math.ceil(lemma_bound(3, 2, 1, 1.0, 1.05) / kappa) for kappa in (eta * eps, eps)]
     errors = [descent_lookup(D, eta) / (eta * eps) for D in cells]
-    return errors[0], errors[1]
+    return attained(errors[:1], 0.085), errors[1]
 
 
 @claim(
@@ -333,7 +341,7 @@ def theorem_6() -> tuple[float, float]:
 )
 def theorem_6_lipschitz() -> tuple[float, float]:
     """Error / bound of Lemma 16 for squared loss; printed: l = w 1[x > 1/sqrt 2], half the jump in a cell, in eta."""
-    right = max(descent_lookup(D, 0.3) / lemma_bound(3, 2, D, 1.0, 1.6) for D in (10, 100, 1000))
+    right = attained([descent_lookup(D, 0.3) / lemma_bound(3, 2, D, 1.0, 1.6) for D in (10, 100, 1000)], 0.07)
     edge = math.sqrt(0.5)
     printed = []
     for D in (10, 1000, 100_000):
@@ -367,11 +375,13 @@ def theorem_6_steps() -> tuple[float, float]:
     "f_Softmax ∘ MLP does w ↦ Proj(w − η∇L_n(w))",
     "corrected",
     instead="MLP ∘ f_Softmax: the projection comes last",
-    limit=1e-12,
+    limit=6e-6,
     threshold=0.1,
 )
 def theorem_6_order() -> tuple[float, float]:
-    """A box: projection after and before a step of autograd, against the nearest point of the box by search."""
+    """A box: projection after and before a step of autograd, against the nearest point of the box by search, 1e-5
+    apart; inf if the step is not the one of the normal equations.
+    """
     X, y, w = normal(7, 6, 3), 4 * normal(8, 6), normal(9, 3).clamp(-1, 1)
 
     def move(w: torch.Tensor) -> torch.Tensor:
@@ -381,9 +391,9 @@ def theorem_6_order() -> tuple[float, float]:
 
     grid = torch.linspace(-1, 1, 200_001, dtype=torch.float64)
     nearest = torch.stack([grid[(grid - v).abs().argmin()] for v in move(w)])
-    outside = move(w).abs() > 1
-    right = gap(move(w).clamp(-1, 1)[outside], nearest[outside])
-    return right, gap(move(w.clamp(-1, 1)), nearest)
+    if gap(move(w), w - 0.5 * X.T @ (X @ w - y) / 6) > 1e-12 or float(move(w).abs().max()) < 1.1:
+        return math.inf, 0.0
+    return gap(move(w).clamp(-1, 1), nearest), gap(move(w.clamp(-1, 1)), nearest)
 
 
 @claim(
@@ -392,7 +402,7 @@ def theorem_6_order() -> tuple[float, float]:
     limit=1e-12,
 )
 def eq_f_2() -> float:
-    """Autograd on the prompt of (F.2); the query is known by t = 0, not by its place."""
+    """Autograd on the prompt of (F.2); the query is known by t = 0, not by its place. Also the gradient by hand."""
     H = np.concatenate([random(10).normal(size=(3, 6)), np.repeat(random(11).normal(size=(2, 1)), 6, axis=1)])
     H = np.concatenate([H, np.ones((1, 6)), [[1.0] * 5 + [0.0]]])
     order = random(12).permutation(6)
@@ -405,9 +415,10 @@ def eq_f_2() -> float:
         out[3:5] -= 0.3 * slope.numpy()[:, None]
         return out
 
-    if gap(f(H), H) < 1e-2:
-        return math.inf
-    return gap(f(H[:, order]), f(H)[:, order])
+    p = np.tanh(H[3:5, 0] @ H[:2, :5])  # the five examples
+    slope = (2 * (p - H[2, :5]) * (1 - p**2) * H[:2, :5]).mean(1)
+    wanted = np.concatenate([H[:3], H[3:5] - 0.3 * slope[:, None], H[5:]])
+    return max(gap(f(H), wanted), gap(f(H[:, order]), wanted[:, order]))
 
 
 @claim(
@@ -423,7 +434,8 @@ def domain() -> tuple[float, float]:
     z = random(13).uniform(-1, 1, 5000)
     shifted = grid_point(z + 1, CELLS, 2.0) - 1
     unshifted = wanted_quantiser(z)
-    return float(np.abs(shifted - z).max()) / lemma_bound(1, 1, CELLS, 2.0), float(np.abs(unshifted - z)[z < 0].mean())
+    right = float(np.abs(shifted - z).max()) / lemma_bound(1, 1, CELLS, 2.0)
+    return attained([right], 0.2), float(np.abs(unshifted - z)[z < 0].mean())
 
 
 @claim(
@@ -442,7 +454,7 @@ def norms() -> tuple[float, float]:
         for k in range(4)
     ]
     E = np.full((13, 4), 0.1)
-    return max(ratios), math.sqrt(9) * float(np.abs(E[2:11]).max()) / float(np.abs(E).max())
+    return attained(ratios, 0.9), math.sqrt(9) * float(np.abs(E[2:11]).max()) / float(np.abs(E).max())
 
 
 # -------------------------------------------------------------------------------------- F.4: separateness, context ids
@@ -570,7 +582,7 @@ def eq_f_4() -> float:
         pair = [np.tanh(M @ P + (N @ P).mean(1, keepdims=True)) for P in (Z, grid_point(Z))]
         ratios.append(float(np.linalg.norm(pair[0] - pair[1], 2)) / (L * math.sqrt(6) * B / CELLS))
         ratios.append(float(np.linalg.norm(Z - grid_point(Z), 2)) / (math.sqrt(6) * B / CELLS))
-    return max(ratios)
+    return attained(ratios, 0.9)
 
 
 @claim("(F.5)", "(σ[z/δ] − σ[z/δ − B_x])/D is 0, z/(δD), B_x/D", limit=1e-12)
@@ -607,7 +619,7 @@ def eq_f_9() -> float:
     z = np.concatenate(
         [random(22).uniform(-1, 3, 2000), (np.arange(8)[:, None] * B / 8 + random(23).uniform(0, RAMP * B, 99)).ravel()]
     )
-    return float(np.abs(staircase(z) - grid_point(z)).max()) * CELLS / B
+    return attained([float(np.abs(staircase(z) - grid_point(z)).max()) * CELLS / B], 0.95)
 
 
 @claim(
@@ -627,7 +639,7 @@ def eq_f_9_matrices() -> tuple[float, float]:
         bound = B * math.sqrt(6) / CELLS
         right.append(float(np.linalg.norm(staircase(Z) - grid_point(Z), 2)) / bound)
         printed.append(float(np.linalg.norm(same - grid_point(Z), 2)) / bound)
-    return max(right), max(printed)
+    return attained(right, 0.35), max(printed)
 
 
 @claim(
@@ -765,13 +777,13 @@ def eq_f_15() -> float:
     """
     if least_distance() < 1e-9:
         return math.inf
-    return shift_ratio([10.0**s * Z for s in (-2, 0, 2) for Z in random(29).normal(size=(100, 2, 3))])
+    return attained([shift_ratio([10.0**s * Z for s in (-2, 0, 2) for Z in random(29).normal(size=(100, 2, 3))])], 0.95)
 
 
 @claim("(F.16)", "so F_SA ∘ F₁ is within dnB_x/(4D) of F₁", limit=1.0)
 def eq_f_16() -> float:
     """Ratio of the sides over all inputs with entries below, inside, above, d = n = 2."""
-    return shift_ratio([quantised(Z) for Z in corners(2, 2)], 4 * B / (4 * CELLS))
+    return attained([shift_ratio([quantised(Z) for Z in corners(2, 2)], 4 * B / (4 * CELLS))], 0.95)
 
 
 def with_attention(Z: Array, seed: int) -> Array:
@@ -792,7 +804,7 @@ def eq_f_17() -> tuple[float, float]:
     right = max(float(with_attention(Z, seed).max()) for seed, Z in enumerate(outside))
     near = np.full((2, 2), 0.97 * B)
     near[0, 0] = -RAMP / 20
-    return right * 4 * CELLS / B, float(with_attention(near, 0).max()) * 4 * CELLS / B
+    return attained([right * 4 * CELLS / B], 0.5), float(with_attention(near, 0).max()) * 4 * CELLS / B
 
 
 @claim("(F.18), (F.19)", "one penalty: F₁ is in [−B_x, 0], and attention moves a column by at most B_x/(4D)", limit=1.0)
@@ -801,7 +813,7 @@ def eq_f_18() -> float:
     one = [quantised(Z) for Z in corners(2, 2) if int(((Z < 0) | (Z > B)).sum()) == 1]
     if any(Z.min() < -B - 1e-9 or Z.max() > 1e-9 for Z in one):
         return math.inf
-    return shift_ratio(one, B / (4 * CELLS))
+    return attained([shift_ratio(one, B / (4 * CELLS))], 0.7)
 
 
 @claim(
@@ -819,14 +831,16 @@ def eq_f_20() -> tuple[float, float]:
         return math.inf, 0.0
     least = min(float(with_attention(Z, seed).min()) for seed, Z in enumerate(inside))
     edge = np.array([[0.0, B / 2], [B / 2, B / 2]])
-    return 3 * B / (4 * CELLS) / least, 1 - float(with_attention(edge, 1)[0, 0]) / (3 * B / (4 * CELLS))
+    return attained([3 * B / (4 * CELLS) / least], 0.75), 1 - float(with_attention(edge, 1)[0, 0]) / (
+        3 * B / (4 * CELLS)
+    )
 
 
 @claim("(F.22), (F.23)", "inside, attention moves a column, so an entry, by less than B_x/(4D)", limit=1.0)
 def eq_f_22() -> float:
     """Ratio of the sides, the top corner included."""
     inside = [*random(31).uniform(0, B, (300, 2, 3)), np.full((2, 3), B)]
-    return shift_ratio([quantised(Z) for Z in inside], B / (4 * CELLS))
+    return attained([shift_ratio([quantised(Z) for Z in inside], B / (4 * CELLS))], 0.95)
 
 
 @claim(
@@ -841,6 +855,9 @@ def eq_f_24() -> tuple[float, float]:
     """f = mean of the others, F_2 piecewise linear in ids; printed: half the spread at a token, which no F_2 avoids."""
     table, ids = context_ids(6, 3)
     values = (table.sum(1, keepdims=True) - table) / 2
+    others = [[(a + b) / 2 for a, b in ((y, z), (x, z), (x, y))] for x, y, z in table.tolist()]
+    if gap(values, others) > 1e-12 or float(np.abs(ids - table).max()) > B / (4 * 6):
+        return math.inf, 0.0
     where = np.unique(np.round(ids.ravel(), 12), return_index=True)[1]  # a set of tokens in another order: the same id
     right = gap(np.interp(ids, ids.ravel()[where], values.ravel()[where]), values)
     return right, max(float(np.ptp(values[table == z])) for z in np.unique(table)) / 2
@@ -861,7 +878,7 @@ def limit_of_ramps() -> tuple[float, float]:
     )
     right = float(np.abs(staircase(z) - last_step(z, B) + penalty(z) - wanted_quantiser(z)).max()) * CELLS / B
     below = np.array([-RAMP / 20])
-    return right, float(np.abs(quantised(below) - (wanted_quantiser(below) - B)).max()) * CELLS
+    return attained([right], 0.95), float(np.abs(quantised(below) - (wanted_quantiser(below) - B)).max()) * CELLS
 
 
 @claim(
@@ -882,4 +899,4 @@ def sum_of_errors() -> float:
         total = (2 * root + small) / 2 + 2 * root + root
         if abs(total - lemma_bound(d, n, 1, 1.0)) > 1e-12:
             return math.inf
-    return max(ratios)
+    return attained(ratios, 0.5)

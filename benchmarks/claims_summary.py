@@ -1,6 +1,6 @@
 """Checks of a summary of *In-Context Deep Learning via Transformer Models* (arXiv 2411.16549).
 
-The summary is of the paper whose statements are in ``claims_gradient.py`` and ``claims_softmax.py``; it has no numbers,
+The summary is of the paper whose statements are in ``claims_gradient`` and ``claims_softmax.py``; it has no numbers,
 so its claims are counted: key results, mechanisms, trade-offs, limitations. What it says of its own confidence, and the
 questions it leaves open, are no claims. Transformers are compiled by the library and compared with autograd.
 """
@@ -20,6 +20,8 @@ from innergrad.transformer import CompiledTransformer
 
 PAPER = Paper("002", "A summary of *In-Context Deep Learning via Transformer Models* (arXiv 2411.16549)")
 claim = PAPER.claim
+# Functions that make what a statement is tried on; no mutants of these.
+CASES = ("compiled", "examples")
 
 LR = 0.25
 EPSILONS = (1e-1, 1e-2, 1e-3)
