@@ -224,14 +224,27 @@ CASES = {
     "sigma, gelu: leaky_relu, activated": row(
         gd([2, 3, 2], "leaky_relu", "activation", steps=2), 1e-6, "sigma", z_bound=16.0
     ),
+    "softmax, markers: tanh, squared": row(
+        gd([2, 3, 2, 1], steps=2, box=None), target="softmax", variant="markers", z_bound=16.0
+    ),
+    "gpt markers: sigmoid, cross-entropy, tight box": row(
+        gd([2, 3, 3], "sigmoid", loss="softmax", steps=2, box=0.5), target="gpt", variant="markers", z_bound=16.0
+    ),
     "llama: tanh, squared": row(gd([2, 3, 3, 2], steps=2, box=None), target="llama"),
     "llama wide: N = 4": row(gd([2, 3, 2, 2, 1], steps=2, box=None), target="llama", variant="wide"),
+    "llama widest: sigmoid, cross-entropy": row(
+        gd([2, 3, 2, 2], "sigmoid", loss="softmax", steps=2, box=None), target="llama", variant="widest"
+    ),
+    "llama shortest: N = 3": row(gd([2, 2, 3, 1], steps=2, box=None), target="llama", variant="shortest"),
     "llama: one layer": row(gd([3, 2], steps=3, box=None, bias=False), target="llama"),
     "llama: cross-entropy, momentum": row(
         gd([2, 3, 3], "sigmoid", loss="softmax", steps=2, box=None, momentum=0.9, weight_decay=0.1), target="llama"
     ),
     "llama: activated, tight box, l1": row(
         gd([2, 3, 1], "sigmoid", "activation", steps=3, lr=2.0, box=0.3, l1=0.01), target="llama"
+    ),
+    "llama: gelu, pseudo-huber, by fits": row(
+        gd([2, 3, 2], "gelu", loss="pseudo-huber", steps=2), 1e-5, "llama", z_bound=16.0
     ),
     "llama: logistic, batches": row(
         gd([2, 3, 1], loss="logistic", steps=2, box=4.0, batches=[[0, 2], [1, 3, 4]]), target="llama", ordered=True
@@ -260,6 +273,8 @@ LONG = {
         "llama: tanh, squared",
         "gpt: activated, tight box",
         "gpt: nesterov, l1, batches",
+        "gpt markers: sigmoid, cross-entropy, tight box",
+        "softmax, markers: tanh, squared",
         "gpt raw: logistic, momentum, decay",
         "gpt raw: SGD",
         "gpt raw: softmax attention",

@@ -338,6 +338,16 @@ def test_public_names_exist() -> None:
         innergrad.no_such_name  # noqa: B018
 
 
+@pytest.mark.parametrize("one_in", [2, 3, 7])
+def test_a_sample_has_one_of_so_many_in_a_row_and_cuts_along_no_parameter(one_in: int) -> None:
+    from conftest import kept
+
+    for shift in range(9):
+        rows = [(a, b) for a in range(one_in) for b in range(one_in)]
+        found = [row for number, row in enumerate(rows) if kept(number, one_in, shift)]
+        assert [a for a, _ in found] == list(range(one_in)) == sorted(b for _, b in found)
+
+
 def test_tests_that_are_sampled_exist() -> None:
     """A name that nothing has would sample nothing, without a word."""
     from conftest import SAMPLED

@@ -595,7 +595,8 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "cost of a model and an algorithm": (("cost", "model", "--algorithm", "rls"), "either a saved model or settings"),
 }
 COMMON = (
-    "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound, --sigma, --weight-error, --until"
+    "--target, --variant, --epsilon, --n-examples, --x-bound, --y-bound, --z-bound, --sigma, --weight-error, --until, "
+    "--double"
 )
 ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go together; for compile and for cost
     "unknown algorithm": (("--algorithm", "adam"), "got 'adam'; allowed: gradient-descent, functional, sgd, rls"),
@@ -695,7 +696,7 @@ FITS_NO_MACHINE: dict[str, tuple[tuple[str, ...], str, int]] = {
     "steps": (("functional", "--steps", str(10**14)), "steps must be a positive integer; got 1000000", 2),
     "d": (("functional", "--d", str(10**20)), "d must be a positive integer; got 1000000000000000000", 2),
     "d of sgd": (("sgd", "--d", str(10**7)), "allowed: 1 to 20000", 2),
-    "d of rls": (("rls", "--d", "20000"), "building the weights needs", 2),
+    "d of rls": (("rls", "--d", "20000"), "counting the weights needs", 2),
     "examples": (("sgd", "--n-examples", str(10**9)), "n_examples must be a positive integer", 2),
 }
 

@@ -17,7 +17,7 @@ import _judge as judge
 import innergrad as ig
 from innergrad.cli.app import app
 from innergrad.functions.approximants import approximate, prove
-from innergrad.functions.ball import BALL
+from innergrad.functions.ball import BALL, MIDDLE, REACH, ROOT
 from innergrad.functions.facts import prove_facts
 from innergrad.model.prompt import make_prompt
 from innergrad.transformer import exact_run
@@ -228,10 +228,82 @@ def test_a_ball_takes_the_place_of_the_box() -> None:
             ig.GradientDescent(NET, ball=wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("target", ["gpt", "softmax", "sigma"])
-def test_targets_whose_products_are_fitted_refuse_it(target: str) -> None:
-    with pytest.raises(ig.InputError, match="multiply weights that are not projected yet"):
-        ig.compile(ig.GradientDescent(NET, ball=1.0), target=target)
+# ------------------------------------------------------------------------------------------------ by MLPs, with a fit
+
+SMOOTH: dict[str, dict[str, Any]] = {
+    "gpt": {"target": "gpt"},
+    "softmax, mean": {"target": "softmax", "variant": "mean"},
+    "softmax, sink": {"target": "softmax", "variant": "sink"},
+    "sigma": {"target": "sigma", "sigma": "softplus"},
+    "llama": {"target": "llama", "variant": "chain", "epsilon": 1e-9},
+    "llama, wide": {"target": "llama", "variant": "wide", "epsilon": 1e-9},
+}
+
+
+def test_the_root_is_proven_and_is_the_projection() -> None:
+    facts = prove_facts(ROOT, ROOT.radius)
+    assert facts.proven
+    assert facts.lipschitz <= ROOT.lipschitz
+    assert facts.curvature <= ROOT.curvature
+    t = torch.linspace(-1.0, REACH**2 - 1.0, 1001, dtype=torch.float64)
+    torch.testing.assert_close(ROOT(t.clamp(min=0.0) - MIDDLE), BALL(t), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_four_mlps_are_the_projection_within_the_stated_error(name: str) -> None:
+    """Against torch.optim and its projection; the certificate, which knows the fit, is above the error."""
+    X, y, X_query = prompt()
+    rule, w0 = RULES["momentum, decay"], NET.init(3)
+    wanted = by_torch(rule, X, y, w0, steps=2)
+    tf = ig.compile(algorithm_of(rule, steps=2), n_examples=7, **SMOOTH[name])
+    assert tf.state == "measured"
+    assert tf.approximants["ball"].error <= 1e-9
+    certificate = tf.certify(X, y, X_query, w0=w0, executor="dense")
+    assert certificate.weights is not None
+    distance = (tf.run(X, y, X_query, w0=w0, executor="dense").weights - wanted).norm(dim=-1)[1:]
+    for found, bound in zip(distance.tolist(), certificate.weights, strict=True):
+        assert 0 < found <= min(bound, 1e-7)
+
+
+@pytest.mark.parametrize("name", ["gpt", "softmax, sink", "sigma", "llama"])
+def test_every_law_holds_where_it_is_fitted(name: str) -> None:
+    """From starts of the network's own, which are longer than four radii: verification shortens them."""
+    algorithm = ig.GradientDescent(ig.Network([2, 2, 1]), lr=0.2, steps=2, ball=0.25, l1=0.1)
+    assert float(algorithm.initial_weights(0).norm()) > REACH * 0.25
+    report = ig.compile(algorithm, n_examples=4, **SMOOTH[name]).verify(prompts=2)
+    assert report.passed, str(report)
+
+
+def test_what_four_mlps_cost() -> None:
+    """Over a box: three more blocks, for the first is in the place of the box's."""
+    for target in ("gpt", "llama"):
+        box, ball = (
+            ig.compile(ig.GradientDescent(NET, steps=1, **by), target=target, epsilon=1e-4).cost().layers_a_step
+            for by in ({"box": 4.0}, {"ball": 1.0})
+        )
+        assert ball == box + 3
+
+
+@pytest.mark.parametrize("target", ["gpt", "llama"])
+def test_weights_far_outside_are_refused_with_the_reason(target: str) -> None:
+    X, y, X_query = prompt()
+    radius = 0.25
+    algorithm = ig.GradientDescent(NET, lr=1e-3, steps=1, ball=radius)
+    tf = ig.compile(algorithm, target=target, n_examples=7, epsilon=1e-4)
+    near = tf.run(X, y, X_query, w0=3.0 * radius * NET.init(0) / NET.init(0).norm())
+    assert float(near.weights[-1].norm()) == pytest.approx(radius, rel=1e-2)
+    far = torch.full((NET.n_weights,), 3.0 * radius, dtype=torch.float64)  # each is near, all together are not
+    with pytest.raises(ig.InputError, match=r"four radii long.*larger ball, or a smaller lr"):
+        tf.run(X, y, X_query, w0=far)
+    with pytest.raises(
+        ig.InputError, match=r"the ball must be near w0; got max \|V1\| = 1.25 with at most 1, four radii"
+    ):
+        tf.run(X, y, X_query, w0=torch.full_like(far, 5.0 * radius))
+
+
+def test_sums_without_kinks_refuse_it() -> None:
+    with pytest.raises(ig.InputError, match=r"relu has kinks, which sums of tanh do not have.*and no ball"):
+        ig.compile(ig.GradientDescent(NET, ball=1.0), target="sigma", sigma="tanh")
 
 
 def test_what_is_about_a_box_refuses_it() -> None:

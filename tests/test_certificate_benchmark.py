@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -27,11 +28,7 @@ def fresh(**wanted: str) -> int:
 
 @pytest.mark.parametrize(
     ("activation", "loss"),
-    [(activation, judge.LOSSES[(i + k) % 5]) for i, activation in enumerate(judge.ACTIVATIONS) for k in (0,)]
-    + [
-        pytest.param(activation, judge.LOSSES[(i + 2) % 5], marks=pytest.mark.soak)
-        for i, activation in enumerate(judge.ACTIVATIONS)
-    ],
+    [(activation, judge.LOSSES[(i + k) % 5]) for i, activation in enumerate(judge.ACTIVATIONS) for k in (0, 2)],
 )
 def test_every_bound_holds(activation: str, loss: str) -> None:
     """Steps, trajectory and predictions, entry by entry, judged in 80-bit arithmetic without a tolerance."""
@@ -50,12 +47,42 @@ def test_bounds_hold_or_are_refused(kind: str) -> None:
     assert ("refused" in row) == (kind == "hostile")
 
 
+def test_a_run_that_overflows_in_the_read_out_says_so() -> None:
+    """Tables have no place for what is not a number."""
+    assert "overflowed" in judge.examine(7292)
+
+
 @pytest.mark.parametrize("first", [0, *(pytest.param(20 * k, marks=pytest.mark.soak) for k in range(1, 20))])
 def test_extreme_bounds_hold(first: int) -> None:
     """Settings and data of any size; few other errors than rounding and underflow are left."""
     rows = [judge.examine(judge.EXTREME + number) for number in range(first, first + (20 if first else 12))]
     assert [row for row in rows if row.get("violations") or "failed" in row] == []
     assert sum(row.get("entries", 0) for row in rows) > 100
+
+
+#: of float32: what is made of the weights for the next step, as z_1, is rounded there, and counts in it
+REMADE = (182, 287, 609)
+
+
+@pytest.mark.parametrize(
+    "numbers", [REMADE, range(8), *(pytest.param(range(k, k + 50), marks=pytest.mark.soak) for k in range(8, 408, 50))]
+)
+def test_bounds_on_llama_hold(numbers: Iterable[int]) -> None:
+    """Nothing is approximated: rounding is all there is."""
+    rows = [judge.examine(judge.LLAMA + number) for number in numbers]
+    assert [row for row in rows if row.get("violations") or "failed" in row] == []
+    assert sum(row.get("entries", 0) for row in rows) > 100
+
+
+def test_work_is_shared_out_by_approximants() -> None:
+    """Every configuration once; no list is longer than a third of what a process has to do."""
+    numbers = range(100, 400)
+    parts = bench.shared_out(numbers, 4)
+    assert sorted(number for part in parts for number in part) == list(numbers)
+    for part in parts:
+        rows = [judge.configuration(number) for number in part]
+        assert len({(row["target"], row["activation"], row["epsilon"]) for row in rows}) == 1
+        assert len(part) <= 25
 
 
 def test_radii_do_not_depend_on_the_default_precision() -> None:
@@ -73,13 +100,13 @@ def test_radii_do_not_depend_on_the_default_precision() -> None:
     for dtype, radii in found.items():
         torch.set_default_dtype(dtype)
         try:
-            for row in rows[:12]:
+            for row in rows[:6]:
                 tf, precision, X, y, _, w0, weight = judge.case(row)
                 given: Any = {"w0": w0, "sample_weight": weight, "dtype": precision, "errors": row["errors"]}
                 radii += [step.radius for step in tf.certify(X, y, **given).steps]
         finally:
             torch.set_default_dtype(torch.float32)
-    assert len(found[torch.float32]) >= 12
+    assert len(found[torch.float32]) >= 6
     assert all(map(torch.equal, found[torch.float32], found[torch.float64]))
 
 

@@ -58,7 +58,7 @@ def test_fused_equals_plain(case: Case, batch: int) -> None:
             assert distance(fused.online, plain.online) <= 1e-13
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.soak) if i % 2 else n for i, n in enumerate(CASES)])
+@pytest.mark.parametrize("name", CASES)
 def test_fused_equals_dense(name: str) -> None:
     """To 1e-13, where the weights are exact; elsewhere products are those of smooth units."""
     case = CASES[name]
@@ -70,7 +70,7 @@ def test_fused_equals_dense(name: str) -> None:
     assert distance(fused.predictions, dense.predictions) <= rounding(case.tf, 1e-13)
 
 
-@pytest.mark.parametrize("name", [n if i % 2 else pytest.param(n, marks=pytest.mark.soak) for i, n in enumerate(CASES)])
+@pytest.mark.parametrize("name", CASES)
 def test_a_prompt_does_not_depend_on_its_batch(name: str) -> None:
     case = CASES[name]
     prompt = case.prompts(3)
@@ -80,10 +80,7 @@ def test_a_prompt_does_not_depend_on_its_batch(name: str) -> None:
     assert distance(together.predictions[1], alone.predictions) <= 1e-12
 
 
-SOME = list(CASES)[::3]
-
-
-@pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.soak) for n in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_its_certificate_holds(name: str) -> None:
     """Inside a step the executor shows nothing; what it ends with is compared with what the layers should give."""
     case = CASES[name]

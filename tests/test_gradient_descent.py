@@ -120,7 +120,7 @@ def gradient_errors(tf: ig.CompiledTransformer, executor: str, seeds: int) -> Te
     return ((weights[:, 1:] - ideal).norm(dim=-1) / algorithm.lr / tf.options.epsilon).flatten()
 
 
-@pytest.mark.parametrize("epsilon", [1e-2, pytest.param(1e-3, marks=pytest.mark.soak), 1e-4])
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])
 @pytest.mark.parametrize("activation", SMOOTH)
 def test_gradient_error_is_a_few_epsilon(activation: str, epsilon: float) -> None:
     """A sample of benchmarks/gradient_error.py: median <= 5 and 95% <= 10 epsilon for N <= 6, 50 seeds, 10 steps."""
@@ -143,7 +143,7 @@ def test_gradient_error_of_deep_networks(N: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1e-2, pytest.param(1e-3, marks=pytest.mark.soak), 1e-4])
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-3, 1e-4])
 @pytest.mark.parametrize(("activation", "loss"), [("tanh", "squared"), ("gelu", "softmax"), ("softplus", "logistic")])
 def test_gradient_error_of_the_dense_transformer(activation: str, loss: str, epsilon: float) -> None:
     algorithm = gd([4, 4, 4, 3], activation, loss=loss, steps=10, box=8.0)

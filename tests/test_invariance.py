@@ -19,10 +19,9 @@ from innergrad.testing.invariance import OF_LEARNERS, SYMMETRIC, learner_limit, 
 from innergrad.testing.rounding import radii_of
 
 PROVEN = [name for name, case in CASES.items() if case.options["target"] in (None, "relu", "kernel") and case.float32]
-SOME = PROVEN[::8]
 
 
-@pytest.mark.parametrize("name", [n if n in SOME else pytest.param(n, marks=pytest.mark.soak) for n in PROVEN])
+@pytest.mark.parametrize("name", PROVEN)
 def test_float32_is_within_the_radius_of_float64(name: str) -> None:
     """By the program and by the matrices: the radius is a bound, and a tenth of a thousandth of it would be none."""
     case = CASES[name]

@@ -8,8 +8,11 @@ import resource
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,16 +28,20 @@ from innergrad.lab.learners import GPTConfig
 from innergrad.lab.tasks import Linear
 from innergrad.lab.training import load_learner, train
 from innergrad.targets.parts import base
+from innergrad.targets.weights import rows
 from test_cli import call
 
 CONFIG = Path(__file__).parent.parent / "configs" / "smoke.toml"
 RAW: dict[str, tuple[BaseException, str]] = {
     "memory": (MemoryError(), "out of memory"),
     "torch's memory": (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
+    "C++'s memory": (RuntimeError("std::bad_alloc"), "out of memory"),
     "a GPU's memory": (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "out of memory"),
     "entries": (RuntimeError("Storage size calculation overflowed with sizes=[9]"), "too large for this machine"),
     "recursion": (RecursionError("maximum recursion depth exceeded"), "nested too deeply"),
     "a number": (OverflowError("int too large to convert to float"), "too large for this machine"),
+    "linear algebra": (np.linalg.LinAlgError("SVD did not converge in Linear Least Squares"), "numbers too far apart"),
+    "torch's linear algebra": (torch.linalg.LinAlgError("linalg.eigh: failed to converge"), "numbers too far apart"),
     "text": (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "text that cannot be read"),
 }
 
@@ -100,7 +107,40 @@ def test_numbers(value: object) -> None:
 
 
 def test_sentences_are_short() -> None:
+    """Also those of the command line's parser, which repeats what was given."""
     assert len(str(InputError("a" * 10_000, got="b" * 10_000, allowed="c" * 10_000, hint="d" * 10_000))) < 2000
+    for flag in ("--lr", "--" + "a" * 10_000):
+        done = call("cost", "--sizes", "1,1", flag, "a" * 100_000)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert len(done.err) < 3000
+
+
+def test_a_fine_grid_and_a_wide_network_take_no_memory_before_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ig.GradientDescent(ig.Network([1, 1], bias=False), steps=1, box=1.0)
+    with pytest.raises(InputError, match="too many rows"):
+        ig.compile(ig.GridDescent(one, grid=2**24), n_examples=2)
+    wide = ig.compile(ig.GradientDescent(ig.Network([2_000_000, 3, 1]), steps=1), n_examples=2, epsilon=0.01)
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**31)
+    with pytest.raises(InputError, match="counting the weights needs"):
+        wide.cost()
+
+
+def test_what_takes_long_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    tf = ig.compile(ig.GradientDescent(ig.Network([2, 3, 1]), steps=1), n_examples=2)
+    monkeypatch.setattr(rows, "LONG", 1e-9)
+    with pytest.warns(ig.LongRun, match="counting the weights will take about"):
+        tf.cost()
+    with pytest.warns(ig.LongRun, match="building the weights will take about"):
+        _ = tf.module
+
+
+def test_a_thousand_parts_of_the_weights_and_marks_are_checked_one_by_one() -> None:
+    """Not each against all others: a folder may have a million of them."""
+    tf = ig.compile(ig.GradientDescent(ig.Network([2, 3, 1]), steps=1, box=None), target="llama")
+    counted = mock.PropertyMock(return_value=tf.program.carriers)
+    with mock.patch.object(type(tf.program), "carriers", counted):
+        replace(tf.program, marks=tf.program.marks * 1000)
+    assert counted.call_count < 10
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

@@ -48,10 +48,10 @@ def commands(lab: bool) -> list[list[str]]:
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """The same with a few steps of training or descent."""
+    """The same with a few steps of training or descent, and for prompts as long as examples.csv."""
     if arguments[0] in ("train", "sweep"):
         return [*arguments, "--set", "train.steps=4"]
-    return " ".join(arguments).replace("--steps 20", "--steps 2").split()
+    return " ".join(arguments).replace("--steps 20", "--steps 2").replace("--n-examples 48", "--n-examples 12").split()
 
 
 @pytest.fixture

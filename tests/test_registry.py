@@ -59,7 +59,10 @@ def test_a_class_that_is_defined_again_replaces_itself_and_no_other() -> None:
     assert trees["stone"] is second is not first
     with pytest.raises(InputError, match=r"two classes of kind 'stone'; got .*cell.<locals>.Plum and .*Cherry; give"):
         trees.add("stone", Cherry)
+    with pytest.raises(InputError, match=r"only a class is added; got 3; registry\[name\] = it"):
+        FRUITS.add("fig", 3)
     assert trees["stone"] is second
+    assert "fig" not in FRUITS
 
 
 @pytest.mark.parametrize(

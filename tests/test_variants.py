@@ -23,7 +23,7 @@ from innergrad.functions.facts import prove_facts
 from innergrad.functions.scalar import IDENTITY
 from innergrad.model.prompt import Prompt
 from innergrad.targets import TARGETS
-from innergrad.targets.parts.functions import Piecewise
+from innergrad.targets.parts.functions import together
 from innergrad.targets.parts.scores import HingeMlp, Product, ScoreAttention
 from innergrad.transformer import exact_run
 from logistic_regression import LogisticRegression
@@ -186,8 +186,8 @@ def test_functions_of_one_argument_in_one_layer_share_their_knots() -> None:
     knots = {name: f.knots for name, f in compact.approximants.items()}  # type: ignore[union-attr]
     assert knots["tanh"] == knots["tanh'"]
     assert literal.approximants["tanh"].knots != literal.approximants["tanh'"].knots  # type: ignore[union-attr]
-    assert {"tanh", "tanh'"} in map(set, Piecewise().together(compact.program))
-    assert all(len(names) == 1 for names in Piecewise().together(literal.program))
+    assert {"tanh", "tanh'"} in map(set, together(compact.program))
+    assert all(len(names) == 1 for names in together(literal.program))
     first = compact.cost().rows[0]
     pieces = compact.approximants["tanh'"].pieces  # type: ignore[union-attr]
     assert first.heads == 4 * (pieces + 1) + 1 + 2  # the constant hinge is one head for all; 2 weigh the examples

@@ -15,7 +15,6 @@ from torch import Tensor
 
 import innergrad as ig
 from innergrad.errors import InputError
-from innergrad.evidence import verification
 from innergrad.evidence.report import Law, Report, WorstCase
 from innergrad.targets.parts.attention import SoftmaxAttention
 from logistic_regression import LogisticRegression
@@ -36,16 +35,8 @@ def failing(report: Report) -> set[str]:
 
 
 LAYERS = [layer.name for layer in algorithm("softmax").program(ig.Options(n_examples=5)).layers]
-PROVE = cache(verification.prove)
 
 
-@pytest.fixture
-def proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights are changed and approximants are not: their proofs, most of the time of ``verify``, are made once."""
-    monkeypatch.setattr(verification, "prove", PROVE)
-
-
-@pytest.mark.usefixtures("proven_once")
 @pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("number", range(len(LAYERS)), ids=[f"{i} {name}" for i, name in enumerate(LAYERS)])
 def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(number: int, many: int) -> None:
@@ -65,7 +56,6 @@ def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(numbe
     assert tf.verify(prompts=1).passed
 
 
-@pytest.mark.usefixtures("proven_once")
 def test_an_extra_weight_is_noticed() -> None:
     """In W_K and W_1, whose partners (W_Q, W_2) are nonzero in every row, a weight cannot be without effect."""
     tf = transformer()
@@ -144,7 +134,6 @@ def test_a_wrong_program_breaks_its_law(kind: type[LogisticRegression], law: str
     assert law in failing(ig.compile(kind(d=2, steps=3), epsilon=1e-2, n_examples=6).verify())
 
 
-@pytest.mark.usefixtures("proven_once")
 @pytest.mark.parametrize(("target", "law"), [("relu", "approximation"), ("sigma", "examples")])
 def test_a_law_without_a_limit_fails(target: str, law: str) -> None:
     """An approximant that claims nothing allows everything: then nothing was checked, and that is said."""
@@ -234,7 +223,6 @@ def check_at(tf: ig.CompiledTransformer, x: float, y: float, seed: int = 0) -> s
     return "passed" if report.passed else "gradient"
 
 
-@pytest.mark.usefixtures("proven_once")
 @pytest.mark.parametrize(
     ("name", "corners"),
     [*((name, 3) for name in QUICK), *(pytest.param(name, 5, marks=pytest.mark.soak) for name in MODELS)],
@@ -249,14 +237,12 @@ def test_correct_weights_pass_on_data_of_any_scale(name: str, corners: int) -> N
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("proven_once")
 @settings(max_examples=300, deadline=None)
 @given(name=st.sampled_from(list(MODELS)), x=st.floats(-8.0, 8.0), y=st.floats(-8.0, 8.0), seed=st.integers(0, 10_000))
 def test_correct_weights_pass_on_data_of_all_scales(name: str, x: float, y: float, seed: int) -> None:
     assert check_at(model(name), 10.0**x, 10.0**y, seed) != "refused"
 
 
-@pytest.mark.usefixtures("proven_once")
 @pytest.mark.parametrize(
     ("name", "x", "y"),
     [
@@ -283,7 +269,6 @@ def test_a_corrupted_weight_is_found_at_every_scale(name: str, x: float, y: floa
         assert failing(report) & {"weights", "probe"}, (name, module.name)
 
 
-@pytest.mark.usefixtures("proven_once")
 def test_the_error_of_a_gradient_has_a_verdict() -> None:
     """Unscaled data: every layer is right, and what is learned is not."""
     tf = ig.compile(descent([2, 3, 1], lr=0.1), epsilon=1e-2, n_examples=4)
@@ -299,7 +284,6 @@ def test_the_error_of_a_gradient_has_a_verdict() -> None:
     assert tf.verify(X, y).passed
 
 
-@pytest.mark.usefixtures("proven_once")
 def test_an_argument_on_a_ramp_is_what_the_gradient_fails_by() -> None:
     algorithm = ig.GradientDescent(ig.Network([1, 1, 1], "relu", bias=False), steps=1)
     X, y = torch.tensor([[1e-9]], dtype=torch.float64), torch.tensor([[1e9]], dtype=torch.float64)

@@ -33,19 +33,22 @@ def compile(
     data: tuple[ArrayLike, ArrayLike] | None = None,
     w0: ArrayLike | None = None,
     until: float | None = None,
+    double: bool = False,
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
-    target, variant: the architecture; by default the first the algorithm has a program for, or, if it names none, the
-        first that can do its instructions.
+    target, variant: the architecture; by default the first target the algorithm has a program for, or, if it names
+        none, the first that can do its instructions, and the target's first variant: on llama ``chain``, whose width
+        grows least with the network. Others are for who asks for fewer blocks; ``tf.cost().compare()`` has the prices.
     epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
-        relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel and llama need none.
+        relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel needs none. On llama
+        tanh, sigmoid, silu, kinks and most losses are exact; other functions are fitted, 1e-12 by default, measured.
     n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
     x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
-        (sin), by default derived from the algorithm's box and x_bound; on variants compact and shallow also the range
-        of what is multiplied, by default 64.
+        (sin), by default derived from the algorithm's box and x_bound; of functions that are fitted, by default 8; on
+        variants compact and shallow also the range of what is multiplied, by default 64.
     sigma: on target sigma, the activation of the transformer itself (default gelu).
-    epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, where they are proven. Of a
+    epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, on relu and llama. Of a
         step function, on every target, the width of its ramps: by default 2^-26, half of the digits of float64,
         whatever epsilon is; {"relu'": 2**-12} makes matrices that can be run in float32.
     weight_error: instead of epsilon and epsilons: choose them so that the final weights are certified to be within
@@ -53,6 +56,8 @@ def compile(
         is for the prompts ``data`` = (X, y) and the initial weights w0, or, without data, for a few random prompts;
         for any other prompt call ``tf.certify``. See :mod:`innergrad.evidence.solver`.
     until: ``tf.run`` stops when the certified norm of the gradient mapping is at most this; see there.
+    double: on target llama, every value in two lanes, so that Hugging Face's classes, whose norms cast to float32,
+        compute in float64; see :mod:`innergrad.model.double`.
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")
@@ -70,6 +75,7 @@ def compile(
         _pairs(epsilons),
         weight_error,
         until,
+        double,
     )
     options = check_options(options)
     program = prepared(algorithm, options)

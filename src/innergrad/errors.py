@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex, TypeVar
 
 MOST_WORDS = 500  # characters of a part of a sentence
 LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
+NO_MEMORY = ("can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
 LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
 
 
@@ -71,12 +72,14 @@ def limit_of(error: BaseException) -> str | None:
     if isinstance(error, InputError | JobError):
         return None
     text = str(error)
-    if isinstance(error, MemoryError) or "can't allocate memory" in text or "out of memory" in text:
+    if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
         return "out of memory: choose smaller sizes"
     if isinstance(error, RecursionError):
         return "nested too deeply: tables, lists or layers inside one another"
     if isinstance(error, OverflowError) or (isinstance(error, RuntimeError) and "overflow" in text):
         return f"too large for this machine: {shortened(text, 200)}"
+    if type(error).__name__.endswith("LinAlgError"):  # numpy's and torch's, which are not imported for it
+        return "numbers too far apart for this machine's arithmetic: choose settings of more ordinary sizes"
     if isinstance(error, UnicodeError):
         return f"text that cannot be read or written: {shortened(text, 200)}"
     return None
@@ -87,7 +90,7 @@ def within_limits(what: str) -> Iterator[None]:
     """A sentence in place of the raw exceptions of :func:`limit_of`; ``what`` is being done. Also a decorator."""
     try:
         yield
-    except (MemoryError, OverflowError, RuntimeError, UnicodeError) as error:
+    except (MemoryError, OverflowError, RuntimeError, ValueError) as error:
         words = limit_of(error)
         if words is None:
             raise
@@ -169,7 +172,7 @@ class Registry(dict[str, T]):
 
     find(name)     the thing of this name, or an InputError: what is wrong, what was found, what is allowed, what next
     add(name, it)  one more class; two cannot share a name, but one that is defined again (a notebook's cell) replaces
-                   itself
+                   itself. Nothing tells whether that is so of an instance: ``registry[name] = it``
     with_own(...)  the same with things of the user's own, which are found before those of the same name
     """
 
@@ -197,4 +200,6 @@ class Registry(dict[str, T]):
 
 def _full_name(cls: Any) -> str:
     """What a class is known by when its definition runs again."""
+    if not isinstance(cls, type):
+        raise InputError("only a class is added", got=repr(cls), hint="registry[name] = it, for anything else")
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -44,6 +44,8 @@ class Algorithm(ABC):
         "relu": ("literal",),
         "softmax": ("mean", "sink"),
         "sigma": ("backprop",),
+        "gpt": ("pre-ln", "raw"),
+        "llama": ("chain",),
     }
     weighted: ClassVar[bool] = True
     by_place: ClassVar[bool] = False

@@ -25,10 +25,13 @@ from innergrad.algorithms.descent.averages import mean_program
 from innergrad.algorithms.descent.chain import chain_program
 from innergrad.algorithms.descent.compact import compact_program
 from innergrad.algorithms.descent.literal import literal_program
+from innergrad.algorithms.descent.marked import marked_program
 from innergrad.algorithms.descent.narrow import narrow_program
 from innergrad.algorithms.descent.shallow import shallow_program
+from innergrad.algorithms.descent.shortest import shortest_program
 from innergrad.algorithms.descent.sink import sink_program
 from innergrad.algorithms.descent.step import Momentum, Rule, Step, batch_weights
+from innergrad.algorithms.descent.widest import widest_program
 from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SmoothLoss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches, plan
@@ -70,6 +73,9 @@ PROGRAMS = {  # by variant
     "recursion": recursion_program,
     "chain": chain_program,
     "wide": chain_program,
+    "widest": widest_program,
+    "shortest": shortest_program,
+    "markers": marked_program,
 }
 
 
@@ -85,9 +91,11 @@ class GradientDescent(Algorithm):
         positive rate, and ``rates`` are all of them.
     steps: by default as many as lr has rates, or one for each batch, or 5.
     box: rounded to 24 significant bits, so that the projection is exact in float32 and float64; None: no projection.
-    ball: the radius of a Euclidean ball that takes the place of the box: all weights together are projected onto it
-        (target relu). Inside it nothing changes; a projection is off by |w| times the error of the function "ball" at
-        most, which ``compile(epsilons={"ball": ...})`` sets. w0 may be outside.
+    ball: the radius of a Euclidean ball that takes the place of the box: all weights together are projected onto it. A
+        projection is off by |w| times the error of the function "ball" at most, which on relu and llama
+        ``compile(epsilons={"ball": ...})`` sets. On relu nothing changes inside, and w0 may be anywhere outside.
+        Elsewhere the function is fitted, and weights may be up to four radii long before they are projected; farther
+        is an error.
     l1: a proximal step, soft(w) = sign(w) max(|w| - lr l1, 0), before the projection: together they are the proximal
         map of lr l1 |w| on the box or ball. (They do not commute.) Weights that it sets to zero are zero exactly.
     clip: entries of the gradient are clipped to [-clip, clip], before weight decay and momentum, as
@@ -99,7 +107,10 @@ class GradientDescent(Algorithm):
 
     kind: ClassVar[str] = "gradient_descent"
     targets: ClassVar[tuple[str, ...]] = ("relu", "gpt", "softmax", "sigma", "llama")
-    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {"softmax": ("sink", "mean")}
+    variants: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "softmax": ("sink", "mean", "markers"),
+        "gpt": ("pre-ln", "raw", "markers"),
+    }
 
     network: Network
     loss: Loss
@@ -259,13 +270,6 @@ class GradientDescent(Algorithm):
 
     def program(self, options: Options) -> Program:
         """Theorem 1's on ReLU attention; on standard blocks, products in MLPs and averages by attention."""
-        if self.ball is not None and options.target != "relu":
-            raise InputError(
-                "projections onto a ball multiply weights that are not projected yet",
-                got=f"target={options.target!r}, whose MLPs multiply numbers of a known range",
-                allowed="target='relu'",
-                hint="use a box",
-            )
         if options.variant not in PROGRAMS:
             what = f"{self.kind} has no program for variant {options.variant!r}"
             raise InputError(what, allowed=", ".join(PROGRAMS))

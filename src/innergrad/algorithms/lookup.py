@@ -153,8 +153,8 @@ class Tabulated(Algorithm):
     def program(self, options: Options) -> Program:
         if options.x_bound is not None or options.y_bound is not None:
             raise InputError("the ranges of a grid are settings of the algorithm", got="x_bound or y_bound of compile")
+        table = _context_ids(self, options.n_examples)  # first: it refuses grids that are too fine
         x, y, w = (self._quantiser(name) for name in ("x", "y", "w"))
-        table = _context_ids(self, options.n_examples)
         digits = self.d_x + self.d_y
         quantise = [
             Attend("code", Score(f, (f"{lane}[{i}]", "one")), scale=self.grid ** float(place - digits))

@@ -12,7 +12,7 @@ import typer
 
 from innergrad.cli import lab
 from innergrad.cli.flags import MODEL, THEOREM, Force, takes
-from innergrad.errors import InputError, JobError, limit_of
+from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, shortened
 
 app = typer.Typer(
     add_completion=False,
@@ -54,6 +54,9 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for the figure, the table and the model.")] = Path(
         "out/demo"
     ),
+    target: Annotated[
+        str, typer.Option("--target", help="llama: no approximation; relu: the construction of the paper.")
+    ] = "llama",
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
@@ -62,7 +65,7 @@ def demo(
     """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure."""
     from innergrad.cli.demo import run_demo
 
-    run_demo(out, force=force, seed=seed, as_json=json, quiet=quiet)
+    run_demo(out, target=target, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command("compile")
@@ -162,8 +165,9 @@ def verify(
     """Check every law of the weights, on random prompts and on given data; exit code 1 if one fails, or if an error is
     above its certificate.
 
-    On targets gpt, softmax and sigma the sup errors of approximants are measured (law `fit`), not proven (law `proof`);
-    the bounds of --explain are rigorous there, too: they rest on the errors at the arguments that occur.
+    On targets gpt, softmax and sigma, and of what llama fits, the sup errors of approximants are measured (law `fit`),
+    not proven (law `proof`); the bounds of --explain are rigorous there, too: they rest on the errors at the arguments
+    that occur.
     """
     from innergrad.cli import commands
 
@@ -235,11 +239,23 @@ def export(
         Path | None, typer.Option("--out", help="hf: a folder for AutoModel.from_pretrained; onnx: a file.")
     ] = None,
     format: Annotated[str, typer.Option("--format", help="hf (target gpt, variant pre-ln, or llama) or onnx")] = "hf",
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or, for GPT-2, float64")] = "float32",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="float32; for GPT-2, StableLM, or compiled with --double, float64")
+    ] = "float32",
     family: Annotated[
-        str | None, typer.Option("--family", help="Of target llama, for hf: llama (default), mistral or qwen2.")
+        str | None,
+        typer.Option(
+            "--family",
+            help="Of target llama, for hf: llama (default), mistral, qwen2, qwen3, gemma, stablelm or smollm3.",
+        ),
     ] = None,
-    large: Annotated[bool, typer.Option("--large", help="Of target llama, for hf: also more than 2 GB.")] = False,
+    kv_heads: Annotated[
+        int | None,
+        typer.Option(
+            "--kv-heads", help="Of target llama, for hf: heads of keys and values; default: what is smallest."
+        ),
+    ] = None,
+    large: Annotated[bool, typer.Option("--large", help="For hf: also more than 2 GB.")] = False,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
@@ -248,11 +264,14 @@ def export(
     """Write a saved model for other software: Hugging Face's GPT-2 or Llama, which run it unmodified, or ONNX Runtime.
 
     All take the residual stream, and give it; innergrad.json in the hf folder says what its entries are.
+
+    The size of a folder is said before it is written; more than 2 GB are written only with --large.
     """
     from innergrad.cli import commands
 
     del seed
-    commands.export_model(model, out, format, dtype, family=family, large=large, force=force, as_json=json, quiet=quiet)
+    asked = commands.Exported(format, dtype, family, kv_heads, large)
+    commands.export_model(model, out, asked, force=force, as_json=json, quiet=quiet)
 
 
 lab.register(app)
@@ -294,5 +313,5 @@ def _say_everything() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"innergrad: {' '.join(message.split())}", file=sys.stderr)
+    print(f"innergrad: {shortened(' '.join(message.split()), 4 * MOST_WORDS)}", file=sys.stderr)
     return code

@@ -238,65 +238,69 @@ def _write_run(part: Callable[[str], Path], table: Examples, X_query: Tensor, ru
         write_csv(part("online.csv"), [*names, "prediction"], online)
 
 
+@dataclass(frozen=True)
+class Exported:
+    """What a saved model is exported to. family, kv_heads: of target llama, for hf; large: also more than 2 GB."""
+
+    format: str
+    dtype: str
+    family: str | None = None
+    kv_heads: int | None = None
+    large: bool = False
+
+
 def export_model(
-    model: Path | None,
-    out: Path | None,
-    format: str,
-    dtype: str,
-    *,
-    family: str | None,
-    large: bool,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
+    model: Path | None, out: Path | None, asked: Exported, *, force: bool, as_json: bool, quiet: bool
 ) -> None:
     from innergrad.export import export_gpt2, export_llama, export_onnx, llama_sizes, sizes_of
     from innergrad.export.card import CARD, EXAMPLE
+    from innergrad.export.families import family_of
 
     formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
-    if format not in formats:
-        raise InputError("unknown format", got=repr(format), allowed=", ".join(formats))
-    if dtype not in dtypes or (format == "onnx" and dtype != "float32"):
-        raise InputError(
-            f"unknown dtype for {format}", got=repr(dtype), allowed="float32" + ", float64" * (format == "hf")
-        )
+    if asked.format not in formats:
+        raise InputError("unknown format", got=repr(asked.format), allowed=", ".join(formats))
+    hf = asked.format == "hf"
+    if asked.dtype not in dtypes or (not hf and asked.dtype != "float32"):
+        allowed = "float32" + ", float64" * hf
+        raise InputError(f"unknown dtype for {asked.format}", got=repr(asked.dtype), allowed=allowed)
     if out is None:
         raise InputError("the output is missing", hint="give --out out/gpt2, or --out out/model.onnx for onnx")
-    tf = _load(model)
-    llama = tf.options.target == "llama" and format == "hf"
-    if (family is not None or large) and not llama:
-        got = f"target {tf.options.target!r}, format {format!r}"
-        raise InputError("--family and --large are for Llamas", got=got, allowed="target llama, format hf")
-    if format == "hf" and not quiet:
-        size = (llama_sizes(tf) if llama else sizes_of(tf)).n_bytes(dtypes[dtype])
-        if size > LARGE:
-            note = f"note: this writes {size / 1e6:,.0f} MB: the class has no loops, and every block is dense"
-            fewer = "fewer steps make" if llama else "fewer steps or a larger --epsilon make"
-            print(f"{note}; {fewer} it smaller", file=sys.stderr)
+    tf, dtype, family = _load(model), dtypes[asked.dtype], asked.family or "llama"
+    llama = tf.options.target == "llama" and hf
+    if (asked.family is not None or asked.kv_heads is not None) and not llama:
+        got = f"target {tf.options.target!r}, format {asked.format!r}"
+        raise InputError("--family and --kv-heads are for Llamas", got=got, allowed="target llama, format hf")
+    if asked.large and not hf:
+        raise InputError("--large is for folders", got=f"format {asked.format!r}", allowed="format hf")
+    if hf and not quiet:
+        made = llama_sizes(tf, family, asked.kv_heads) if llama else sizes_of(tf)
+        fewer = "fewer steps make" if llama else "fewer steps or a larger --epsilon make"
+        more = f"; the class has no loops, and every block is dense: {fewer} it smaller"
+        size = made.n_bytes(dtype)
+        print(f"note: this writes {size / 1e6:,.1f} MB, {made}{more * (size > LARGE)}", file=sys.stderr)
     with working("exporting", quiet or as_json):
         if llama:
-            export_llama(tf, out, dtypes[dtype], family or "llama", force=force, large=large)
-        elif format == "hf":
-            export_gpt2(tf, out, dtypes[dtype], force=force)
+            export_llama(tf, out, dtype, family, kv_heads=asked.kv_heads, force=force, large=asked.large)
+        elif hf:
+            export_gpt2(tf, out, dtype, force=force, large=asked.large)
         else:
             export_onnx(tf, out, force=force)
     if as_json:
-        print(json.dumps({"exported": str(out), "format": format, "dtype": dtype}))
+        print(json.dumps({"exported": str(out), "format": asked.format, "dtype": asked.dtype}))
     elif not quiet:
-        name = "AutoModel" if llama else "GPT2Model"
-        use = f"transformers.{name}.from_pretrained" if format == "hf" else "onnxruntime.InferenceSession"
-        how = f"; {out / EXAMPLE} shows how it is called" if format == "hf" else ""
+        use = "transformers.AutoModel.from_pretrained" if hf else "onnxruntime.InferenceSession"
+        how = f"; {out / EXAMPLE} shows how it is called" if hf else ""
         Console().print(f"exported to {out}; next: {use}({str(out)!r}){how}", markup=False, soft_wrap=True)
-        if format == "hf" and not llama and not tf.program.causal:
+        if hf and (family_of(family).masked if llama else not tf.program.causal):
             print(
                 f"note: called without a 4-D attention mask it is wrong without a word: {out / CARD}", file=sys.stderr
             )
-        worst = max(
-            (rounding(f, dtypes[dtype], as_weights=True) for f in tf.approximants.values() if f.error), default=0.0
-        )
+        worst = max((rounding(f, dtype, as_weights=True) for f in tf.approximants.values() if f.error), default=0.0)
         if worst > tf.options.epsilon:
-            note = f"note: in {dtype} functions are rounded by up to {worst:.0e}, epsilon is {tf.options.epsilon:g}"
-            Console().print(f"{note}; a model for {dtype} is compiled with --epsilon 1e-5 or so", markup=False)
+            note = (
+                f"note: in {asked.dtype} functions are rounded by up to {worst:.0e}, epsilon is {tf.options.epsilon:g}"
+            )
+            Console().print(f"{note}; a model for {asked.dtype} is compiled with --epsilon 1e-5 or so", markup=False)
 
 
 def _load(model: Path | None) -> CompiledTransformer:

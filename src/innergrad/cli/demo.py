@@ -1,9 +1,14 @@
-"""The demo: gradient descent on a 3-layer network, compiled, run on real data and compared with training."""
+"""The demo: gradient descent on a 3-layer network, compiled, run on real data and compared with training.
+
+On target ``llama`` nothing is approximated; where transformers is installed, its own LlamaModel makes the predictions,
+too. On target ``relu`` functions have the error epsilon.
+"""
 
 from __future__ import annotations
 
 import json
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 N_EXAMPLES, N_QUERY = 48, 100
-EPSILON = 1e-3
+EPSILON, BOX = 1e-3, 4.0  # of target relu
 
 
 def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -45,7 +50,9 @@ def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return X[:N_EXAMPLES], y[:N_EXAMPLES], X[N_EXAMPLES:], y[N_EXAMPLES:]
 
 
-def run_demo(out: Path, *, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+def run_demo(out: Path, *, target: str, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+    if target not in ("llama", "relu"):
+        raise InputError("the demo has no such target", got=repr(target), allowed="llama, relu")
     writer = Writer("demo", force=force)
     for name in ("demo.json", "demo.png"):
         writer.check(out / name)
@@ -53,17 +60,21 @@ def run_demo(out: Path, *, force: bool, seed: int, as_json: bool, quiet: bool) -
     make_folder(out)
     console = Console(quiet=quiet or as_json)
     X, y, X_query, y_query = diabetes(seed)
-    algorithm = GradientDescent(Network([X.shape[1], 8, 8, 1], "tanh"), lr=0.5, steps=20)
+    network, exact = Network([X.shape[1], 8, 8, 1], "tanh"), target == "llama"
+    algorithm = GradientDescent(network, lr=0.5, steps=20, box=None if exact else BOX)
     with warning_lines(quiet or as_json), console.status("compiling, then learning inside one forward pass ..."):
         started = time.perf_counter()
-        tf = compile(algorithm, epsilon=EPSILON, n_examples=N_EXAMPLES)
+        tf = compile(algorithm, target=target, n_examples=N_EXAMPLES, epsilon=None if exact else EPSILON)
         tf.save(out / "model", force=force)
         compiled = time.perf_counter()
         run = tf.run(X, y, X_query, executor="dense", seed=seed)
         finished = time.perf_counter()
+        stock = stock_predictions(tf, X, y, X_query, seed) if exact and find_spec("transformers") else None
         report = tf.verify(X, y, X_query, seed=seed)
     trained = reference(algorithm, X, y, X_query, seed=seed)
     result = summary(tf, run, trained, report, X, y, y_query)
+    if stock is not None:
+        result["predictions_stock"] = stock.flatten().tolist()
     result |= {"compile_seconds": compiled - started, "forward_seconds": finished - compiled, "laws": report.to_json()}
     writer.json(out / "demo.json", result)
     draw(result, out / "demo.png", writer.mark)
@@ -74,10 +85,24 @@ def run_demo(out: Path, *, force: bool, seed: int, as_json: bool, quiet: bool) -
         print_cost(tf.cost())
         print_report("the diabetes data", report)
         _print_steps(console, result)
+        if stock is not None:
+            worst = float((stock - trained.predictions).abs().max())
+            console.print(f"transformers.LlamaModel, unmodified, float32: predictions off by at most {worst:.1e}")
         console.print(
             f"compiled in {result['compile_seconds']:.1f} s; one forward pass of {tf.n_layers} + {tf.n_readout_layers} "
             f"layers: {result['forward_seconds']:.1f} s\nwrote [bold]{out / 'demo.png'}[/bold], demo.json and model/"
         )
+
+
+def stock_predictions(tf: CompiledTransformer, X: Tensor, y: Tensor, X_query: Tensor, seed: int) -> Tensor:
+    """What Hugging Face's class computes with the same weights, in float32."""
+    from innergrad.export import to_llama
+
+    w0 = tf.algorithm.initial_weights(seed)
+    with torch.no_grad():
+        hidden = to_llama(tf)(inputs_embeds=tf.stream(X, y, X_query, w0=w0, dtype=torch.float32)).last_hidden_state
+    predictions: Tensor = tf.predictions(hidden, len(X_query))[0].double()
+    return predictions
 
 
 def summary(
@@ -88,8 +113,10 @@ def summary(
     risk = tf.algorithm.risk
     data = X.expand(len(run.weights), -1, -1)
     return {
-        "epsilon": tf.options.epsilon,
+        "target": tf.options.target,
+        "epsilon": report.epsilon,
         "layers": tf.n_layers,
+        "blocks": tf.cost().blocks,
         "loss_gd": risk(trained.weights, data, y).tolist(),
         "loss_in_context": risk(run.weights, data, y).tolist(),
         "distance": (run.weights - trained.weights).norm(dim=-1).tolist(),
@@ -116,8 +143,15 @@ def draw(result: dict[str, Any], path: Path, mark: str | None = None) -> None:
         _draw_loss(axes[0], result)
         _draw_predictions(axes[1], result)
         _draw_error(axes[2], result)
-        figure.suptitle(f"A {result['layers']}-layer transformer trains a 3-layer tanh network inside its forward pass")
+        figure.suptitle(_title(result))
         figures.save(figure, path, mark=mark)
+
+
+def _title(result: dict[str, Any]) -> str:
+    who = f"A {result['layers']}-layer ReLU transformer"
+    if result["target"] == "llama":
+        who = f"{'An unmodified' if 'predictions_stock' in result else 'A'} Llama of {result['blocks']} blocks"
+    return f"{who} trains a 3-layer tanh network inside its forward pass"
 
 
 def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
@@ -136,22 +170,22 @@ def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
 
 
 def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:
-    both = result["predictions_gd"] + result["predictions_in_context"]
-    low, high = min(both), max(both)
+    by_gd, read = result["predictions_gd"], result.get("predictions_stock", result["predictions_in_context"])
+    low, high = min(by_gd + read), max(by_gd + read)
     ax.plot([low, high], [low, high], color=GREY, lw=1, zorder=0)
-    ax.scatter(
-        result["predictions_gd"], result["predictions_in_context"], s=22, color=ORANGE, edgecolor="white", lw=0.4
-    )
-    worst = max(abs(a - b) for a, b in zip(result["predictions_gd"], result["predictions_in_context"], strict=True))
+    ax.scatter(by_gd, read, s=22, color=ORANGE, edgecolor="white", lw=0.4)
+    worst = max(abs(a - b) for a, b in zip(by_gd, read, strict=True))
     ax.set(title=f"{len(result['targets'])} held-out predictions", xlabel="network trained by gradient descent")
-    ax.set_ylabel("transformer, read off the query token")
+    ax.set_ylabel("LlamaModel, float32" if "predictions_stock" in result else "transformer, read off the query token")
     ax.text(0.05, 0.92, f"largest difference {worst:.1e}", transform=ax.transAxes, color=GREY)
 
 
 def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
-    steps = range(1, len(result["distance"]))
-    ax.axhline(result["epsilon"], color=GREY, lw=1, ls="--")
-    ax.text(len(result["distance"]) - 1, result["epsilon"], r"$\epsilon$", color=GREY, va="bottom", ha="right")
+    steps, exact = range(1, len(result["distance"])), result["target"] == "llama"
+    unit = torch.finfo(torch.float64).eps if exact else EPSILON
+    name, height = ("dashed: float64's $2^{-52}$", unit / 4) if exact else (r"$\epsilon$", unit)
+    ax.axhline(unit, color=GREY, lw=1, ls="--")
+    ax.text(len(result["distance"]) - 1, height, name, color=GREY, va="bottom", ha="right")
     ax.semilogy(
         steps, result["gradient_error"], "s-", color=ORANGE, ms=4, lw=1, label="error of the gradient, per step"
     )
@@ -161,7 +195,7 @@ def _draw_error(ax: Axes, result: dict[str, Any]) -> None:
         xlabel="step",
         ylabel="l2 norm",
         xlim=(0, len(result["distance"]) - 0.5),
-        ylim=(result["epsilon"] / 20, result["epsilon"] * 20),
+        ylim=(unit / 20, unit * (1e3 if exact else 20)),
     )
     figures.whole_numbers(ax)
     ax.legend()

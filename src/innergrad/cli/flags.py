@@ -34,13 +34,13 @@ MODEL: Table = {
             str,
             "Of the target; relu: literal (default), compact, shallow or narrow (the last three: gradient-descent "
             "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, which has no LayerNorm "
-            "before attention; softmax: sink (default), mean or lookup; sigma: backprop (default) or recursion; "
-            "llama: chain (default) or wide",
+            "before attention; softmax: sink (default), mean, markers or lookup; sigma: backprop (default) or "
+            "recursion; llama: chain (default), wide, widest or shortest",
         ),
         "epsilon": (
             float,
-            "Sup error of every approximant (default: relu 1e-3, proven; gpt, softmax, sigma 1e-9, measured; kernel "
-            "and llama have none).",
+            "Sup error of every approximant (default: relu 1e-3, proven; gpt, softmax, sigma 1e-9, measured; llama, "
+            "of functions that it has to fit, 1e-12, measured; kernel has none).",
         ),
         "n_examples": (int, "Longest prompt (default 16)."),
         "x_bound": (float, "Declared bound on |x| (rls: default 4)."),
@@ -59,6 +59,7 @@ MODEL: Table = {
             "chooses an epsilon for every function, with the fewest heads (relu).",
         ),
         "until": (float, "Stop where the certified norm of the gradient (mapping) is at most this (gradient-descent)."),
+        "double": (bool, "On target llama: float64 in Hugging Face's classes, whose norms cast to float32."),
     },
     "Settings of several algorithms": {
         "d": (
@@ -77,7 +78,7 @@ MODEL: Table = {
         "bias": (bool, "Biases in every layer (default: yes)."),
         "loss": (str, "squared (default) log-cosh pseudo-huber logistic softmax"),
         "box": (str, "Weights stay in [-box, box] (default 4); 'none' for no box."),
-        "ball": (float, "In place of the box: all weights together stay in a ball of this radius (target relu)."),
+        "ball": (float, "In place of the box: all weights together stay in a ball of this radius."),
         "momentum": (float, "Heavy-ball momentum (default 0)."),
         "optimiser": (str, "sgd (default) or adam (target relu)"),
         "nesterov": (bool, "Nesterov's momentum (default: no)."),

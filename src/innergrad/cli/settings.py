@@ -28,7 +28,7 @@ from innergrad.transformer import CompiledTransformer
 NETWORK = ("sizes", "activation", "output", "bias")
 COMPILE = (
     *("target", "variant", "epsilon", "n_examples", "x_bound", "y_bound", "z_bound", "sigma"),
-    *("weight_error", "until"),
+    *("weight_error", "until", "double"),
 )
 
 

@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, JobError
-from innergrad.functions.facts import U
+from innergrad.functions.facts import Remembered, U, evaluated
 from innergrad.functions.intervals import LIBRARY_ULP, SMALLEST_NORMAL
 from innergrad.functions.states import StateName
 from innergrad.interpret.affine import (
@@ -41,7 +41,8 @@ from innergrad.interpret.affine import (
     radius_of,
     spectral_norm,
 )
-from innergrad.ir.program import Program
+from innergrad.interpret.walk import in_place
+from innergrad.ir.program import Attend, Layer, Program
 from innergrad.ir.stream import Lane, State
 from innergrad.memory import available_memory, require_memory
 from innergrad.model.compiled import Compiled
@@ -235,12 +236,14 @@ def certify_run(
             allowed="errors='pointwise', which evaluates them at the arguments that occur",
         )
     exactly, state = given.state(program), prompt.state(program)
-    path = _Path(of, prompt, mode, started(program, state, exactly))
+    at = Remembered()  # the two interpreters meet the same arguments
+    path = _Path(of, prompt, mode, started(program, state, exactly), at)
     follow = path.size <= LARGEST if trajectory is None else trajectory
     steps, weights, along = list[StepCertificate](), [prompt.w0], list[Tensor]()
-    before, affine = double(state), fresh(of, mode, started(program, state, exactly))
+    before, affine = double(state), fresh(of, mode, started(program, state, exactly), at=at)
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
+        at.clear()
         if len(steps) < program.steps:
             affine.layer(layer, before, after)
         if follow and path.finite:
@@ -248,9 +251,10 @@ def certify_run(
         if step_ends:
             steps.append(_step(affine, path, after))
             weights.append(prompt.weights(program, state))
-            affine = fresh(of, mode, started(program, state, exactly))
+            ended = Boundary(layer, before, after)
+            affine = follow_up(of, mode, exactly, affine, ended, at)
             if follow:
-                along.append(path.end_step(after) if path.finite else along[-1])
+                along.append(path.end_step(ended) if path.finite else along[-1])
         before = after
     predictions = None
     if follow:
@@ -313,15 +317,46 @@ def _underflow(lane: Lane, given: State) -> Tensor | float:
     return torch.where(small.any(1)[:, None, None] & (given["batch"] > 0), math.inf, 0.0).double()
 
 
-def fresh(of: Compiled, errors: Errors, off: Mapping[str, Tensor], *, columns: bool = False) -> Affine:
-    """At the beginning of a step. off: what the lanes are off by already."""
+def fresh(
+    of: Compiled,
+    errors: Errors,
+    off: Mapping[str, Tensor],
+    *,
+    columns: bool = False,
+    symbols: bool = True,
+    at: Remembered | None = None,
+) -> Affine:
+    """At the beginning of a step. off: what the lanes are off by already. at: shared with another interpreter."""
     of.require_proven_facts()
     pointwise, primitives = errors == "pointwise", {f.value: of_it for f, of_it in of.primitives.items()}
     affine = Affine(
-        of.program, of.approximants, pointwise=pointwise, columns=columns, primitives=primitives, bottoms=BOTTOMS
+        of.program,
+        of.approximants,
+        pointwise=pointwise,
+        columns=columns,
+        symbols=symbols,
+        primitives=primitives,
+        bottoms=BOTTOMS,
+        at=at or evaluated,
     )
     for lane, radius in off.items():
         affine.given(lane, radius[:, :1] if of.program.stream[lane].shared else radius)
+    return affine
+
+
+def follow_up(
+    of: Compiled, errors: Errors, exactly: State, earlier: Affine, ended: Boundary, at: Remembered | None = None
+) -> Affine:
+    """At the beginning of the step after the one that ended, of which the weights are what they are; exactly: the
+    lanes at the beginning. State that no step writes is off by what it was off by already.
+    """
+    program, learned = of.program, {lane.name for lane in _learned(of.program)}
+    affine = fresh(of, errors, started(program, ended.after, exactly), at=at)
+    for lane in program.stream.lanes:
+        if lane.role == "state" and lane.name not in learned:
+            like = ended.after[lane.name]
+            affine.given(lane.name, earlier.radius(lane.name, like[:, :1] if lane.shared else like))
+    ended.cross(affine)
     return affine
 
 
@@ -334,14 +369,56 @@ def _step(affine: Affine, path: _Path, after: State) -> StepCertificate:
 
 
 def _learned(program: Program) -> list[Lane]:
-    """The lanes that a step changes and the next one starts from."""
-    return [lane for lane in program.stream.lanes if lane.role in ("weight", "state")]
+    """The lanes that a step changes and the next one starts from; not those that are made of them anew."""
+    steps = [loop.layers for loop in program.body if loop.step]
+    written = {i.dst.lane for layers in steps for layer in layers for i in layer.instructions}
+    made = {lane for layers in steps for lane in remade(program, layers[-1])}
+    return [
+        lane
+        for lane in program.stream.lanes
+        if lane.role == "weight" or (lane.role == "state" and lane.name in written and lane.name not in made)
+    ]
+
+
+def remade(program: Program, layer: Layer) -> dict[str, tuple[Attend, ...]]:
+    """The state that the last layer of a step makes anew of weights and inputs, for the next, as z_1 = V_1 x: lanes
+    that it clears, and what it writes into them. Given the weights, nothing of what they were matters.
+    """
+    written = {i.dst.lane for i in layer.instructions}
+    found = dict[str, tuple[Attend, ...]]()
+    for lane in (lane for lane in program.stream.lanes if lane.role == "state" and lane.name in written):
+        writers = tuple(i for i in layer.instructions if i.dst.lane == lane.name)
+        maps = [f for i in writers if (f := in_place(i)) is not None]
+        read = {view.lane for i in writers if in_place(i) is None for view in (*i.views(),)[1:]}
+        kept = (program.stream[name].role != "scratch" and name not in written for name in read)
+        if read and all(kept) and any(not any(f.plus_identity.slopes) for f in maps):
+            found[lane.name] = writers
+    return found
+
+
+class Boundary(NamedTuple):
+    """Where a step ends: its last layer, and the lanes before and after it."""
+
+    layer: Layer
+    before: State
+    after: State
+
+    def cross(self, affine: Affine) -> None:
+        """What the layer makes anew for the next step, with the errors that the weights have by now."""
+        made = remade(affine.program, self.layer)
+        if made:
+            writers = tuple(i for i in self.layer.instructions if i.dst.lane in made)
+            affine.layer(
+                replace(self.layer, instructions=writers),
+                self.after | {lane: self.before[lane] for lane in made},
+                self.after,
+            )
 
 
 class _Path:
     """The ellipsoid around the weights and state of a run that the exact ones are in, step by step."""
 
-    def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, off: Mapping[str, Tensor]) -> None:
+    def __init__(self, of: Compiled, prompt: Prompt, errors: Errors, off: Mapping[str, Tensor], at: Remembered) -> None:
         program = self.program = of.program
         self.lanes = _learned(program)
         state, number, places = prompt.state(program), 0, dict[str, Tensor]()
@@ -353,7 +430,8 @@ class _Path:
         own = [places[lane.name].flatten() for lane in self.lanes if not lane.fill]  # pads are nothing that is learned
         weights = prompt.weights(program, places)[0] if program.weights else torch.cat(own)
         self.learned: Tensor = weights.long()
-        self.affine = fresh(of, errors, off, columns=self.size <= ROUND)
+        symbols = of.state != "exact"  # of rounding alone, radii are enough
+        self.affine = fresh(of, errors, off, columns=symbols and self.size <= ROUND, symbols=symbols, at=at)
         self.finite = True  # for some prompt of the batch
 
     def like(self, lane: Lane, state: State) -> Tensor:
@@ -373,8 +451,9 @@ class _Path:
         """(batch, entries) from lanes (batch, tokens or 1, *shape); a last axis of symbols is kept."""
         return torch.cat([parts[lane.name].flatten(1) for lane in self.lanes], dim=1)
 
-    def end_step(self, after: State) -> Tensor:
+    def end_step(self, ended: Boundary) -> Tensor:
         """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
+        after = ended.after
         errors = {lane.name: self.error(self.affine, lane) for lane in self.lanes}
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
         keys = dict.fromkeys(key for error in errors.values() for key in error if key.kind == "S")
@@ -394,6 +473,7 @@ class _Path:
             others = after[name].shape[1] - like.shape[1] if self.program.placement else 0  # exact: they carry nothing
             self.affine.start(name, torch.cat([block, block.new_zeros(len(A), others, *block.shape[2:])], dim=1))
             start += entries
+        ended.cross(self.affine)
         self.finite = bool(torch.isfinite(bound).any())
         return bound
 

@@ -6,9 +6,10 @@ positive. Products have the product of the sizes. A function that is a sum of hi
 
     sum |c| (|a| size(z) + |b|)
 
-which is large where the hinges cancel: far out, and on a steep ramp. A layer may be off by n u times the size of what
+which is large where the hinges cancel: far out, and on a steep ramp. A fit in units that are hinges from afar, as silu,
+has that size, too, and the distance of a unit from a hinge. A layer may be off by n u times the size of what
 it adds, and of what it adds to; n is the number of roundings on the way of one term, no more than the tokens, twice the
-entries of the stream, the pieces of a function, and a few.
+entries of the stream, the pieces or units of a function, and a few.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import Function, PiecewiseLinear
 from innergrad.interpret import plain
@@ -58,10 +61,16 @@ class Sizes(Pairs):
 
 
 def _by_terms(f: Function, given: Approximant, at: Tensor, size: Tensor) -> Tensor:
-    """Of a sum of hinges. Of a fit, whose terms are no hinges, what its ramps multiply: the rest is measured."""
+    """Of a sum of hinges, or of units that are hinges from afar. Of another fit, or one with ramps, what its ramps
+    multiply: the rest is measured.
+    """
     if isinstance(given, PiecewiseLinear):
         a, b, c = abs(given.hinges.T)
         return float(a @ c) * size + float(b @ c)
+    near = SIGMAS[given.feature].hinge if given.feature in SIGMAS and not given.ramps else None
+    if near is not None:
+        a, b, c = (np.abs(column) for column in (given.a, given.b, given.c))
+        return (abs(given.slope) + float(a @ c)) * size + (abs(given.constant) + float((b + near) @ c))
     jump = max([1.0, *(abs(height) for _, height, _ in f.jumps)])
     slope = max((jump / (high - low) for low, high in given.ramps), default=0.0)
     return at.abs() + slope * (size + 1.0)
@@ -94,5 +103,6 @@ def sizes_after(
 
 def roundings(program: Program, approximants: Mapping[str, Approximant], tokens: int) -> int:
     """On the way of one term through a layer."""
-    pieces = max((len(f.slopes) for f in approximants.values() if isinstance(f, PiecewiseLinear)), default=0)
+    lengths = (len(f.slopes) if isinstance(f, PiecewiseLinear) else len(f.a) for f in approximants.values())
+    pieces = max(lengths, default=0)
     return tokens + 2 * program.stream.d_model + pieces + FEW

@@ -115,7 +115,7 @@ def _place(epsilon: float) -> int:
 
 def _smooth(program: Program, options: Options) -> list[str]:
     """The functions whose accuracy can be chosen, if the final weights can be certified at all."""
-    if not TARGETS[options.target].proven:
+    if TARGETS[options.target].functions.measured(program):
         raise InputError(
             "weight_error needs proven errors of approximants",
             got=f"target={options.target!r}, where they are measured",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from innergrad.evidence.certificate import INFLATION, double, fresh, started
+from innergrad.evidence.certificate import INFLATION, Boundary, double, follow_up, fresh, started
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Executor
@@ -44,7 +44,7 @@ def run_until(
     for layer, state, step_ends in executor.layers(prompt, guard):
         after = double(state)
         affine.layer(layer, before, after)
-        before = after
+        ended, before = Boundary(layer, before, after), after
         if not step_ends:
             continue
         likes = {lane.name: after[lane.name][:, :1] if lane.shared else after[lane.name] for lane in program.weights}
@@ -59,7 +59,7 @@ def run_until(
         if bool(done.all()):
             break
         weights.append(prompt.weights(program, kept))
-        affine = fresh(compiled, "pointwise", started(program, state, exactly))
+        affine = follow_up(compiled, "pointwise", exactly, affine, ended)
         if len(weights) > program.steps:
             break
     return weights, executor.read_out(kept, guard), tuple(stopped)

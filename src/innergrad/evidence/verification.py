@@ -118,7 +118,8 @@ def random_prompt(tf: Compiled, seed: int, prompts: int, w0: ArrayLike | None) -
     starts = [start for i in range(prompts) if (start := tf.algorithm.initial_weights(seed + i)) is not None]
     if w0 is None and starts:
         bounds = torch.tensor(tf.program.weight_bounds, dtype=torch.float64)
-        w0 = torch.stack(starts).clamp(-bounds, bounds)
+        radius = getattr(tf.algorithm, "ball", None) or math.inf  # a fitted projection takes no start from far away
+        w0 = torch.stack([start * min(1.0, radius / float(start.norm())) for start in starts]).clamp(-bounds, bounds)
     largest_x, largest_y = (math.inf if bound is None else bound for bound in (options.x_bound, options.y_bound))
     X, X_query = X.clamp(-largest_x, largest_x), X_query.clamp(-largest_x, largest_x)
     y = y.clamp(-largest_y, largest_y)

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from innergrad.errors import InputError
 from innergrad.files import Writer, digest, digests
 
 NOTE, WHOLE, INDEX = "innergrad.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = 2**30  # bytes of the largest file
+LARGEST = 2 * 10**9  # bytes of a folder that is written without being asked for
+
+
+def require_small(size: int, in_memory: str, *, large: bool) -> None:
+    """Refuse a folder of so many bytes, unless it was asked for."""
+    if size > LARGEST and not large:
+        hint = f"large=True (--large) writes it; {in_memory} makes it in memory, where equal blocks are one"
+        raise InputError(
+            "the folder would be large, for every block is written out", got=f"{size / 1e9:.1f} GB", hint=hint
+        )
+
+
+def fingerprints(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """For every block, "layers.3" or "h.3", and for what is outside of blocks, "", a digest of its weights: of names,
+    and of the bits.
+    """
+    found = dict[str, Any]()
+    for name in sorted(state):
+        parts = name.split(".")
+        block = ".".join(parts[:2]) if len(parts) > 1 and parts[1].isdigit() else ""
+        held = found.setdefault(block, hashlib.sha256())
+        held.update(name.encode())
+        held.update(state[name].detach().cpu().contiguous().view(torch.uint8).numpy())
+    return {block: held.hexdigest()[:16] for block, held in found.items()}
 
 
 def write_model(
@@ -41,6 +68,7 @@ def write_model(
         places = {key: file for file, shard in zip(weights, shards, strict=True) for key in shard}
         index = {"metadata": {"total_size": sum(value.nbytes for value in state.values())}, "weight_map": places}
         texts[INDEX] = json.dumps(index, indent=1) + "\n"
+    note = {**note, "weights": fingerprints(state)}
     with writer.several(path, NOTE, note) as part:
         for file, shard in zip(weights, shards, strict=True):
             tensors = {key: value.clone().contiguous() for key, value in shard.items()}

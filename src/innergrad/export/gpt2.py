@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.export.card import CARD, EXAMPLE, card, example_script
-from innergrad.export.folder import SHARD, write_model
+from innergrad.export.card import card_texts
+from innergrad.export.folder import SHARD, require_small, write_model
 from innergrad.export.note import note
 from innergrad.memory import require_memory
 from innergrad.targets.parts.attention import SoftmaxAttention
@@ -47,6 +47,10 @@ class GPT2Export:
     d_head: int
     n_inner: int
 
+    def __str__(self) -> str:
+        heads = f"{self.n_head} heads of {self.d_head}"
+        return f"{self.n_layer} blocks, {heads}, width {self.n_embd}, {self.n_inner} units"
+
     @property
     def n_embd(self) -> int:
         return self.n_head * self.d_head
@@ -63,11 +67,11 @@ class GPT2Export:
 
 def blocks_of(tf: CompiledTransformer) -> list[Block]:
     """Attention and the MLP after it as one block, in the order in which they are applied."""
-    if tf.options.target != "gpt" or tf.options.variant != "pre-ln":
+    if tf.options.target != "gpt" or tf.options.variant == "raw":
         raise InputError(
             "only standard pre-LN blocks are GPT-2's",
             got=f"target {tf.options.target!r}, variant {tf.options.variant!r}",
-            allowed="target 'gpt', variant 'pre-ln'",
+            allowed="target 'gpt', variant 'pre-ln' or 'markers'",
         )
     tf.require_double()
     blocks: list[Block] = []
@@ -177,14 +181,20 @@ def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float32) -> GPT2
 
 
 def export_gpt2(
-    tf: CompiledTransformer, path: str | Path, dtype: torch.dtype = torch.float32, *, force: bool = False
+    tf: CompiledTransformer,
+    path: str | Path,
+    dtype: torch.dtype = torch.float32,
+    *,
+    force: bool = False,
+    large: bool = False,
 ) -> Path:
     """Write a folder that ``GPT2Model.from_pretrained`` loads. innergrad.json in it says what entries are, README.md
     how the model is called and what goes wrong, and example.py calls it.
 
-    An earlier export is replaced; other files of these names only with ``force``.
+    An earlier export is replaced; other files of these names only with ``force``. large: also more than 2 GB.
     """
     path, sizes = Path(path), sizes_of(tf)
+    require_small(sizes.n_bytes(dtype), "to_gpt2", large=large)
     different = sizes.n_parameters // sizes.n_layer * len(list(tf.module.stored_layers()))  # others share theirs
     require_memory(
         different * 8 + 2 * SHARD, "writing out the blocks of a GPT-2", "use fewer inputs or a larger epsilon"
@@ -192,7 +202,7 @@ def export_gpt2(
     name = str(dtype).removeprefix("torch.")
     config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "dtype": name, **config_of(tf)}
     content = _note(tf, sizes.n_embd, dtype)
-    texts = {CARD: card(tf, content, name), EXAMPLE: example_script(tf.program.causal)}
+    texts = card_texts(tf, content, "GPT2Model", sizes.n_embd, name)
     return write_model(path, config, state_of(tf, dtype), texts, content, force=force)
 
 
@@ -201,7 +211,8 @@ def _note(tf: CompiledTransformer, width: int, dtype: torch.dtype) -> dict[str, 
     stream = {"stream": "last_hidden_state - last_hidden_state[..., zero]"}
     made = note(tf, dtype)
     inputs = f"(batch, tokens, {width}): the residual stream; entries not listed are zero"
-    return {"inputs_embeds": inputs, "attention_mask": mask, **made, "read": {**stream, **made["read"]}}
+    name = str(dtype).removeprefix("torch.")
+    return {"inputs_embeds": inputs, "attention_mask": mask, "dtype": name, **made, "read": {**stream, **made["read"]}}
 
 
 def gpt2_inputs(tf: CompiledTransformer, stream: Tensor, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:

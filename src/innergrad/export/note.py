@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
-from innergrad.ir.stream import Lane
+from innergrad.ir.stream import Lane, low
 from innergrad.model.executors import executor_of
 from innergrad.model.storage import tokens_of_weights
 from innergrad.transformer import CompiledTransformer
@@ -25,11 +25,13 @@ _HOLDS = {
     "pos2": "(i / 128)^2 on token i",
     "ns": "1 on every token but the sink",
     "unmarked": "1 on every token but the markers",
+    "log_omega": "-log(number of examples) / 16 where t is 1, -4 elsewhere",
 }
 
 
 EXAMPLES, QUERIES = 8, 2  # of the prompt that a model is tried on
 SLACK = {torch.float64: 1e-8, torch.float32: 1e-4}
+ROUNDED = 1e-12  # in place of the first, where nothing but rounding is in the weights
 
 
 def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
     program = tf.program
     where = "where placement says [lane, first entries, token]" if program.placement else "on every token"
     held = {lane.name: f"initial weights, {where}" for lane in program.weights}
+    held |= {low(lane.name): f"the same as {lane.name}" for lane in program.stream.lanes if lane.role != "scratch"}
     held |= {mark.lane: "1 where marks say [lane, token, entry]" for mark in program.marks}
     what = "tokens that carry weights" if program.placement else "marker tokens, with the x of the first example"
     carriers = f"{program.carriers} {what}; then " if program.carriers else ""
@@ -71,7 +74,8 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
 def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | None:
     """A prompt, as the entries of its stream that are not zero; the predictions that a model must give for it; and what
     every token must hold after the last block, in the places of weights and predictions. (A token that saw too little
-    may have learned wrong weights, and a query that sees all of them predict right.)
+    may have learned wrong weights, and a query that sees all of them predict right.) lows: the places of their low
+    digits, which are added, where a program has them.
 
     tolerance: what a model in this dtype may be off by: ten times what the module is, and a little for other sums. None
     if no random prompt is in the domain of the transformer.
@@ -82,6 +86,8 @@ def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | Non
     lanes, offsets = tf.program.stream, tf.program.stream.offsets
     held = [*tf.program.weights, lanes[tf.program.prediction]]
     places = [offsets[lane.name] + i for lane in held for i in range(lane.size)]
+    lows = [offsets[low(lane.name)] + i for lane in held for i in range(lane.size) if low(lane.name) in offsets]
+    slack = ROUNDED if tf.options.double and dtype == torch.float64 else SLACK[dtype]
     after = {kind: tf.module_for(kind)(stream.to(kind)).double() for kind in (torch.float64, dtype)}
     exact, rounded = (hidden[0][:, places] for hidden in (after[torch.float64], after[dtype]))
     return {
@@ -90,8 +96,9 @@ def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | Non
         "n_query": QUERIES,
         "predictions": tf.predictions(after[torch.float64], QUERIES)[0].tolist(),
         "places": places,
+        **({"lows": lows} if lows else {}),
         "held": exact.tolist(),
-        "tolerance": 10.0 * float((rounded - exact).abs().max()) + SLACK[dtype] * max(1.0, float(exact.abs().max())),
+        "tolerance": 10.0 * float((rounded - exact).abs().max()) + slack * max(1.0, float(exact.abs().max())),
     }
 
 

@@ -34,7 +34,7 @@ import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 
 import numpy as np
@@ -176,8 +176,9 @@ def _steep(f: Function) -> bool:
 
 def _flat_on_the_left(f: Function) -> bool:
     """Constant left of 0, where it breaks."""
-    start = float(f(torch.zeros((), dtype=torch.float64)))
-    return f.breaks == (0.0,) and f.left == Asymptote(0.0, start, 0.0)
+    if f.breaks != (0.0,):
+        return False
+    return f.left == Asymptote(0.0, float(f(torch.zeros(1, dtype=torch.float64))), 0.0)
 
 
 def _half_line(path: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
@@ -220,7 +221,7 @@ class _Tubes:
         points = torch.from_numpy(np.ascontiguousarray(t))
         return np.stack([f(points).numpy() for f in self.functions])
 
-    @property
+    @cached_property
     def first_span(self) -> float:
         """Length of a link where the curvature is largest; where that is infinite, a guess, which the walk corrects."""
         largest = max(1e-12, *(f.curvature for f in self.functions))
@@ -284,17 +285,20 @@ class _Tubes:
     def limit(self, x: float, side: int) -> float:
         if self.radius is not None:
             return abs(side * self.radius - x)
-        slow = math.isinf(self.functions[0].curvature) or not self.settled(side)
+        slow = math.isinf(self.functions[0].curvature) or not self.settled[side]
         return _FAR / self.epsilon**2 if slow else _FAR
 
-    def settled(self, side: int) -> bool:
-        """Whether all functions are near their asymptotes at _FAR; those that are slow are not."""
-        at = side * _FAR
-        asymptotes = [f.right if side > 0 else f.left for f in self.functions]
-        return all(
-            asymptote is None or abs(value - asymptote.slope * at - asymptote.intercept) <= self.epsilon
-            for asymptote, value in zip(asymptotes, self.evaluate(np.array([at]))[:, 0], strict=True)
-        )
+    @cached_property
+    def settled(self) -> dict[int, bool]:
+        """Whether all functions are near their asymptotes at _FAR, by side; those that are slow are not."""
+        found = {}
+        for side in (-1, 1):
+            at, asymptotes = side * _FAR, [f.right if side > 0 else f.left for f in self.functions]
+            found[side] = all(
+                asymptote is None or abs(value - asymptote.slope * at - asymptote.intercept) <= self.epsilon
+                for asymptote, value in zip(asymptotes, self.evaluate(np.array([at]))[:, 0], strict=True)
+            )
+        return found
 
     def ray_fits(self, asymptote: Asymptote | None, x: float, value: float, side: int) -> bool:
         """From (x, value), a ray parallel to the asymptote stays within epsilon of f (which is within epsilon at x)."""
@@ -397,7 +401,13 @@ _UP = 1 + 1e-14  # for the few roundings of the bound itself
 
 
 def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
-    """The approximant with its proven error; raises if |f - f^| <= epsilon cannot be proven."""
+    """The approximant with its proven error, whatever it says it is; raises if |f - f^| <= epsilon cannot be proven."""
+    return replace(approximant, error=_proven_error(f, replace(approximant, error=math.inf), epsilon))
+
+
+@lru_cache(maxsize=1024)
+def _proven_error(f: Function, approximant: PiecewiseLinear, epsilon: float) -> float:
+    """Once in a process: compiling, loading and ``verify`` ask for the same proof."""
     lo, hi = approximant.domain
     error = _Error(f, approximant, facts_on(f, approximant.domain))
     inner = {*approximant.knots, approximant.anchor, *(b for b in f.breaks if lo < b < hi)}
@@ -413,7 +423,7 @@ def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> Piecewis
         )
     if not error.facts.proven:
         _check_size(f, edges)
-    return replace(approximant, error=max(worst, error.on_cells(edges[:-1], edges[1:], epsilon)))
+    return max(worst, error.on_cells(edges[:-1], edges[1:], epsilon))
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,22 @@ def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
     return Evaluated(value.detach(), slope, *off)
 
 
+class Remembered:
+    """:func:`evaluated`, which remembers until it is cleared: interval arithmetic is slow."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Function | PiecewiseLinear, torch.Size, bytes], Evaluated] = {}
+
+    def __call__(self, f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
+        key = f, t.shape, t.detach().contiguous().numpy().tobytes()
+        if key not in self._known:
+            self._known[key] = evaluated(f, t)
+        return self._known[key]
+
+    def clear(self) -> None:
+        self._known.clear()
+
+
 def _levels_off(f: Function, t: Tensor) -> Tensor:
     """What a step function, as torch evaluates it, is off by; at a jump it has the value of either side."""
     if isinstance(f.value, Levels):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
@@ -43,21 +44,33 @@ class Interval:
     @staticmethod
     def make(lo: Array, hi: Array) -> Interval:
         """After an operation: nan is no knowledge at all, and overflow is a large number, not infinity."""
-        unknown = np.isnan(lo) | np.isnan(hi)
-        return Interval(
-            np.where(unknown, -math.inf, np.minimum(lo, _MAX)), np.where(unknown, math.inf, np.maximum(hi, -_MAX))
-        )
+        low, high = np.minimum(lo, _MAX), np.maximum(hi, -_MAX)
+        unknown = np.isnan(low) | np.isnan(high)
+        if not unknown.any():  # nearly always
+            return Interval(low, high)
+        return Interval(np.where(unknown, -math.inf, low), np.where(unknown, math.inf, high))
 
     @staticmethod
     def point(x: Array | float) -> Interval:
-        return Interval(np.asarray(x, dtype=np.float64), np.asarray(x, dtype=np.float64))
+        at = np.asarray(x, dtype=np.float64)
+        return Interval(at, at)
+
+    @property
+    def _ends(self) -> tuple[Array, ...]:
+        """Both, or one if they are the same array: a point."""
+        return (self.lo,) if self.lo is self.hi else (self.lo, self.hi)
 
     def __neg__(self) -> Interval:
+        if self.lo is self.hi:
+            return Interval.point(-self.lo)
         return Interval(-self.hi, -self.lo)
 
     def __add__(self, other: Interval) -> Interval:
         low, below = two_sum(self.lo, other.lo)
-        high, above = two_sum(self.hi, other.hi)
+        if self.lo is self.hi and other.lo is other.hi:
+            high, above = low, below
+        else:
+            high, above = two_sum(self.hi, other.hi)
         return Interval.make(np.where(below >= 0, low, _down(low)), np.where(above <= 0, high, _up(high)))
 
     def __sub__(self, other: Interval) -> Interval:
@@ -65,10 +78,13 @@ class Interval:
 
     @quiet
     def __mul__(self, other: Interval) -> Interval:
-        x, y = np.stack([self.lo, self.lo, self.hi, self.hi]), np.stack([other.lo, other.hi, other.lo, other.hi])
-        product, zero = x * y, (x == 0) | (y == 0)  # zero times an unbounded set is zero
-        low, high = np.where(zero, 0.0, _down(product)), np.where(zero, 0.0, _up(product))
-        return Interval.make(low.min(axis=0), high.max(axis=0))
+        pairs = [(x, y) for x in self._ends for y in other._ends]
+        products, zeros = [x * y for x, y in pairs], [(x == 0) | (y == 0) for x, y in pairs]
+        if any(zero.any() for zero in zeros):  # zero times an unbounded set is zero
+            lows = [np.where(zero, 0.0, _down(product)) for zero, product in zip(zeros, products, strict=True)]
+            highs = [np.where(zero, 0.0, _up(product)) for zero, product in zip(zeros, products, strict=True)]
+            return Interval.make(reduce(np.minimum, lows), reduce(np.maximum, highs))
+        return Interval.make(_down(reduce(np.minimum, products)), _up(reduce(np.maximum, products)))
 
     @quiet
     def times(self, factor: Array) -> Interval:
@@ -76,6 +92,8 @@ class Interval:
         ends = [np.where(factor == 0, 0.0, end * factor) for end in (self.lo, self.hi)]
         exact = [simple(factor) & ((np.abs(y) >= SMALLEST_NORMAL) | (x == 0)) | (factor == 0)
                  for x, y in zip((self.lo, self.hi), ends, strict=True)]  # fmt: skip
+        if all(keep.all() for keep in exact):
+            return Interval.make(np.minimum(*ends), np.maximum(*ends))
         low = [np.where(keep, y, _down(y)) for keep, y in zip(exact, ends, strict=True)]
         high = [np.where(keep, y, _up(y)) for keep, y in zip(exact, ends, strict=True)]
         return Interval.make(np.minimum(*low), np.maximum(*high))

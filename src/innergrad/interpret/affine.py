@@ -36,7 +36,7 @@ error is a sum of parts, and a part is one of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, count, pairwise
@@ -106,19 +106,27 @@ class Form:
         return total([self.centre.map(torch.zeros_like), *sizes]).map(sound)
 
     @cached_property
-    def vector(self) -> list[Labelled]:
-        """What comes from BEFORE, if anything does: the radius of every entry, and the norm, for every token."""
-        block, ball = self.parts.get(BEFORE), self.parts.get(BALL)
+    def earlier(self) -> Labelled | None:
+        """The radius of every entry that comes from BEFORE, if any does."""
+        return self._with_ball(None if BEFORE not in self.parts else self.size(BEFORE))
+
+    @cached_property
+    def norm(self) -> Labelled | None:
+        """Of what comes from BEFORE, for every token."""
+        block = self.parts.get(BEFORE)
         if block is None:
-            return [] if ball is None else [ball, ball]
+            return self._with_ball(None)
         tokens = among(block.labels, self.tokens)
-        norm = spectral_norm(grouped(block, *tokens, without(block.labels, tokens + "Z"), "Z"))
-        sizes = [self.size(BEFORE), Labelled(norm, tokens)]
-        return sizes if ball is None else [size + ball for size in sizes]
+        matrices = grouped(block, *tokens, without(block.labels, tokens + "Z"), "Z")
+        return self._with_ball(Labelled(spectral_norm(matrices), tokens))
+
+    def _with_ball(self, size: Labelled | None) -> Labelled | None:
+        ball = self.parts.get(BALL)
+        return size if ball is None else ball if size is None else size + ball
 
     @cached_property
     def radius(self) -> Labelled:
-        return total([self.entries, *self.vector[:1]]).map(sound)
+        return total([self.entries, *([] if self.earlier is None else [self.earlier])]).map(sound)
 
 
 @dataclass(frozen=True)
@@ -218,12 +226,15 @@ class Forms(Algebra[Form]):
             found.append({key: _through(others, factor, key, keep) for key in factor.parts if key not in gathered})
         for a, b in combinations([factor for factor in factors if factor.parts], 2):
             rest = [c.centre.map(torch.abs) + c.radius for c in factors if c is not a and c is not b]
+            if not self.lanes.symbols:
+                found.append({LOOSE: contract([a.radius, b.radius, *rest], keep)})
+                continue
             found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
-            if a.vector:
-                found.append({LOOSE: contract([a.vector[0], b.entries, *rest], keep)})
-            if a.vector and b.vector:
+            if a.earlier is not None:
+                found.append({LOOSE: contract([a.earlier, b.entries, *rest], keep)})
+            if a.norm is not None and b.norm is not None:
                 largest_of = [largest(part, axes) for part in rest]
-                found.append({BALL: contract([a.vector[1], b.vector[1], *largest_of], among(keep, axes))})
+                found.append({BALL: contract([a.norm, b.norm, *largest_of], among(keep, axes))})
         return Form(contract(centres, keep), merged(*found), axes)
 
     def scale(self, value: Form, factor: float) -> Form:
@@ -280,11 +291,14 @@ class Forms(Algebra[Form]):
         """f(z), with the errors of the argument and of what stands for f."""
         f, z, stand_in = score.f, argument, None if self.lanes.pointwise else self.lanes.approximants.get(score.f.name)
         t, labels = z.centre.tensor.detach(), z.centre.labels
-        found = evaluated(f, t)
+        found = self.lanes.at(f, t)
         sizes = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
         radius, rough, loose = (size.aligned(labels).expand_as(t) for size in sizes)
-        slope, (lipschitz, curvature, swing) = found.slope, self._facts(f, found, t, radius, locally=BEFORE in z.parts)
-        remainder = slope.abs() * loose + 0.5 * curvature * rough * (2 * radius - rough)  # the rest is in the ball
+        symbols = self.lanes.symbols
+        facts = self._facts(f, found, t, radius, locally=symbols and BEFORE in z.parts)
+        slope, (lipschitz, curvature, swing) = found.slope, facts
+        second = rough * (2 * radius - rough) if symbols else radius**2  # the rest is in the ball
+        remainder = slope.abs() * loose + 0.5 * curvature * second
         remainder = remainder + torch.where(radius > 0, found.slope_off * radius, 0.0)
         kept = slope
         if f.breaks:
@@ -301,11 +315,12 @@ class Forms(Algebra[Form]):
         remainder = remainder + self._unknown(f, stand_in, t, radius) + f.rounded
         remainder = remainder + departed(f, self.lanes.primitives.get(f.value, ()), t, radius)
         if stand_in is not None:
-            found = evaluated(stand_in, t) if isinstance(stand_in, PiecewiseLinear) else found
+            found = self.lanes.at(stand_in, t) if isinstance(stand_in, PiecewiseLinear) else found
             remainder = remainder + (0.0 if stand_in.ramps else stand_in.error)
         parts = {key: _sloped(kept, labels, part) for key, part in z.parts.items() if key.kind not in "RN"}
         parts[LOOSE] = Labelled(sound(remainder + found.off), labels)
-        return Form(Labelled(found.value, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
+        ball = _bent(z, kept, curvature) if symbols else {}
+        return Form(Labelled(found.value, labels), {**parts, **ball}, z.tokens)
 
     def _unknown(self, f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Tensor:
         """What is not known of f(t), which is noted: a step function that may be on either side of a jump, or its
@@ -366,8 +381,11 @@ class Affine:
     approximants: what stands for the functions. pointwise: functions are taken at their exact values, so that the error
     of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
+    symbols: make new ones for what is loose, and balls of what is of second order in BEFORE; else there are radii of
+        both, far fewer numbers, of which nothing cancels.
     primitives: what some functions, by their formulas, must be the derivatives of.
     bottoms: of some lanes, the number that in a softmax stands for minus infinity, and for all below it.
+    at: values of functions, and what they are off by; interpreters that run side by side may share it.
     """
 
     def __init__(
@@ -377,11 +395,14 @@ class Affine:
         *,
         pointwise: bool = False,
         columns: bool = False,
+        symbols: bool = True,
         primitives: Mapping[Formula, tuple[Formula, ...]] | None = None,
         bottoms: Mapping[str, float] | None = None,
+        at: Callable[[Function | PiecewiseLinear, Tensor], Evaluated] = evaluated,
     ) -> None:
-        self.program, self.approximants, self.pointwise, self.columns = program, approximants, pointwise, columns
-        self.primitives, self.bottoms = primitives or {}, bottoms or {}
+        self.program, self.approximants, self.pointwise = program, approximants, pointwise
+        self.columns, self.symbols = columns, symbols
+        self.primitives, self.bottoms, self.at = primitives or {}, bottoms or {}, at
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
         self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
@@ -393,7 +414,8 @@ class Affine:
 
     def given(self, lane: str, radius: Tensor) -> None:
         """An input lane is itself rounded."""
-        self._keep(lane, self._symbols("rounding", radius))
+        loose = {Key("rounding", 0, "R"): sound(radius)}
+        self._keep(lane, self._symbols("rounding", radius) if self.symbols else loose)
 
     def radius(self, lane: str, like: Tensor) -> Tensor:
         return radius_of(self.errors.get(lane, {}), like)
@@ -464,7 +486,7 @@ class Affine:
         if changes:  # what no instruction writes is compared without any arithmetic
             residual = residual + gamma(len(changes) + 2) * size
         radii = merged(radii, {next((off for *_, off in changes if off != "rounding"), "rounding"): residual})
-        if self.gathers(lane):
+        if self.gathers(lane) or not self.symbols:
             found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
         else:
             found = self._symbols(changes[0][2] if changes else "rounding", sum(radii.values(), torch.zeros(())))
@@ -659,8 +681,8 @@ def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
 
 def _least(tensors: list[Tensor]) -> float:
     """The smallest size that is not zero."""
-    found = (tensor.abs()[tensor != 0] for tensor in tensors)
-    return min((float(part.min()) for part in found if part.numel()), default=math.inf)
+    found = (torch.where(tensor == 0, math.inf, tensor.abs()).min() for tensor in tensors if tensor.numel())
+    return min(map(float, found), default=math.inf)
 
 
 # ------------------------------------------------------------------------------------------------ functions and softmax
@@ -675,13 +697,13 @@ def _sloped(slope: Tensor, labels: str, part: Labelled) -> Labelled:
 
 def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
     """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
-    if not z.vector:
+    labels = z.centre.labels
+    if z.earlier is None or z.norm is None:
         return {}
-    (entries, norm), labels = z.vector, z.centre.labels
-    bend = largest(times(Labelled(0.5 * curvature, labels), entries), z.tokens)
+    bend = largest(times(Labelled(0.5 * curvature, labels), z.earlier), z.tokens)
     steepest = largest(Labelled(slope.abs(), labels), z.tokens)
     ball = {BALL: contract([steepest, z.parts[BALL]], "BIS")} if BALL in z.parts else {}
-    return merged(ball, {BALL: contract([bend, norm], "BIS")})
+    return merged(ball, {BALL: contract([bend, z.norm], "BIS")})
 
 
 def touched(t: Tensor, radius: Tensor, intervals: Iterable[tuple[float, float]]) -> Tensor:
@@ -717,9 +739,13 @@ def measure(key: Key, part: Tensor) -> Tensor:
 
 def norm_of(vectors: Tensor) -> Tensor:
     """Euclidean norms along the last axis, also where squares are too small or too large to be numbers."""
-    largest = vectors.abs().amax(-1, keepdim=True) if vectors.shape[-1] else vectors.sum(-1, keepdim=True)
-    unit = torch.where((largest > 0) & torch.isfinite(largest), torch.exp2(torch.floor(torch.log2(largest))), 1.0)
-    norms: Tensor = (vectors / unit).norm(dim=-1) * unit.squeeze(-1)
+    norms: Tensor = vectors.norm(dim=-1)
+    odd = ~((norms > 1e-140) & (norms < 1e140))
+    if bool(odd.any()) and vectors.shape[-1]:
+        some = vectors[odd]
+        largest = some.abs().amax(-1, keepdim=True)
+        unit = torch.where((largest > 0) & torch.isfinite(largest), torch.exp2(torch.floor(torch.log2(largest))), 1.0)
+        norms[odd] = (some / unit).norm(dim=-1) * unit.squeeze(-1)
     return norms
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node, last_uses
+from innergrad.interpret.marks import Mixture, together
 from innergrad.ir.stream import State
 
 Make = Callable[[list[Tensor]], Tensor]
@@ -72,6 +73,10 @@ class Kernel:
                 group = [n for n in nodes if n.args == node.args and isinstance(n.f, PiecewiseLinear)]
                 if node is group[0]:
                     yield self._look_up(group)
+            elif isinstance(node.f, Mixture):
+                group = [n for n in nodes if n.args == node.args and _alike(n.f, node.f)]
+                if node is group[0]:
+                    yield Operation(group, _mixtures(group), [argument for argument, _ in node.args])
             elif node.op not in ("lane", "mask") and node not in inside:
                 own = _operation(node, uses, extent), [argument for argument, _ in node.args]
                 yield Operation([node], *sums.get(node, own))
@@ -92,7 +97,8 @@ class Kernel:
                 registers[writes[0]] = made
             for node in over:
                 del registers[node]
-        changed = {name: _spread(registers[node], state[name].shape) for name, node in self.graph.results.items()}
+        after = {name: registers[node] for name, node in self.graph.results.items()}
+        changed = {name: _spread(lane, state[name].shape) if name in state else lane for name, lane in after.items()}
         cleared = {name: torch.zeros_like(state[name]) for name in self.graph.zero}
         found = [torch.stack(torch.aminmax(registers[check.node])) for check in self.graph.checks]
         return state | changed | cleared, found
@@ -151,6 +157,8 @@ def _operation(node: Node, uses: Mapping[Node, int], extent: Extent) -> Make:
             return lambda args: node.f(args[0])
         case "softmax":
             return _softmax(views, _read(own), extent.tokens)
+        case "normalise":
+            return lambda args: torch.softmax(args[0], dim=-1)
         case "count":
             return lambda args: args[0].sum(_read(used[0])).clamp(min=1.0)
         case "select":
@@ -251,6 +259,15 @@ def _softmax(views: list[View], axis: int, tokens: int) -> Make:
         return torch.nan_to_num(torch.softmax(scores, dim=axis))
 
     return softmax
+
+
+def _alike(f: object, g: Mixture) -> bool:
+    return isinstance(f, Mixture) and f.weights == g.weights
+
+
+def _mixtures(group: list[Node]) -> Callable[[list[Tensor]], tuple[Tensor, ...]]:
+    functions = tuple(node.f for node in group)
+    return lambda args: together(functions, args[0])
 
 
 def _read(labels: str) -> int:

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from innergrad.interpret.walk import Seen
 from innergrad.ir.program import Program
 
 ScalarFunction = Callable[[Tensor], Tensor]
 Coefficient = tuple[float, int]  # a number, and a power of the number of tokens
+ONCE: Coefficient = (1.0, 0)
 NAMES = "abcdefghijklmnopqrstuvwxyz"
+EXAMPLES = Seen(lane="t")
 DEMOS_ONLY = ("t", "omega", "y", "batch")  # lanes that are zero on every token that is not an example
 
 
@@ -35,6 +38,7 @@ class Node:
     sum      of its arguments, each with its coefficient, and the constant
     apply    the function ``f``, entry by entry
     softmax  of its first argument over S, where its second argument, if any, is not zero
+    normalise  the softmax of its argument over its last index
     mask     1 where token S is in the scope ``f`` of token I
     select   entry ``index`` of the axis ``axis`` of its argument
     scatter  its first argument, its second written to the entries ``index``
@@ -165,6 +169,11 @@ class Graph:
     zero: tuple[str, ...]
     checks: tuple[Check, ...]
 
+    def replaced(self, new: Mapping[Node, Node]) -> Graph:
+        """The graph with other nodes in place of its own."""
+        results = {name: new[node] for name, node in self.results.items()}
+        return Graph(results, self.zero, tuple(replace(check, node=new[check.node]) for check in self.checks))
+
     @cached_property
     def kept(self) -> tuple[Node, ...]:
         """What is needed at the end."""
@@ -212,21 +221,22 @@ def own_tokens(graph: Graph) -> bool:
     return not any(node.summed for node in graph.nodes)
 
 
-def demos_suffice(program: Program, graphs: tuple[Graph, ...]) -> bool:
-    """Whether the steps can be taken on the examples alone.
+def demos_suffice(program: Program, graphs: tuple[Graph, ...], given: Mapping[str, Node]) -> bool:
+    """Whether the steps can be taken on the examples alone. given: lanes that are made before the first step.
 
     So it is if every sum over tokens has a factor that is zero on all others, and if nothing that is kept per token is
     changed: then no other token has any influence on the weights, and finds the lanes as they were.
     """
-    if program.tokens != "stacked" or program.sink or program.causal or program.carriers:
+    if program.tokens != "stacked" or program.sink or program.causal or program.placement:
         return False
-    return all(_demos_suffice(graph) for graph in graphs)
+    weights = {name for name, node in given.items() if any(mask.f == EXAMPLES for mask, _ in node.args[1:])}
+    return all(_demos_suffice(graph, weights.union(DEMOS_ONLY)) for graph in graphs)
 
 
-def _demos_suffice(graph: Graph) -> bool:
-    zero: dict[Node, bool] = {}  # on every token that is not an example
+def _demos_suffice(graph: Graph, lanes: set[str]) -> bool:
+    zero: dict[Node, bool] = {}  # on every token that is not an example; so are these lanes
     for node in graph.nodes:
-        zero[node] = _zero_elsewhere(node, zero)
+        zero[node] = node.name in lanes or _zero_elsewhere(node, zero)
         others = node.summed and not any(zero[argument] and node.summed & set(used) for argument, used in node.args)
         if others or len(node.tokens) > 1 or node.op in ("softmax", "mask", "count"):
             return False
@@ -236,8 +246,6 @@ def _demos_suffice(graph: Graph) -> bool:
 def _zero_elsewhere(node: Node, zero: Mapping[Node, bool]) -> bool:
     inside = [zero[argument] and not set("IS").isdisjoint(used) for argument, used in node.args]
     match node.op:
-        case "lane":
-            return node.name in DEMOS_ONLY
         case "product":
             return any(inside)
         case "sum":

@@ -16,35 +16,31 @@ what comes out is back-propagation, because
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
-from typing import Any, Literal
 
 import torch
 
 from innergrad.errors import InputError
 from innergrad.functions.scalar import PiecewiseLinear
+from innergrad.interpret import contract
 from innergrad.interpret.graph import (
     NAMES,
+    ONCE,
     Check,
-    Coefficient,
     Graph,
     Linear,
     Node,
     ScalarFunction,
-    Term,
-    indices,
-    lengths,
     of_node,
     ordered,
-    rename,
-    times,
 )
+from innergrad.interpret.marks import Marks
+from innergrad.interpret.node_table import Combinations
 from innergrad.interpret.plain import SCALE_INPUTS, argument_left, enlarge, lane_left, slack
-from innergrad.interpret.walk import Algebra, Seen, Token, added, maps_first, pieces_of
+from innergrad.interpret.walk import Seen, Token, added, maps_first, pieces_of
 from innergrad.ir.program import Expr, Layer, Program, Score, View
+from innergrad.ir.stream import low as low_digits
 
 Bounds = Callable[[Layer], Mapping[str, tuple[float, float]]]
-ONCE: Coefficient = (1.0, 0)
 
 
 def build(
@@ -59,103 +55,18 @@ def build(
 
     clean: scratch lanes are zero at the beginning. bounds: of the lanes a layer reads.
     """
-    zero = {lane.name for lane in program.stream.lanes if clean and lane.role == "scratch" and lane.fill == 0.0}
-    while True:  # a scratch lane that is not cleared is carried along
-        graph = Symbols(program, layers, functions, bounds, zero).run()
-        dirty = zero & set(graph.results)
-        if not dirty:
-            return graph
-        zero -= dirty
+    zero = zero_lanes(program, "scratch") if clean else set()
+    return contract.cheapest(Symbols(program, layers, functions, bounds, zero).graph)
 
 
-class Nodes(Algebra[Linear]):
-    """The nodes of a graph under construction, and the algebra of their linear combinations, lanes aside.
-
-    Equal operations are one node. The constant lane, signs and scales are coefficients; a sum or a product becomes a
-    node only where it is needed as one.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[object, Node] = {}
-
-    def node(
-        self, op: str, args: tuple[Term, ...], labels: str, sizes: Mapping[str, int] | None = None, **more: Any
-    ) -> Node:
-        """The node with these axes, under canonical names; equal nodes are one. S without I is called I.
-
-        sizes: how far the labels range that no argument has.
-        """
-        if op != "mask" and not any("I" in used for used in (labels, *(used for _, used in args))):
-            labels = labels.replace("S", "I")
-            args = tuple((node, used.replace("S", "I")) for node, used in args)
-        names = dict(zip(dict.fromkeys(indices(labels + "".join(used for _, used in args))), NAMES, strict=False))
-        ranges = {**(sizes or {}), **lengths(*args)}
-        args = tuple((node, rename(used, names)) for node, used in args)
-        key = (op, args, rename(labels, names), tuple(ranges[label] for label in indices(labels)))
-        return self.known.setdefault((*key, *more.items()), Node(*key, **more))
-
-    def materialise(self, value: Linear, labels: str, sizes: Mapping[str, int] | None = None) -> Node:
-        """One node with the given axes. sizes: as of a node."""
-        if value.single is not None and value.single[1:] == (labels, ONCE):
-            return value.single[0]
-        linear = {"coefficients": tuple(value.terms.values()), "constant": value.constant}
-        return self.node("sum", tuple(value.terms), labels, sizes, **linear)
-
-    def product(self, factors: list[Linear], keep: str) -> Linear:
-        """Two factors at a time."""
-        if any(factor.zero for factor in factors):
-            return Linear()
-        constant = reduce(times, (factor.constant for factor in factors if not factor.terms), ONCE)
-        several = [factor for factor in factors if factor.terms] or [Linear({}, ONCE)]
-        if len(several) == 1 and set(several[0].labels) <= set(keep):
-            return several[0].scaled(constant)
-        singles = [f.single or (self.materialise(f, f.labels), f.labels, ONCE) for f in several]
-        constant = reduce(times, (coefficient for *_, coefficient in singles), constant)
-        terms = [(node, used) for node, used, _ in singles]
-        while len(terms) > 2:
-            first, second, *rest = terms
-            needed = keep + "".join(used for _, used in rest)
-            terms = [self._contract((first, second), needed), *rest]
-        return Linear({self._contract(tuple(terms), keep): constant})
-
-    def _contract(self, terms: tuple[Term, ...], keep: str) -> Term:
-        labels = ordered({label for _, used in terms for label in used if label in keep}, keep)
-        if len(terms) == 1 and set(terms[0][1]) == set(labels):
-            return terms[0]
-        return self.node("product", terms, labels), labels
-
-    def sum(self, terms: list[Linear]) -> Linear:
-        return reduce(self.plus, terms, Linear())
-
-    def plus(self, a: Linear, b: Linear) -> Linear:
-        """The sum of two; where coefficients have different powers of the token count, the second becomes a node."""
-        total = a.plus(b) or a.plus(of_node(self.materialise(b, b.labels), b.labels))
-        assert total is not None
-        return total
-
-    def softmax(self, scores: Linear, mask: Linear | None) -> Linear:
-        terms = () if mask is None else tuple(mask.terms)
-        labels = ordered({"S", *scores.labels, *(label for _, used in terms for label in used)})
-        first = self.materialise(scores, ordered(set(scores.labels)))
-        return of_node(self.node("softmax", ((first, ordered(set(scores.labels))), *terms), labels), labels)
-
-    def count(self, value: Linear, mask: Linear | None, power: Literal[-1, 1]) -> Linear:
-        if mask is None:
-            return value.scaled((1.0, power))
-        (term,) = mask.terms
-        labels = ordered(set(term[1]) - {"S"})
-        count = self.node("count", (term,), labels)
-        inverse = self.node("apply", ((count, count.labels),), labels, f=torch.reciprocal)
-        return self.product([value, of_node(inverse, labels)], ordered({*value.labels, *labels}))
-
-    def scale(self, value: Linear, factor: float) -> Linear:
-        return value.scaled((factor, 0))
-
-    def varies(self, value: Linear) -> bool:
-        return "S" in value.labels
+def zero_lanes(program: Program, *roles: str) -> set[str]:
+    """Those of some roles that hold zeros before the first layer. Low digits of what a prompt gives do not."""
+    lanes = program.stream.lanes
+    given = {low_digits(lane.name) for lane in lanes if lane.role in ("input", "weight")}
+    return {lane.name for lane in lanes if lane.role in roles and lane.fill == 0.0} - given
 
 
-class Symbols(Nodes):
+class Symbols(Combinations):
     """The symbolic execution of some layers: what the lanes hold, and what has to be checked."""
 
     def __init__(
@@ -165,14 +76,32 @@ class Symbols(Nodes):
         functions: Mapping[str, ScalarFunction],
         bounds: Bounds,
         zero: set[str],
+        derived: Mapping[str, Linear] | None = None,
     ) -> None:
+        """zero: lanes that are zero at the beginning; of scratch lanes, those that are so at the end. derived: what
+        lanes hold at the beginning, made of others.
+        """
         super().__init__()
         self.program, self.layers, self.functions, self.bounds = program, layers, functions, bounds
+        self.marks = Marks(program)
         self.checks: dict[tuple[Node, str], Check] = {}
-        self.start = {lane.name: self._at_first(lane.name, zero) for lane in program.stream.lanes}
-        self.lanes: Mapping[str, Linear] = self.start
+        self.zero, self.derived = zero, derived or {}
+        self.lanes: Mapping[str, Linear] = {}
+        self.graph = self._run()
 
-    def run(self) -> Graph:
+    def _run(self) -> Graph:
+        """Layer by layer. A scratch lane that is not cleared is carried along."""
+        while True:
+            graph = self._once()
+            dirty = zero_lanes(self.program, "scratch") & self.zero & set(graph.results)
+            if not dirty:
+                return graph
+            self.zero = self.zero - dirty
+
+    def _once(self) -> Graph:
+        self.checks.clear()
+        start = {lane.name: self._at_first(lane.name, self.zero) for lane in self.program.stream.lanes}
+        self.lanes = self.start = start | {n: self._from_lanes(value, start) for n, value in self.derived.items()}
         for layer in self.layers:
             self._layer(layer)
         changed = {name: value for name, value in self.lanes.items() if value != self.start[name]}
@@ -197,6 +126,23 @@ class Symbols(Nodes):
             if not change.zero:
                 after[dst.lane] = self._written(dst, after[dst.lane], change)
         self.lanes = {name: self._kept(name, value) for name, value in after.items()}
+
+    def rederived(self, name: str, value: Linear) -> bool:
+        """Whether a lane is the same function of the others as at the beginning, after all layers."""
+        again = self._from_lanes(value, self.lanes)
+        return self._as_lane(name, again) is self._as_lane(name, self.lanes[name])
+
+    def _from_lanes(self, value: Linear, lanes: Mapping[str, Linear]) -> Linear:
+        """A linear combination of nodes, made again from what some lanes hold."""
+        made: dict[Node, Node] = {}
+
+        def again(node: Node) -> Node:
+            if node not in made:
+                args = tuple((again(argument), used) for argument, used in node.args)
+                made[node] = self._as_lane(node.name, lanes[node.name]) if node.op == "lane" else self.again(node, args)
+            return made[node]
+
+        return Linear({(again(node), used): c for (node, used), c in value.terms.items()}, value.constant)
 
     # -------------------------------------------------------------------------------------------------------- lanes
 
@@ -272,6 +218,17 @@ class Symbols(Nodes):
             return self.plus(argument.scaled((f.slopes[0], 0)), constant)
         node = self.materialise(argument, labels)
         return of_node(self.node("apply", ((node, labels),), labels, f=f), labels)
+
+    def product(self, factors: list[Linear], keep: str) -> Linear:
+        """A value times softmax weights of markers is a function of what the token asks with."""
+        read = self.marks.read(*factors) if len(factors) == 2 and "S" not in keep else None
+        if read is None:
+            return super().product(factors, keep)
+        labels = read.argument.labels
+        argument = ((self.materialise(read.argument, labels), labels),)
+        if read.f is None:
+            return Linear({(self.node("normalise", argument, labels), labels): read.coefficient})
+        return Linear({(self.node("apply", argument, labels, f=read.f), labels): read.coefficient})
 
     def mask(self, seen: Seen) -> Linear:
         """Made from the prompt, before the first layer."""

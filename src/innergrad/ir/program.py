@@ -23,6 +23,7 @@ averaged: it is zero on the queries and weighted so that the mean over all token
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ class Options:
         of its ramps.
     weight_error: the error of the final weights that the accuracies were solved for, if they were.
     until: the norm of the gradient mapping at which runs stop, if they do.
+    double: every value in two lanes, for float64 in classes whose norms cast to float32.
     """
 
     target: str = "relu"
@@ -57,6 +59,7 @@ class Options:
     epsilons: tuple[tuple[str, float], ...] = ()
     weight_error: float | None = None
     until: float | None = None
+    double: bool = False
 
     def accuracy(self, name: str) -> float:
         """The sup error that the approximant of a function may have."""
@@ -283,8 +286,9 @@ class Program:
     length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
         if prompts have any length.
     placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
-        empty if it is in the lanes of role ``weight`` as they are. markers: so many tokens that carry nothing but
-        marks stand there. marks: what tells the tokens before the demos apart, numbered from 0, the sink aside.
+        empty if it is in the lanes of role ``weight`` as they are.
+    marks: what tells the tokens before the demos apart, numbered from 0, the sink aside. Without a placement they
+        carry nothing else.
     batches: sets of examples; entry b of the lane ``batch`` holds the weights of those of batch b, as ``omega`` those
         of all, and ``log_batch`` their logarithms.
     """
@@ -301,7 +305,6 @@ class Program:
     length: int | None = None
     placement: tuple[Part, ...] = ()
     marks: tuple[Mark, ...] = ()
-    markers: int = 0
     batches: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -329,7 +332,8 @@ class Program:
     @property
     def carriers(self) -> int:
         """Tokens before the demos that carry weights, or marks alone."""
-        return max(self.markers, 1 + max((part.token for part in self.placement if part.token is not None), default=-1))
+        held = [part.token for part in self.placement if part.token is not None]
+        return 1 + max((*held, *(mark.token for mark in self.marks)), default=-1)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -385,7 +389,7 @@ class Program:
 
 def pointwise(f: Function, lanes: Iterable[Lane]) -> tuple[Attend, ...]:
     """Instructions for an mlp layer: lane += f(lane), entry by entry. With NEGATION they clear the lanes, exactly."""
-    views = (lane.name + ("", "[k]", "[k,c]", "[k,c,e]")[len(lane.shape)] for lane in lanes)
+    views = (lane.name + ("", "[k]", "[k,c]", "[k,c,e]", "[k,c,e,o]")[len(lane.shape)] for lane in lanes)
     return tuple(Attend(view, Score(f, (view, "one"))) for view in views)
 
 
@@ -443,14 +447,12 @@ def _check_placement(program: Program) -> None:
         _require(right and 0 < part.size <= lane.size, "a part of the weights is in a weight lane, per token", part)
     places = [(part.lane, part.token) for part in program.placement]
     _require(len(set(places)) == len(places), "two parts of the weights are in the same place", places)
+    last = max((part.token or 0 for part in program.placement), default=math.inf)
     for mark in program.marks:
         lane = stream[mark.lane]
         right = lane.role == "input" and not lane.shared and 0 <= mark.entry < lane.size
-        _require(
-            right and 0 <= mark.token < program.carriers,
-            "a mark is on a token before the demos that carries something",
-            mark,
-        )
+        what = "a mark is an entry of an input lane, on a token that carries weights if any does"
+        _require(right and 0 <= mark.token <= last, what, mark)
 
 
 def _check_instruction(program: Program, instruction: Attend, name: str) -> None:

@@ -124,6 +124,11 @@ class Stream:
         }
 
 
+def low(name: str) -> str:
+    """The lane of a lane's low digits, where a program has it; see :mod:`innergrad.model.double`."""
+    return f"{name}_low"
+
+
 def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
     """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes.
 

@@ -141,10 +141,10 @@ def _parsed(header: Mapping[str, str], path: Path) -> tuple[int, dict[str, Any]]
         step, meta = int(header["step"]), json.loads(header["meta"])
     except (KeyError, ValueError, RecursionError) as error:
         raise Damaged(f"the checkpoint {path} is damaged", got=f"a header without step or meta: {error}") from error
-    tables = meta.get("experiments") if isinstance(meta, dict) else None
-    if step < 0 or not isinstance(tables, list | None) or not isinstance(meta, dict):
+    tables = meta.get("experiments", []) if isinstance(meta, dict) else None
+    if step < 0 or not isinstance(tables, list) or not isinstance(meta, dict):
         raise Damaged(f"the checkpoint {path} is damaged", got="a header that no run writes")
-    if not all(isinstance(table, dict) for table in tables or ()):
+    if not all(isinstance(table, dict) for table in tables):
         raise Damaged(f"the checkpoint {path} is damaged", got="experiments that are no tables")
     return step, meta
 

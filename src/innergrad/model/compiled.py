@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -26,12 +26,13 @@ from innergrad.functions.tape import Formula, Tape
 from innergrad.interpret.plain import Limits, ScalarFunction
 from innergrad.ir.program import Layer, Options, Program
 from innergrad.memory import require_memory
+from innergrad.model.comparison import Compared, compared
 from innergrad.model.cost import Cost, cost_of
 from innergrad.model.guard import Guard, Outside
-from innergrad.model.prompt import ArrayLike, Prompt, make_prompt, read_predictions, reading
+from innergrad.model.prompt import ArrayLike, Prompt, make_prompt, read_predictions, read_weights, reading
 from innergrad.targets import TARGETS, LoopedTransformer, Target
 from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
-from innergrad.targets.weights.rows import require_room
+from innergrad.targets.weights.rows import require_room, require_room_to_count
 
 CHECKED = "checked"  # in ``kept``
 PRODUCTS = "products"  # beside functions, what targets with fitted functions do not compute as it is
@@ -158,7 +159,9 @@ class Compiled:
         return self.cost().nonzeros
 
     def cost(self) -> Cost:
-        """Layers, heads, width, parameters, FLOPs and the norm B_theta, beside the paper's formulas."""
+        """Layers, heads, width, parameters, FLOPs and the norm B_theta, beside the paper's formulas; ``compare()`` of
+        it puts other targets and variants beside.
+        """
         return self._cost
 
     @cached_property
@@ -167,11 +170,17 @@ class Compiled:
         if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
-        return cost_of(self.program, self.options, counts, paper, self.approximants)
+        found = cost_of(self.program, self.options, counts, paper, self.approximants)
+        return replace(found, others=partial(compared, self.algorithm, self.options, self._beside))
+
+    def _beside(self, program: Program, approximants: dict[str, Approximant], options: Options) -> Compared:
+        """The cost of the same algorithm, compiled otherwise."""
+        return Compiled(self.algorithm, program, approximants, options).cost().beside(options)
 
     @cached_property
     def foreseen(self) -> list[Count] | None:
         """What the weights of every stored layer are counted to be, where that is known without building them."""
+        require_room_to_count(self.program)
         return self.target.foreseen(self.program, self.approximants, self.options)
 
     # ------------------------------------------------------------------------------------------------------- weights
@@ -183,8 +192,7 @@ class Compiled:
             return self.stored_module
         if self.foreseen:
             require_memory(BYTES_PER_ENTRY * self.cost().nonzeros, "building the weights", SMALLER)
-        else:
-            require_room(self.program, self.approximants)
+        require_room(self.program, self.approximants, counted=bool(self.foreseen))
         return self.target.lower(self.program, self.approximants, self.options)
 
     def module_for(self, dtype: torch.dtype) -> LoopedTransformer:
@@ -287,6 +295,10 @@ class Compiled:
             raise InputError("hidden states have the wrong shape", got=got, allowed=allowed)
         found: Tensor = read_predictions(hidden, self.reading, n_query)
         return found
+
+    def learned(self, hidden: Tensor, token: int = 0) -> Tensor:
+        """The weights (batch, n_weights) that a token holds in hidden states, as ``predictions`` takes them."""
+        return read_weights(self.program, hidden, token)
 
 
 def _fingerprint(module: LoopedTransformer) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import Any
 
+from innergrad.errors import InputError
 from innergrad.flops import Flops, attention, mlp, product, total
 from innergrad.interpret.counts import structured_flops
 from innergrad.ir.program import Layer, Options, Program
+from innergrad.model.comparison import Compared, Comparison
 from innergrad.targets.weights.modules import Count
 
 FEWEST_HIDDEN = 4  # a shorter run of layers that repeat is shown in full
@@ -47,7 +49,7 @@ class Cost:
     examples and one query: ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same
     function evaluated with shared lanes and shared scores used once. Both count the functions of scores, a sum of
     features by its terms. steps: of the algorithm. before: how many of the rows are not of a step, but come before the
-    first.
+    first. others: the same algorithm on other targets, when asked.
     """
 
     rows: tuple[LayerCost, ...]
@@ -58,6 +60,35 @@ class Cost:
     paper: dict[str, str]
     steps: int = 1
     before: int = 0
+    others: Callable[[tuple[str, ...]], Comparison] | None = field(default=None, compare=False, repr=False)
+
+    def compare(self, *targets: str) -> Comparison:
+        """Blocks a step, heads, width, units and parameters of the same algorithm in every variant of these targets, or
+        of all that it has a program for, and the paper's. Each is compiled, at the target's epsilon, and counted.
+        """
+        if self.others is None:
+            raise InputError("this cost is of no compiled transformer", hint="tf.cost().compare()")
+        return self.others(targets)
+
+    def beside(self, options: Options) -> Compared:
+        """As a row of a comparison."""
+        sizes = (self.blocks_a_step, self.readout_blocks, self.heads, self.d_model, self.units, self.nonzeros)
+        return Compared(options.target, options.variant, options.epsilon, *sizes)
+
+    @property
+    def blocks_a_step(self) -> float:
+        """Depth of a step when attention and the mlp after it count as one, on every target."""
+        return self._a_step(_blocks([row for row in self.rows[self.before :] if row.times]))
+
+    @property
+    def heads(self) -> int:
+        """Of the widest attention layer."""
+        return max((row.heads for row in self.rows if row.kind == "attention"), default=0)
+
+    @property
+    def units(self) -> int:
+        """Of the widest mlp."""
+        return max((row.heads for row in self.rows if row.kind == "mlp"), default=0)
 
     @property
     def layers_a_step(self) -> float:
@@ -66,7 +97,7 @@ class Cost:
         """
         if any(row.kind == "product" for row in self.rows):
             return self.sublayers_a_step
-        return self._a_step(_blocks([row for row in self.rows[self.before :] if row.times]))
+        return self.blocks_a_step
 
     @property
     def sublayers_a_step(self) -> float:
@@ -96,7 +127,7 @@ class Cost:
             "layers a step": self.layers_a_step,
             "sublayers a step": self.sublayers_a_step,
             "width D": self.d_model,
-            "heads of the widest layer": max((row.heads for row in self.rows if row.kind == "attention"), default=0),
+            "heads of the widest layer": self.heads,
             "parameters (nonzero)": self.nonzeros,
             "parameters (low rank)": sum(row.low_rank for row in self.rows),
             "parameters (D x D heads)": sum(row.dense for row in self.rows),

@@ -19,12 +19,14 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.functions.ball import ROOT
 from innergrad.functions.fits.sums import Approximant
 from innergrad.interpret.plain import SCALE_INPUTS, Limits, argument_left, enlarge, lane_left, range_error, slack
 from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import State
 
 Outside = Literal["error", "flag"]
+BEFORE_THE_BALL = "weights may be four radii long before they are projected: give a larger ball, or a smaller lr"
 Ranges = Callable[[Layer], Mapping[str, Limits]]  # of the lanes that a layer's products are made for
 
 
@@ -35,7 +37,7 @@ def check_outside(outside: object) -> None:
 
 def in_prompts(outside: Tensor, first: int | None) -> str:
     """Which prompts of a batch: ``outside`` is (batch, ...). first: the number of the first, if it is a part of one."""
-    rows = (outside.flatten(1).any(-1).nonzero().flatten() + (first or 0)).tolist()
+    rows = (outside.reshape(len(outside), -1).any(-1).nonzero().flatten() + (first or 0)).tolist()
     if len(outside) == 1 and first is None:
         return ""
     return f"in prompt{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))} of the batch"
@@ -95,9 +97,13 @@ class Guard:
         for part in self.program.parts:
             sizes, bound = w0[:, start : start + part.size].abs(), self.program.stream[part.lane].bound
             if float(sizes.max()) > bound:
-                found = f"max |{part.lane}| = {float(sizes.max()):.6g} with a box of {bound:g}"
-                hint = _joined(in_prompts(sizes > bound, self.first), "use a larger box or smaller initial weights")
-                self.report(InputError("the box must contain w0", got=found, hint=hint))
+                ball = self.program.stream[part.lane].bound_from == "ball"
+                kind, what = ("ball", "the ball must be near w0") if ball else ("box", "the box must contain w0")
+                limit = f"at most {bound:g}, four radii" if ball else f"a box of {bound:g}"
+                found = f"max |{part.lane}| = {float(sizes.max()):.6g} with {limit}"
+                hint = f"use a larger {kind} or smaller initial weights"
+                hint = _joined(in_prompts(sizes > bound, self.first), hint)
+                self.report(InputError(what, got=found, hint=hint))
             start += part.size
 
     def _bound(self, name: str, tensor: Tensor, bound: float | None) -> None:
@@ -126,6 +132,8 @@ class Guard:
         del instruction
         if self.bounded(score):
             domain, hint = self.approximants[score.f.name].domain, "" if self.flags else SCALE_INPUTS
+            if hint and score.f == ROOT:
+                hint = BEFORE_THE_BALL
             self._inside(argument_left(layer, score.f.name), argument, domain, 0.0, hint)
 
     def _inside(self, what: str, values: Tensor, limits: Limits, room: float, hint: str) -> None:

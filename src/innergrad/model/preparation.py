@@ -7,6 +7,7 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, integer, real
 from innergrad.functions.approximants import check_epsilon
 from innergrad.ir.program import Options, Program
+from innergrad.model.double import doubled
 from innergrad.model.legalise import legalise
 from innergrad.targets import TARGETS
 
@@ -32,6 +33,8 @@ def prepared(algorithm: Algorithm, options: Options) -> Program:
     program = algorithm.program(options)
     if algorithm.targets == ("any",):
         program = legalise(program, target, options)
+    if options.double:
+        program = doubled(program)
     program = target.prepare(program, options)
     target.check(program, options)
     _check_epsilons(program, options)
@@ -77,6 +80,12 @@ def check_options(options: Options) -> Options:
         if len(entry) != 2 or not isinstance(entry[0], str):
             raise InputError("epsilons are pairs of a function's name and a number", got=repr(entry))
         check_epsilon(entry[1], TARGETS[options.target].finest)
+    if not isinstance(options.double, bool):
+        raise InputError("double is True or False", got=repr(options.double))
+    if options.double and options.target != "llama":
+        what = "double=True is for blocks whose norm casts to float32, whatever the model's dtype"
+        hint = "the models of other targets compute in float64 as they are"
+        raise InputError(what, got=f"target {options.target!r}", allowed="target='llama'", hint=hint)
     if options.weight_error is not None:
         real("weight_error", options.weight_error, above=0.0, hint="or None")
     integer("n_examples", options.n_examples)

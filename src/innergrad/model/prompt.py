@@ -18,7 +18,7 @@ from innergrad.algorithms.base import LOG_UNIT, Algorithm
 from innergrad.algorithms.descent.step import batch_weights
 from innergrad.errors import InputError, seed_number
 from innergrad.ir.program import STANDARD_LANES, Options, Program
-from innergrad.ir.stream import POSITION, State
+from innergrad.ir.stream import POSITION, State, low
 from innergrad.model.guard import Guard
 
 ArrayLike = Tensor | np.ndarray | list[object]
@@ -64,7 +64,8 @@ class Prompt:
         then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes,
         and so have the blank tokens before the queries that fill a prompt up to a fixed length; only their x is the
         first demo's, so that no function is evaluated where the data never are (at 0, a ReLU's kink). Tokens that carry
-        weights, or marks alone, stand before the demos: blank ones, with their weights and marks.
+        weights, or marks alone, stand before the demos: blank ones, with their weights and marks. Low lanes hold what
+        their lanes hold: such values are open, in the words of :mod:`innergrad.model.double`.
         """
         (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
         blank = self.X.new_zeros(batch, n)
@@ -95,6 +96,7 @@ class Prompt:
             lane = program.stream[mark.lane]
             held = lanes.setdefault(mark.lane, self.X.new_zeros(batch, tokens, *lane.shape))
             held[:, sink + mark.token].view(batch, lane.size)[:, mark.entry] = 1.0
+        lanes |= {low(name): held for name, held in lanes.items()}
         return {
             lane.name: lanes[lane.name]
             if lane.name in lanes
@@ -335,6 +337,7 @@ def _normalised(omega: Tensor) -> Tensor:
 def reading(program: Program) -> dict[str, Any]:
     """Where predictions are, as JSON values; exports carry it."""
     stream, lane = program.stream, program.prediction
+    lower = {"low": stream.offsets[low(lane)]} if low(lane) in stream.by_name else {}
     return {
         "zero": stream.entry(ZERO) if ZERO in stream.by_name else None,
         "prediction": {
@@ -343,6 +346,7 @@ def reading(program: Program) -> dict[str, Any]:
             "size": stream[lane].size,
             "sign": program.sign,
             "tokens": "the queries, last",
+            **lower,
         },
     }
 
@@ -351,10 +355,22 @@ def read_predictions(hidden: Any, read: Any, n_query: int) -> Any:
     """Predictions (..., n_query, d_y) from hidden states (..., tokens, width), of torch or of numpy.
 
     read: where they are, ``tf.reading`` or what an export says under "read". The queries are the last tokens. What a
-    LayerNorm after the last block has subtracted from every entry is in the entry "zero", and is added again.
+    LayerNorm after the last block has subtracted from every entry is in the entry "zero", and is added again. Where the
+    norm rounded to float32, the rest of the digits are in the entries from "low" on.
     """
     if read["zero"] is not None:
         hidden = hidden - hidden[..., read["zero"] : read["zero"] + 1]
     first, size, sign = (read["prediction"][name] for name in ("first", "size", "sign"))
     tokens = hidden.shape[-2]
-    return sign * hidden[..., tokens - n_query : tokens, first : first + size]
+    found, lower = hidden[..., tokens - n_query : tokens, first : first + size], read["prediction"].get("low")
+    if lower is not None:
+        found = found + hidden[..., tokens - n_query : tokens, lower : lower + size]
+    return sign * found
+
+
+def read_weights(program: Program, hidden: Tensor, token: int = 0) -> Float[Tensor, "batch n_weights"]:
+    """The flat weight vector from hidden states, as :func:`read_predictions` reads predictions."""
+    shift = hidden[..., program.stream.entry(ZERO), None] if ZERO in program.stream.by_name else 0.0
+    lanes = program.stream.unpack(hidden - shift)
+    whole = {name: lane + lanes[low(name)] if low(name) in lanes else lane for name, lane in lanes.items()}
+    return flat_weights(program, whole, token)

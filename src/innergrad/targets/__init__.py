@@ -6,7 +6,7 @@ from innergrad.errors import Registry
 from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.targets.parts.attention import KernelAttention, Places, Sink, SoftmaxAttention
 from innergrad.targets.parts.base import Functions, Target
-from innergrad.targets.parts.functions import Blocks, Piecewise, Ramps, Sigmas
+from innergrad.targets.parts.functions import Blocks, Piecewise, Sigmas, Silus
 from innergrad.targets.parts.gated import GatedMlp
 from innergrad.targets.parts.mlps import FeedForward, SigmaMlp
 from innergrad.targets.parts.norms import LayerNorm
@@ -34,7 +34,7 @@ _BUILTIN: dict[str, Target] = {
         structural=("t",),
     ),
     "softmax": Target(
-        variants=("sink", "mean", "lookup"),
+        variants=("sink", "mean", "lookup", "markers"),
         parts=(SoftmaxAttention, FeedForward),
         positions=Sink(),
         functions=Blocks(),
@@ -52,7 +52,7 @@ _BUILTIN: dict[str, Target] = {
         structural=("t", "query"),
     ),
     "gpt": Target(
-        variants=("pre-ln", "raw"),
+        variants=("pre-ln", "raw", "markers"),
         norm=LayerNorm(),
         parts=(SoftmaxAttention, FeedForward),
         positions=Places(),
@@ -74,10 +74,10 @@ _BUILTIN: dict[str, Target] = {
         ),
     ),
     "llama": Target(
-        variants=("chain", "wide"),
+        variants=("chain", "wide", "widest", "shortest"),
         norm=RMSNorm(),
         parts=(SoftmaxAttention, GatedMlp),
-        functions=Ramps(),
+        functions=Silus(),
         epsilon=1e-12,
         finest=1e-12,
         structural=("t", "query", "log_omega", "log_batch", "pad"),

@@ -1,8 +1,9 @@
-"""Activations and their derivatives without an approximation, as layers: p_j = r(z_j), d_j = r'(z_j).
+"""Activations and their derivatives as layers: p_j = r(z_j), d_j = r'(z_j). But for the last, without an approximation.
 
 tanh, sigmoid          attention over markers (:mod:`innergrad.algorithms.descent.sigmoids`)
 silu                   attention: e = sigmoid(z), h = sigmoid'(z);   mlp: p = z e,  d = e + z h
 piecewise linear       mlp: p and, by ramps as everywhere, the steps of d
+any other              mlp: p and d, by fits
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from innergrad.algorithms.descent.sigmoids import SIGMOID, TANH, Sigmoid
-from innergrad.errors import InputError
 from innergrad.functions.scalar import ACTIVATIONS, IDENTITY, Activation
 from innergrad.ir.program import Attend, Layer, Score
 
@@ -48,8 +48,8 @@ class Weighted(Activate):
 
 
 @dataclass(frozen=True)
-class Bent(Activate):
-    """Piecewise-linear activations: the MLP has units for them."""
+class ByUnits(Activate):
+    """Piecewise-linear activations, and those that are fitted: the MLP has units for them."""
 
     activation: Activation = ACTIVATIONS["relu"]
 
@@ -60,15 +60,8 @@ class Bent(Activate):
 
 
 def activate_of(activation: Activation) -> Activate:
-    """The activation, or the reason why it has no exact form."""
-    if activation.r.exact is not None:
-        return Bent(SIGMOID, activation=activation)
+    """The layers of an activation: exact ones, if there are any."""
     known = {"tanh": Activate(TANH), "sigmoid": Activate(SIGMOID), "silu": Weighted(SIGMOID)}
     if activation.name in known and activation == ACTIVATIONS[activation.name]:
         return known[activation.name]
-    raise InputError(
-        "this construction has no approximation, and no exact form of the activation",
-        got=activation.name,
-        allowed="tanh, sigmoid, silu, and those that are piecewise linear",
-        hint="targets gpt, softmax and sigma fit it",
-    )
+    return ByUnits(SIGMOID, activation=activation)

@@ -63,7 +63,7 @@ def backprop_program(algorithm: DescentSettings, options: Options) -> Program:
         above = (f"V{N}[c,k]", f"s{N}[c]") if j == N - 1 else (f"U{j + 1}[c,k]", f"q{j + 1}[c]")
         layers.append(Layer("mlp", f"backward {j}", (Attend(f"q{j}[k]", Score(IDENTITY, above)),)))
         scratch.append(Lane(f"q{j}", (net.sizes[j],), bound=bound))
-    return descent(algorithm, tuple(scratch), tuple(layers), _readout(net), last_lane(net), _gradient(net))
+    return descent(algorithm, tuple(scratch), tuple(layers), _readout(net), last_lane(net), _gradient(net), smooth=True)
 
 
 def _loss(algorithm: DescentSettings, options: Options, bound: float) -> Derivative:
@@ -195,7 +195,7 @@ def recursion_program(algorithm: DescentSettings, options: Options) -> Program:
             for s, value in terms
         )
 
-    return descent(algorithm, tuple(own.scratch), tuple(layers), _readout(net), last_lane(net), gradient)
+    return descent(algorithm, tuple(own.scratch), tuple(layers), _readout(net), last_lane(net), gradient, smooth=True)
 
 
 class _Recursion:

@@ -44,7 +44,9 @@ def mean_program(algorithm: DescentSettings, options: Options) -> Program:
     scratch = (*_forward_lanes(net), *u.lanes, *backward_lanes)
     step = (*_forward(net), *u.layers, *backward)
     average, inputs = mean_gradient(net, u.g), (*WEIGHTS_OF_EXAMPLES, *u.inputs)
-    return descent(algorithm, scratch, step, _forward(net, "read-out: "), output, average, inputs, marks=u.marks)
+    return descent(
+        algorithm, scratch, step, _forward(net, "read-out: "), output, average, inputs, marks=u.marks, smooth=True
+    )
 
 
 def gradient_range(algorithm: DescentSettings, options: Options) -> float:

@@ -1,5 +1,6 @@
 """Gradient descent on an N-layer network in 2N - 1 blocks a step, with no approximation at all: for blocks whose MLPs
-multiply exactly and whose softmax attention has markers (target ``llama``).
+multiply exactly and whose softmax attention has markers (target ``llama``). Only activations and losses that neither
+markers nor kinks can make are fitted.
 
 Activations and their derivatives are softmax attention over markers (:mod:`innergrad.algorithms.descent.sigmoids`), one
 head a neuron; everything else is a product of two linear forms. With p_0 = x, a linear output and the squared loss,
@@ -13,13 +14,15 @@ whose derivative g = 2 (z_N - y) is linear, a step is
                       z_1 = V_1 x + b_1,  M = 2 V_N^T V_N,  c = 2 V_N^T (b_N - y);   the rest is cleared
 
 (N - 1) + (N - 2) + 1 + 1 = 2N - 1 blocks. Others: the derivative of the loss is attention over markers, q_{N-1} = V_N^T
-g the MLP behind it, and there are neither M nor c: 2N. An activated output has U_N = d_N V_N in between: 2N + 1.
-Activations that take an MLP, too (:mod:`innergrad.algorithms.descent.activate`), are a block more each: 3N - 2. With
-N = 1 and the squared loss, G_1 = 2 (V_1 x x^T + (b_1 - y) x^T) with the lanes x x^T, made once: one block. A projection
-(box, l1) is an MLP more, and so is clipping.
+g the MLP behind it, and there are neither M nor c: 2N. Where that derivative takes an MLP itself, as fits and kinks do:
+2N + 1. An activated output has U_N = d_N V_N in between: 2N + 1, too. Activations that take an MLP
+(:mod:`innergrad.algorithms.descent.activate`) are a block more each: 3N - 2. With N = 1 and the squared loss, G_1 =
+2 (V_1 x x^T + (b_1 - y) x^T) with the lanes x x^T, made once: one block. A projection (box, l1) is an MLP more, and so
+is clipping.
 
-Variant ``wide`` has derivatives of all activations in the weights in place of the backward pass, N + 2 blocks a step
-(:mod:`innergrad.algorithms.descent.wide`).
+Variants ``wide`` and ``widest`` have derivatives of all activations in the weights in place of the backward pass:
+N + 2 blocks a step (:mod:`innergrad.algorithms.descent.wide`), and N + 1, whatever the loss
+(:mod:`innergrad.algorithms.descent.widest`).
 
 The lanes z_1, M and c survive a step, so they are state: functions of the weights, made by one MLP before the first.
 The read-out is N - 1 blocks.
@@ -27,28 +30,34 @@ The read-out is N - 1 blocks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from innergrad.algorithms.base import LOG_UNIT
 from innergrad.algorithms.descent import wide
 from innergrad.algorithms.descent.activate import Activate, activate_of
 from innergrad.algorithms.descent.averages import WEIGHTS_OF_EXAMPLES, forward, last_lane, squared
+from innergrad.algorithms.descent.literal import loss_layers
 from innergrad.algorithms.descent.sigmoids import SIGMOID, TANH, class_probabilities, marker_lanes, marks
 from innergrad.algorithms.descent.step import DescentSettings, Gradient, below, descent
 from innergrad.algorithms.losses import LogisticLoss, Loss, ResidualLoss, SoftmaxLoss
 from innergrad.algorithms.networks import Network
-from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY
+from innergrad.functions.scalar import SIGMOID as SIGMOID_FUNCTION
 from innergrad.functions.scalar import TANH as TANH_FUNCTION
-from innergrad.ir.program import Attend, Layer, Options, Program, Score
+from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score
 from innergrad.ir.stream import Lane
 
 
 def chain_program(algorithm: DescentSettings, options: Options) -> Program:
     """Of variants ``chain`` and ``wide``."""
+    return program_of(algorithm, output_of(algorithm, options), chain_steps)
+
+
+def program_of(algorithm: DescentSettings, output: Output, steps: Callable[[Output], Chain]) -> Program:
+    """The program of a variant, from what makes its steps; with N = 1 and M there is but one."""
     net = algorithm.network
-    output = _output(algorithm, options)
-    chain = _one_layer(output) if net.depth == 1 and output.squared else _chain(output)
+    chain = _one_layer(output) if net.depth == 1 and output.squared else steps(output)
     classes = net.sizes[-1] if isinstance(algorithm.loss, SoftmaxLoss) else 0
     return descent(
         algorithm,
@@ -57,11 +66,12 @@ def chain_program(algorithm: DescentSettings, options: Options) -> Program:
         _readout(output),
         last_lane(net),
         _mean_gradient(output),
-        (*WEIGHTS_OF_EXAMPLES, *marker_lanes(classes)),
+        (*WEIGHTS_OF_EXAMPLES, *marker_lanes(classes), *chain.inputs),
         prepared=chain.prepared,
         kept=chain.kept,
         first=chain.first,
-        marks=marks(classes),
+        marks=(*marks(classes), *chain.marks),
+        smooth=True,
     )
 
 
@@ -70,7 +80,7 @@ class Chain:
     """The layers of a step up to the mean, and the lanes they write.
 
     prepared: what an MLP makes of the weights for the next step, in the lanes ``kept``. first: layers before that, made
-    once.
+    once. inputs, marks: of markers, beside those of sigmoids and classes.
     """
 
     layers: tuple[Layer, ...]
@@ -78,27 +88,31 @@ class Chain:
     prepared: tuple[Attend, ...]
     kept: tuple[Lane, ...]
     first: tuple[Layer, ...] = ()
+    inputs: tuple[Lane, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
 class Output:
-    """The network and its loss. wide: derivatives are made on the way forward. activate: the layers that compute an
-    activation.
+    """The network and its loss. wide: derivatives are made on the way forward; apart: products of them do not share
+    lanes. activate: the layers that compute an activation.
 
-    derivative: of the loss in the output, as an expression with the label k. attention: what writes it, if it is not
-    linear in the output.
+    derivative: of the loss in the output, as an expression with the label k. loss: the layer that writes it, if it is
+    not linear in the output. short: if it is linear, q_{N-1} is M p_{N-1} + c.
     """
 
     net: Network
     wide: bool
+    apart: bool
     activate: Activate
     derivative: str
-    attention: tuple[Attend, ...]
+    loss: Layer | None
+    short: bool = True
 
     @property
     def squared(self) -> bool:
-        """The derivative is linear in z_N."""
-        return not self.attention and not self.net.activated(self.net.depth)
+        """The derivative is linear in z_N, and the backward pass makes use of it."""
+        return self.short and self.loss is None and not self.net.activated(self.net.depth)
 
     def signal(self, j: int) -> str:
         """The derivative of the loss in z_j."""
@@ -109,33 +123,36 @@ class Output:
         return f"q{j}[{label}]" if j < self.net.depth else self.derivative.replace("[k]", f"[{label}]")
 
 
-def _output(algorithm: DescentSettings, options: Options) -> Output:
+def output_of(algorithm: DescentSettings, options: Options) -> Output:
     """There is nothing to make on the way forward of a network without hidden layers."""
     net, wide = algorithm.network, options.variant == "wide" and algorithm.network.depth > 1
-    return Output(net, wide, activate_of(net.activation), *_loss(algorithm.loss, last_lane(net)))
+    return Output(net, wide, options.double, activate_of(net.activation), *_loss(algorithm.loss, last_lane(net)))
 
 
-def _loss(loss: Loss, out: str) -> tuple[str, tuple[Attend, ...]]:
-    """The derivative of the loss in the network's output, and what writes the lane g."""
+def _loss(loss: Loss, out: str) -> tuple[str, Layer | None]:
+    """The derivative of the loss in the network's output, and the layer that writes the lane g: attention where it is
+    exact, else an mlp, by units for kinks or by fits.
+    """
     if squared(loss):
-        return f"2.0*{out}[k] - 2.0*y[k]", ()
+        return f"2.0*{out}[k] - 2.0*y[k]", None
     if isinstance(loss, ResidualLoss) and loss.u == TANH_FUNCTION:
-        return "g[k]", (TANH.of("g[k]", f"{out}[k] - y[k]", scale=loss.scale),)
-    if isinstance(loss, LogisticLoss):
-        return "g[k] - y[k]", (SIGMOID.of("g[k]", f"{out}[k]"),)
+        return "g[k]", _heads(TANH.of("g[k]", f"{out}[k] - y[k]", scale=loss.scale))
+    if isinstance(loss, LogisticLoss) and loss.sigmoid == SIGMOID_FUNCTION:
+        return "g[k] - y[k]", _heads(SIGMOID.of("g[k]", f"{out}[k]"))
     if isinstance(loss, SoftmaxLoss):
-        return "g[k] - y[k]", (class_probabilities("g[k]", out),)
-    raise InputError(
-        "this construction has no approximation, and no exact form of the derivative of the loss",
-        got=loss.name,
-        allowed="squared, log-cosh, logistic, softmax",
-    )
+        return "g[k] - y[k]", _heads(class_probabilities("g[k]", out))
+    _, (layer,) = loss_layers(loss, out, 1)
+    return "g[k]", layer
+
+
+def _heads(instruction: Attend) -> Layer:
+    return Layer("attention", "loss derivative", (instruction,))
 
 
 # ------------------------------------------------------------------------------------------------------------- a step
 
 
-def _chain(output: Output) -> Chain:
+def chain_steps(output: Output) -> Chain:
     """Forward, the derivative of the loss, backward."""
     net, N = output.net, output.net.depth
     layers, waiting = list[Layer](), list[Attend]()  # waiting: products for the next mlp
@@ -149,12 +166,15 @@ def _chain(output: Output) -> Chain:
         layers += output.activate(j, derivative=True)
         short = _last_signal(net) if output.squared and j == N - 1 else ()
         mlp(f"forward {j + 1}", *forward(net, j + 1), *_kept(output, j), *short)
-        waiting += wide.longer(net, j) if output.wide else ()
+        waiting += wide.longer(net, j, output.apart) if output.wide else ()
+    by_units = output.loss.instructions if output.loss is not None and output.loss.kind == "mlp" else ()
     if net.activated(N):
         layers += output.activate(N, derivative=True)
-        mlp(f"slopes {N}", *_kept(output, N))
-    if output.attention:
-        layers.append(Layer("attention", "loss derivative", output.attention))
+        mlp(f"slopes {N}", *_kept(output, N), *by_units)
+    elif by_units:
+        mlp("loss derivative", *by_units)
+    if output.loss is not None and not by_units:
+        layers.append(output.loss)
     if not net.activated(N):
         waiting.append(_outer(output, N))
     if N > 1 and not output.squared:  # else it is there already
@@ -163,7 +183,8 @@ def _chain(output: Output) -> Chain:
     if output.wide:
         if output.squared and N > 2:
             mlp("products")
-        layers.append(Layer("mlp", "gradients", (*_last_gradients(output), *wide.gradients(net), *waiting)))
+        last = (*_last_gradients(output), *wide.gradients(net, output.apart), *waiting)
+        layers.append(Layer("mlp", "gradients", last))
         return Chain(tuple(layers), _scratch(output), *_prepared(output))
     for j in range(N - 2, 0, -1):
         mlp(f"backward {j}", *_backward(output, j))
@@ -239,8 +260,8 @@ def _scratch(output: Output) -> tuple[Lane, ...]:
         lanes += [Lane(f"U{j}", (K, below))] if j > 1 and net.activated(j) else []
         lanes += [Lane("H1", (K, below))] if j == 1 and net.activated(1) and not output.wide else []
         lanes.append(Lane(f"G{j}", (K, below)))
-    products = wide.product_lanes(net) if output.wide else ()
-    return (*lanes, *products, *([Lane("g", (net.sizes[N],))] if output.attention else []))
+    products = wide.product_lanes(net, output.apart) if output.wide else ()
+    return (*lanes, *products, *([Lane("g", (net.sizes[N],))] if output.loss is not None else []))
 
 
 def _one_layer(output: Output) -> Chain:

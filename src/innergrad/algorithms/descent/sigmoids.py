@@ -26,7 +26,7 @@ from innergrad.ir.program import Attend, Mark, Score
 from innergrad.ir.stream import Lane
 
 SIGMOIDS = 3  # markers of sigmoids
-_LOG_2 = f"{math.log(2.0)!r}*f[1]"
+LOG_2 = f"{math.log(2.0)!r}*f[1]"
 
 
 class Sigmoid(NamedTuple):
@@ -38,7 +38,7 @@ class Sigmoid(NamedTuple):
 
     def of(self, dst: str, z: str, *, slope: bool = False, scale: float = 1.0) -> Attend:
         """dst += scale f(z), or scale f'(z)."""
-        score = Score(IDENTITY, (times(self.rate, z), "f[1] + 2.0*f[2]"), ("one", _LOG_2))
+        score = Score(IDENTITY, (times(self.rate, z), "f[1] + 2.0*f[2]"), ("one", LOG_2))
         value = self.slope if slope else self.value
         return Attend(dst, score, value=value, scope="marked", reduce="softmax", scale=scale)
 

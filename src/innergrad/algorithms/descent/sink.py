@@ -69,7 +69,9 @@ def sink_program(algorithm: DescentSettings, options: Options) -> Program:
     if net.activated(N):
         readout.append(_activation(net, N, "read-out: ", derivative=False))
     average, inputs, output = mean_gradient(net, g), (*WEIGHTS_OF_EXAMPLES, *u.inputs), last_lane(net)
-    return descent(algorithm, tuple(scratch), tuple(layers), tuple(readout), output, average, inputs, marks=u.marks)
+    return descent(
+        algorithm, tuple(scratch), tuple(layers), tuple(readout), output, average, inputs, marks=u.marks, smooth=True
+    )
 
 
 def kept_products(j: int) -> tuple[Attend, ...]:

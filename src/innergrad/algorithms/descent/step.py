@@ -7,7 +7,8 @@ with the average is the algorithm's :class:`Rule`. Here a step is put together:
     update                         the rule
     mlp: project and clear         proximal step and box, and scratch lanes to zero
 
-A ball has layers of its own before that (:func:`_ball_layers`): |w|^2, and w times a function of it.
+A ball has layers of its own before that: |w|^2, and w times a function of it (:func:`_ball_layers`; by mlps alone,
+:func:`_ball_factor`).
 
 Steps with the same settings are one loop; where rates, batches or bias corrections differ, so do the weights of the
 transformer, and each run of equal steps is a loop of its own.
@@ -42,8 +43,8 @@ from innergrad.algorithms.losses import Loss, SmoothLoss
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches
 from innergrad.functions.adam import ADAM
-from innergrad.functions.ball import BALL
-from innergrad.functions.scalar import IDENTITY, NEGATION, Function, clip, clip_residual
+from innergrad.functions.ball import BALL, MIDDLE, REACH, ROOT
+from innergrad.functions.scalar import IDENTITY, NEGATION, RELU, Function, clip, clip_residual
 from innergrad.ir.program import Attend, Expr, Kind, Layer, Loop, Mark, Program, Score, View, expr, pointwise
 from innergrad.ir.stream import Lane, Role, example_stream
 
@@ -313,6 +314,7 @@ def descent(
     prepared: tuple[Attend, ...] = (),
     kept: tuple[Lane, ...] = (),
     first: tuple[Layer, ...] = (),
+    smooth: bool = False,
 ) -> Program:
     """The program whose step computes the gradients of every example, updates the weights, projects and clears.
 
@@ -320,17 +322,20 @@ def descent(
     length: of the prompts, if it is fixed. weights: the lanes that are trained, by default :func:`weight_lanes`; Vj and
     bj of any shape, shared or not. marks: of marker tokens. prepared: what a step begins with, made of the weights in
     the lanes ``kept`` by an mlp: before the first step, after the layers ``first``, and at the end of every step for
-    the next. It is the mlp that clears, unless that projects.
+    the next. It is the mlp that clears, unless that projects. smooth: functions are sums of smooth units, of mlps, so
+    that a ball is projected onto by mlps, from a bounded domain.
     """
     net, rule = algorithm.network, algorithm.rule
-    weights = weight_lanes(net, weight_bound(algorithm)) if weights is None else weights
+    if weights is None:
+        far = REACH * algorithm.ball if smooth and algorithm.ball is not None else None
+        weights = weight_lanes(net, weight_bound(algorithm)) if far is None else weight_lanes(net, far, "ball")
     trained = [Weight(w, partial(_of_layer, gradient, int(w.name[1:]), w.name[0] == "V")) for w in weights]
     own = [
         Lane(f"{kind}{w.name}", w.shape, cast(Role, role), w.shared)
         for kind, role in rule.lanes(bool(weights[0].shared)).items()
         for w in weights
     ]
-    scratch = (*scratch, *(lane for lane in own if lane.role == "scratch"), *_ball_lanes(algorithm, weights))
+    scratch = (*scratch, *(lane for lane in own if lane.role == "scratch"), *_ball_lanes(algorithm, weights, smooth))
     batches = algorithm.distinct_batches
 
     def layers(step: Step) -> tuple[Layer, ...]:
@@ -340,7 +345,10 @@ def descent(
             made = (*made, *_ends(project, clear, prepared))
         else:
             made = (*made, *((Layer("mlp", "threshold", project),) if project else ()))
-            made = (*made, *_ball_layers(algorithm.ball, weights, length), Layer("mlp", "clear", clear))
+            if smooth:
+                made = (*made, *_ball_factor(algorithm.ball, weights), *_ends(_times_factor(weights), clear, prepared))
+            else:
+                made = (*made, *_ball_layers(algorithm.ball, weights, length), Layer("mlp", "clear", clear))
         return made if step.batch is None else tuple(_on_batch(layer, step.batch) for layer in made)
 
     loops = [Loop(count, layers(step)) for step, count in algorithm.runs]
@@ -352,8 +360,7 @@ def descent(
     if isinstance(algorithm.loss, SmoothLoss):
         inputs = (Lane("y", (net.sizes[-1],), "input", bound=algorithm.loss.y_bound, bound_from="y_bound"), *inputs)
     stream = example_stream(net.sizes[0], net.sizes[-1], *weights, *state, *kept, *scratch, *inputs)
-    markers = 1 + max((mark.token for mark in marks), default=-1)
-    return Program(stream, tuple(loops), readout, output, length=length, batches=batches, marks=marks, markers=markers)
+    return Program(stream, tuple(loops), readout, output, length=length, batches=batches, marks=marks)
 
 
 def _ends(projected: tuple[Attend, ...], cleared: tuple[Attend, ...], prepared: tuple[Attend, ...]) -> list[Layer]:
@@ -377,10 +384,15 @@ def _project(algorithm: DescentSettings, step: Step, weights: tuple[Lane, ...]) 
     return () if projection is None else pointwise(projection, weights)
 
 
-def _ball_lanes(algorithm: DescentSettings, weights: tuple[Lane, ...]) -> tuple[Lane, ...]:
-    """norm, |w|^2 / R^2; where tokens carry weights of their own, also what each adds to it, and the factor."""
+def _ball_lanes(algorithm: DescentSettings, weights: tuple[Lane, ...], smooth: bool) -> tuple[Lane, ...]:
+    """norm, |w|^2 / R^2; where tokens carry weights of their own, also what each adds to it, and the factor; by mlps,
+    what norm is above 1, and the factor.
+    """
     if algorithm.ball is None:
         return ()
+    if smooth:
+        factor = Lane("factor", (), shared=True, bound=1.0)
+        return Lane("norm", (), shared=True), Lane("excess", (), shared=True), factor
     own = () if weights[0].shared else (Lane("square"), Lane("factor"))
     return (Lane("norm", (), shared=True), *own)
 
@@ -410,6 +422,25 @@ def _ball_layers(radius: float, weights: tuple[Lane, ...], length: int | None) -
     )
 
 
+def _ball_factor(radius: float, weights: tuple[Lane, ...]) -> tuple[Layer, ...]:
+    """Three mlps: |w|^2 / R^2; what it is above 1, by a kink; 1 / sqrt(1 + that) - 1, by a smooth function. A fourth
+    multiplies: :func:`_times_factor`.
+    """
+    views = [whole(lane.name, lane.shape) for lane in weights]
+    norm = tuple(Attend("norm", Score(IDENTITY, (view, view)), scale=1.0 / radius**2) for view in views)
+    return (
+        Layer("mlp", "norm", norm),
+        Layer("mlp", "excess", (Attend("excess", Score(RELU, ("norm - one", "one"))),)),
+        Layer("mlp", "factor", (Attend("factor", Score(ROOT, (f"excess - {MIDDLE!r}*one", "one"))),)),
+    )
+
+
+def _times_factor(weights: tuple[Lane, ...]) -> tuple[Attend, ...]:
+    """w += factor w."""
+    views = [whole(lane.name, lane.shape) for lane in weights]
+    return tuple(Attend(view, Score(IDENTITY, ("factor", view))) for view in views)
+
+
 def _on_batch(layer: Layer, batch: int) -> Layer:
     """The layer with the weights of one batch's examples in place of all examples'."""
 
@@ -430,13 +461,13 @@ def weight_bound(algorithm: DescentSettings) -> float:
     return math.inf if algorithm.box is None else algorithm.box
 
 
-def weight_lanes(net: Network, bound: float) -> tuple[Lane, ...]:
-    """V1, b1, V2, b2, ...: the order of ``net.flatten``."""
+def weight_lanes(net: Network, bound: float, bound_from: str = "z_bound") -> tuple[Lane, ...]:
+    """V1, b1, V2, b2, ...: the order of ``net.flatten``. bound_from: the setting that their bound follows from."""
     lanes = []
     for j, (c, k) in enumerate(zip(net.sizes, net.sizes[1:], strict=False), start=1):
-        lanes.append(Lane(f"V{j}", (k, c), "weight", bound=bound))
+        lanes.append(Lane(f"V{j}", (k, c), "weight", bound=bound, bound_from=bound_from))
         if net.bias:
-            lanes.append(Lane(f"b{j}", (k,), "weight", bound=bound))
+            lanes.append(Lane(f"b{j}", (k,), "weight", bound=bound, bound_from=bound_from))
     return tuple(lanes)
 
 

@@ -9,6 +9,9 @@ With U_j = d_j V_j, H_m = d_m p_{m-1}^T and q_{N-1} the derivative of the loss i
 The products grow by one factor an MLP: U_j is there one MLP after d_j, and so is the product up to U_j one after that.
 So S_m is complete with the second MLP behind the last activation, whatever m, and the gradients with the third: N + 2
 blocks a step, whatever the loss, where the chain has 2N - 1 or 2N. An activated output is a block more.
+
+A product takes the lane of the one before it, if that has its shape. Not so if they are to be *apart*: where every
+value has two lanes (:mod:`innergrad.model.double`), its correction needs its factors one MLP later.
 """
 
 from __future__ import annotations
@@ -22,22 +25,23 @@ from innergrad.ir.program import Attend, Score, pointwise
 from innergrad.ir.stream import Lane
 
 
-def product_lanes(net: Network) -> tuple[Lane, ...]:
-    """The lanes of H_m, S_m and T_m; products of the same shape, one after the other, share theirs."""
+def product_lanes(net: Network, apart: bool = False) -> tuple[Lane, ...]:
+    """The lanes of H_m, S_m and T_m; products of the same shape share theirs, if not apart."""
     lanes = dict[str, Lane]()
     for m in range(1, net.depth):
         lanes[f"H{m}"] = Lane(f"H{m}", (net.sizes[m], net.sizes[m - 1]))
         for j in range(m + 1, net.depth):
-            for lane in _lanes(net, j, m):
+            for lane in _lanes(net, j, m, apart):
                 lanes[lane.name] = lane
     return tuple(lanes.values())
 
 
-def _lanes(net: Network, j: int, m: int) -> tuple[Lane, ...]:
+def _lanes(net: Network, j: int, m: int, apart: bool) -> tuple[Lane, ...]:
     """Of the products from U_j to m."""
     (a, k), c = (net.sizes[i] for i in (j, m)), net.sizes[m - 1]
-    S = Lane(f"S{m}_{a}", (a, k, c))
-    return (S, Lane(f"T{m}_{a}", (a, k))) if net.bias else (S,)
+    name = f"{m}_{a}_{j}" if apart else f"{m}_{a}"
+    S = Lane(f"S{name}", (a, k, c))
+    return (S, Lane(f"T{name}", (a, k))) if net.bias else (S,)
 
 
 def outer_slopes(j: int) -> Attend:
@@ -45,21 +49,21 @@ def outer_slopes(j: int) -> Attend:
     return Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]")))
 
 
-def longer(net: Network, j: int) -> tuple[Attend, ...]:
+def longer(net: Network, j: int, apart: bool = False) -> tuple[Attend, ...]:
     """U_j times the products up to U_{j-1}, or times H_{j-1} and d_{j-1}; for all of them."""
-    return tuple(i for m in range(1, j) for i in _longer(net, j, m))
+    return tuple(i for m in range(1, j) for i in _longer(net, j, m, apart))
 
 
-def _longer(net: Network, j: int, m: int) -> Iterator[Attend]:
-    new = _lanes(net, j, m)
+def _longer(net: Network, j: int, m: int, apart: bool) -> Iterator[Attend]:
+    new = _lanes(net, j, m, apart)
     U = f"U{j}"
     if j == m + 1:
         first = {"S": (f"{U}[e,k]", f"H{m}[k,c]"), "T": (f"{U}[e,k]", f"d{m}[k]")}
         for lane in new:
             yield Attend(_view(lane), Score(IDENTITY, first[lane.name[0]]))
         return
-    for lane, old in zip(new, _lanes(net, j - 1, m), strict=True):
-        if lane == old:
+    for lane, old in zip(new, _lanes(net, j - 1, m, apart), strict=True):
+        if any(lane in _lanes(net, i, m, apart) for i in range(m + 1, j)):  # what a product before it has left there
             yield from pointwise(NEGATION, (lane,))
         labels = "a,k,c" if lane.name[0] == "S" else "a,k"
         yield Attend(_view(lane), Score(IDENTITY, (f"{U}[e,a]", f"{old.name}[{labels}]")))
@@ -69,11 +73,11 @@ def _view(lane: Lane) -> str:
     return f"{lane.name}[e,k,c]" if lane.name[0] == "S" else f"{lane.name}[e,k]"
 
 
-def gradients(net: Network) -> tuple[Attend, ...]:
+def gradients(net: Network, apart: bool = False) -> tuple[Attend, ...]:
     """G_m and s_m, m < N - 1, from q_{N-1}."""
     made = list[Attend]()
     for m in range(1, net.depth - 1):
-        for lane in _lanes(net, net.depth - 1, m):
+        for lane in _lanes(net, net.depth - 1, m, apart):
             dst = f"G{m}[k,c]" if lane.name[0] == "S" else f"s{m}[k]"
             made.append(Attend(dst, Score(IDENTITY, (f"q{net.depth - 1}[e]", _view(lane)))))
     return tuple(made)

@@ -103,7 +103,7 @@ def piecewise_sum(f: Function, sigma: str, epsilon: float, ramp: float = RAMP) -
             f"{f.name} has kinks, which sums of {sigma} do not have",
             got=f"sigma={sigma!r}",
             allowed=", ".join(name for name, known in SIGMAS.items() if known.hinge is not None),
-            hint="or do without: box=None",
+            hint="or do without: box=None, and no ball",
         )
     return hinge_sum(approximate(f, max(epsilon, 1e-8), ramp=ramp), epsilon, sigma, hinge)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import shutil
@@ -56,15 +57,17 @@ class NativeLoop:
 
     @classmethod
     def generated(cls, program: Program, graph: Graph) -> NativeLoop:
-        sizes = {lane.name: lane.size for lane in program.stream.lanes}
+        sizes = {node.name: math.prod(node.sizes) for node in graph.nodes if node.op == "lane"}
+        sizes |= {lane.name: lane.size for lane in program.stream.lanes}
         if any(not lane.shared for lane in program.weights):
             raise Unsupported("weights that are not shared")
         return cls(program, graph, Source(graph, sizes, tuple(lane.name for lane in program.weights)))
 
     @property
-    def kind(self) -> tuple[str, tuple[int, ...]]:
+    def kind(self) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
         """Loops of the same kind differ in nothing but their numbers."""
-        return self.source.text, tuple(id(table) for table in self.source.tables)
+        source = self.source
+        return source.text, tuple(id(table) for table in source.tables), (*source.token_lanes, *source.shared_lanes)
 
     def at_hand(self, dtype: torch.dtype) -> bool:
         """The library is in the cache, so that to run it costs no compiling."""

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <cmath>
+#include <type_traits>
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -58,6 +59,36 @@ INLINE R total(const vec* a, long nv) {
   vec sum = vec{};
   for (long v = 0; v < nv; ++v) sum += a[v];
   return lanes_sum(sum);
+}
+
+// e^x for x <= 0: x = k log 2 + r with a whole number k, which 1.5 * 2^52 (or 2^23) + k holds in its last bits; e^r by its
+// series; below the smallest normal number, that.
+INLINE vec exponential(vec x) {
+  typedef std::conditional<sizeof(R) == 8, int64_t, int32_t>::type whole;
+  typedef whole wholes __attribute__((vector_size(VECTOR_BYTES), may_alias));
+  constexpr bool wide = sizeof(R) == 8;
+  constexpr R shift = wide ? R(0x1.8p52) : R(0x1.8p23), least = wide ? R(-708) : R(-87);
+  constexpr R high = wide ? R(0x1.62e42feep-1) : R(0.693359375);
+  constexpr R low = wide ? R(0x1.a39ef35793c76p-33) : R(-2.12194440054690583e-4);
+  constexpr int terms = wide ? 13 : 7, exponent = wide ? 52 : 23, bias = wide ? 1023 : 127;
+  constexpr double factorials[] = {1, 1, 2, 6, 24, 120, 720, 5040, 40320, 362880, 3628800, 39916800, 479001600, 6227020800};
+  x = x < least ? all(least) : x;
+  const vec moved = x * R(1.4426950408889634074) + shift, k = moved - shift;
+  const vec r = (x - k * high) - k * low;
+  vec sum = all(R(1.0 / factorials[terms]));
+#pragma GCC unroll 16
+  for (int i = terms - 1; i >= 0; --i) sum = sum * r + R(1.0 / factorials[i]);
+  return sum * (vec)(((wholes)moved + bias) << exponent);
+}
+
+// the softmax of K rows
+INLINE void normalise(const vec* in, vec* out, long K, long nv, long ld) {
+  for (long v = 0; v < nv; ++v) {
+    vec largest = in[v], sum = vec{};
+    for (long k = 1; k < K; ++k) largest = in[k * ld + v] > largest ? in[k * ld + v] : largest;
+    for (long k = 0; k < K; ++k) sum += out[k * ld + v] = exponential(in[k * ld + v] - largest);
+    for (long k = 0; k < K; ++k) out[k * ld + v] /= sum;
+  }
 }
 
 // slope * (clamp(t, low, high) - start), on vectors and on numbers

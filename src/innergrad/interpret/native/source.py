@@ -23,8 +23,9 @@ import numpy as np
 from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.interpret import tables
 from innergrad.interpret.graph import Coefficient, Graph, Node, Term, indices, last_uses, lengths
+from innergrad.interpret.marks import Mixture
 
-KNOWN = ("lane", "product", "sum", "apply", "select", "scatter")
+KNOWN = ("lane", "product", "sum", "apply", "select", "scatter", "normalise")
 
 
 class Unsupported(Exception):
@@ -73,10 +74,13 @@ class Source:
     def _require(self) -> None:
         for node in self.nodes:
             used, summed = [labels for _, labels in node.args], self.kind[node] == "reduction"
-            applied = isinstance(node.f, PiecewiseLinear)
+            of_markers = node.op == "normalise" or isinstance(node.f, Mixture)
+            applied = isinstance(node.f, PiecewiseLinear | Mixture)
             reasons = {
                 f"{node.op} nodes": node.op not in KNOWN or "S" in node.labels,
-                "functions that are not piecewise linear": node.op == "apply" and not applied,
+                "functions that are neither piecewise linear nor of markers": node.op == "apply" and not applied,
+                "functions of markers that are no token's": of_markers and self.kind[node] != "token",
+                "a softmax of a matrix": node.op == "normalise" and len(node.sizes) != 1,
                 "tokens that read other tokens": any("S" in labels for labels in used),
                 "diagonals": any(len(set(labels)) < len(labels) for labels in used),
                 "lanes that tokens keep from step to step": node.per_token and node in self.graph.results.values(),
@@ -122,10 +126,14 @@ class Source:
 
     def _groups(self) -> dict[Node, list[Node]]:
         """Functions that have a table, each with those that it is looked up with: two that tokens apply to the same
-        argument, if they have a common table.
+        argument, if they have a common table. Functions of the same markers, all that have the same argument.
         """
         groups: dict[Node, list[Node]] = {}
-        cut = [node for node in self.nodes if node.op == "apply" and _has_cells(node.f)]
+        mixed = [node for node in self.nodes if isinstance(node.f, Mixture)]
+        for node in mixed:
+            groups[node] = [n for n in mixed if n.args == node.args and n.f.weights == node.f.weights]
+        bent = [node for node in self.nodes if isinstance(node.f, PiecewiseLinear)]
+        cut = [node for node in bent if _has_cells(node.f)]
         for node in cut:
             if node not in groups:
                 pair = [n for n in cut if n.args == node.args and n not in groups][:2]
@@ -395,6 +403,9 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         match node.op:
             case "apply":
                 return self._apply(node)
+            case "normalise":
+                ((argument, _),) = node.args
+                return f"normalise({self._base(argument)}, {self._base(node)}, {node.sizes[0]}, nv, ld);"
             case "sum":
                 numbers, total = self._total(node, values)
                 spread = "vec{} + " if self.kind[node] == "token" else ""
@@ -441,9 +452,26 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         group = self.groups[node]
         if node is not group[0]:
             return ""
+        if isinstance(node.f, Mixture):
+            return self._nest(node, entries, f"{t} {self._mixture(group, at)}")
         look_up = f"look_up<{len(group)}>({self._table(group)}, t, to, {at});"
         to = f"{kind}* const to[{len(group)}] = {{{', '.join(self._base(n) for n in group)}}};"
         return f"{{ {to}\n{self._nest(node, entries, f'{t} {look_up}')} }}"
+
+    def _mixture(self, group: list[Node], at: str) -> str:
+        """Means of the values on markers, with weights that are the same for all functions of the group."""
+        rates, logs = group[0].f.weights
+        pairs = enumerate(zip(rates, logs, strict=True))
+        scores = [f"e{i} = t * {self._number((a, 0))} + {self._number((b, 0))}" for i, (a, b) in pairs]
+        names = [f"e{i}" for i in range(len(rates))]
+        largest = " ".join(f"m = {name} > m ? {name} : m;" for name in names[1:])
+        weights = " ".join(f"{name} = exponential({name} - m);" for name in names)
+        lines = [f"vec {', '.join(scores)}, m = e0; {largest} {weights} const vec sum = {' + '.join(names)};"]
+        for node in group:
+            terms = zip(names, node.f.values, strict=True)
+            value = " + ".join(f"{name} * {self._number((number, 0))}" for name, number in terms)
+            lines.append(f"{self._base(node)}[{at}] = ({value}) / sum;")
+        return " ".join(lines)
 
     def _formula(self, f: PiecewiseLinear) -> str:
         """f(t): a sum of clamped pieces if there are few, else a search."""

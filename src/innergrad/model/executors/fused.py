@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import DomainError, InputError, JobError
-from innergrad.interpret import graph, plain, symbolic
+from innergrad.interpret import graph, plain, steps, symbolic
 from innergrad.interpret.fused import Extent, Kernel, Recorded, recorded_kernel
 from innergrad.interpret.graph import Check, Graph, ScalarFunction
 from innergrad.interpret.native import NativeLoop, NoCompiler, Unsupported
+from innergrad.interpret.steps import Steps
 from innergrad.ir.program import Layer, Loop, Program
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
@@ -39,12 +40,18 @@ T = TypeVar("T")
 
 
 def _ungraded(f: Callable[P, T]) -> Callable[P, T]:
-    """In no mode of the caller's: working memory that was made in ``torch.inference_mode`` could not be used again."""
+    """In no mode of the caller's: working memory that was made in ``torch.inference_mode`` could not be used again.
+
+    An argument that is not a number has no place in a table, which is an IndexError on the CPU: here a sentence.
+    """
 
     @wraps(f)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.inference_mode(False), torch.no_grad():
-            return f(*args, **kwargs)
+        try:
+            with torch.inference_mode(False), torch.no_grad():
+                return f(*args, **kwargs)
+        except IndexError as error:
+            raise JobError(OVERFLOWED) from error
 
     return called
 
@@ -65,12 +72,12 @@ class Fused(Executor):
         return self.of.functions
 
     @cached_property
+    def steps(self) -> Steps:
+        return steps.build(self.program, self.functions, self.of.ranges)
+
+    @cached_property
     def loops(self) -> Loops:
-        known: dict[tuple[Layer, ...], Graph] = {}
-        for loop in self.program.body:
-            if loop.layers not in known:
-                known[loop.layers] = symbolic.build(self.program, loop.layers, self.functions, self.of.ranges)
-        return tuple((loop, known[loop.layers]) for loop in self.program.body)
+        return tuple(zip(self.program.body, self.steps.loops, strict=True))
 
     @cached_property
     def readout(self) -> Graph:
@@ -87,8 +94,14 @@ class Fused(Executor):
     @cached_property
     def demos_suffice(self) -> bool:
         """The steps are taken on the examples, the read-out on the queries."""
-        steps = tuple(dict.fromkeys(of for _, of in self.loops))
-        return graph.own_tokens(self.readout) and graph.demos_suffice(self.program, steps)
+        loops, given = tuple(dict.fromkeys(self.steps.loops)), self.steps.given.results
+        return graph.own_tokens(self.readout) and graph.demos_suffice(self.program, loops, given)
+
+    @cached_property
+    def read_later(self) -> Graph:
+        """The lanes made of others that the read-out reads, or predictions are read from."""
+        names = {self.program.prediction, *(node.name for node in self.readout.nodes if node.op == "lane")}
+        return Graph({n: node for n, node in self.steps.derived.results.items() if n in names}, (), ())
 
     @cached_property
     def native(self) -> Mapping[Graph, NativeLoop] | str:
@@ -96,7 +109,7 @@ class Fused(Executor):
         if not self.demos_suffice:
             return "its tokens read one another"
         try:
-            return {of: NativeLoop.generated(self.program, of) for _, of in self.loops}
+            return {of: NativeLoop.generated(self.program, of) for of in self.steps.loops if of.results}
         except Unsupported as reason:
             return str(reason)
 
@@ -116,7 +129,7 @@ class Fused(Executor):
         start, later = [prompt.w0] if 0 in wanted else [], [step for step in wanted if step]
         try:
             weights, state = self._steps(prompt, prompt.state(self.program), self.loops, later, compiled)
-            return start + weights, self._read_out(prompt, state)
+            return start + weights, self._read_out(prompt, self._with(self.read_later, prompt, state))
         except DomainError:
             self._say_where(prompt, guard)
             raise
@@ -134,7 +147,14 @@ class Fused(Executor):
     def _steps(
         self, prompt: Prompt, state: State, loops: Loops, wanted: list[int], compiled: bool | None
     ) -> tuple[list[Tensor], State]:
-        """Weights after the wanted steps, and the lanes after all."""
+        """Weights after the wanted steps, and the lanes after all, but for those that are made of others."""
+        full = self._with(self.steps.given, prompt, state)
+        weights, full = self._taken(prompt, full, loops, wanted, compiled)
+        return weights, {name: full[name] for name in state}
+
+    def _taken(
+        self, prompt: Prompt, state: State, loops: Loops, wanted: list[int], compiled: bool | None
+    ) -> tuple[list[Tensor], State]:
         if self._use_native(prompt, compiled):
             try:
                 return self._run_native(prompt, state, loops, wanted)
@@ -162,10 +182,10 @@ class Fused(Executor):
         """Loops of the same kind, e.g. the steps of a schedule, are one call."""
         native = self.native
         assert not isinstance(native, str)
-        tokens, n = state["x"].shape[1], prompt.X.shape[1]
-        lanes = {name: lane[:, 0] if self._shared(name) else lane[:, :n] for name, lane in state.items()}
+        tokens, examples = state["x"].shape[1], self._on_examples(prompt, state)
+        lanes = {name: lane[:, 0] if self._shared(name) else lane for name, lane in examples.items()}
         weights, done = list[Tensor](), 0
-        for _, group in groupby(loops, key=lambda pair: native[pair[1]].kind):
+        for _, group in groupby((pair for pair in loops if pair[1].results), key=lambda pair: native[pair[1]].kind):
             alike = list(group)
             kernel, count = native[alike[0][1]], sum(loop.count for loop, _ in alike)
             own = [native[of].source.numbers for _, of in alike]
@@ -190,10 +210,7 @@ class Fused(Executor):
                 kernel = recorded_kernel(kernel, lanes)
             ranges: list[Tensor] = []
             for _ in range(loop.count):
-                try:
-                    lanes, found = kernel.step(lanes)
-                except IndexError as error:  # an argument that is not a number has no place in a table
-                    raise JobError(OVERFLOWED) from error
+                lanes, found = kernel.step(lanes)
                 ranges = [_wider(a, b) for a, b in zip(ranges, found, strict=True)] if ranges else found
                 step += loop.step
                 if loop.step and step in wanted:
@@ -227,10 +244,17 @@ class Fused(Executor):
         for loop, of in self.loops:
             once = ((replace(loop, count=1), of),)
             for _ in range(loop.count):
-                after = self._steps(prompt, state, once, [], None)[1]
+                after = self._with(self.steps.derived, prompt, self._steps(prompt, state, once, [], None)[1])
                 yield from self._inside(loop.layers, state, after, loop.step)
                 state = after
         yield from self._inside(self.program.readout, state, self._read_out_all(prompt, state), False)
+
+    @_ungraded
+    def _with(self, of: Graph, prompt: Prompt, state: State) -> State:
+        """The lanes, and those that a graph makes of them, on all tokens."""
+        extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
+        lanes = self._squeezed(state, extent)
+        return self._with_axes(self._kernel(of, extent, lanes).step(lanes)[0], extent) if of.results else state
 
     @_ungraded
     def _read_out_all(self, prompt: Prompt, state: State) -> State:
@@ -259,11 +283,12 @@ class Fused(Executor):
         return self.kernels[key]
 
     def _shared(self, name: str) -> bool:
-        return bool(self.program.stream[name].shared)
+        """Lanes that are given belong to tokens."""
+        return name in self.program.stream.by_name and bool(self.program.stream[name].shared)
 
     def _on_examples(self, prompt: Prompt, state: State) -> State:
-        n = prompt.X.shape[1]
-        return {name: lane if self._shared(name) else lane[:, :n] for name, lane in state.items()}
+        first, n = self.program.carriers, prompt.X.shape[1]
+        return {name: lane if self._shared(name) else lane[:, first : first + n] for name, lane in state.items()}
 
     def _squeezed(self, state: State, extent: Extent) -> State:
         """Without the token axis of shared lanes, and without that of prompts if there is one."""

@@ -169,7 +169,7 @@ class Functions(Column):
     """What stands for a program's functions: nothing, they are computed as they are.
 
     how, linear: how good they are, and scores that are used as they are, in words.
-    proven: errors of approximants are proven; otherwise they are measured, and everything says so.
+    proven: approximants aside, layers are exact up to rounding; otherwise products are fitted, as functions are.
     """
 
     how: ClassVar[str] = "exactly"
@@ -183,6 +183,10 @@ class Functions(Column):
     def approximants(self, program: Program, options: Options) -> dict[str, Approximant]:
         """What stands for them."""
         return {}
+
+    def measured(self, program: Program) -> set[str]:
+        """The names of those whose approximants are fitted: their errors are measured, and everything says so."""
+        return set() if self.proven else self.approximated(program)
 
     def rounding(self, options: Options) -> float:
         """How far a layer may be from the plain interpreter in float64, relative to the largest number in the stream;
@@ -416,7 +420,7 @@ class Target:
 
     @property
     def proven(self) -> bool:
-        """Errors of its approximants are proven; otherwise they are measured, and everything says so."""
+        """Approximants aside, its layers are exact up to rounding; otherwise products are fitted, and so measured."""
         return self.functions.proven
 
     def context(self, program: Program, options: Options, approximants: Approximants | None = None) -> Context:

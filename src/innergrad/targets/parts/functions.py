@@ -5,7 +5,7 @@
 - :class:`Sigmas`: sums of one activation sigma, fitted; all smooth functions share their knots.
 - :class:`Blocks`: for standard blocks: sums of GeLUs for MLPs, of exponentials for linear scores over the examples, of
   sigmoids where attention applies a function; in variant ``lookup``, tables of ReLUs.
-- :class:`Ramps`: nothing stands for functions, but ramps for steps.
+- :class:`Silus`: for gated MLPs: piecewise-linear functions as they are, ramps for steps, sums of silu for the rest.
 """
 
 from __future__ import annotations
@@ -47,6 +47,22 @@ def with_linear_scores(program: Program, chosen: Callable[[Attend], bool]) -> Pr
     return program.with_layers(change)
 
 
+def together(program: Program) -> list[tuple[str, ...]]:
+    """The functions in groups that share their knots: smooth functions of the same argument in the same layer."""
+    functions = program.functions()
+    groups = [{name} for name in functions]
+    for layer in program.layers:
+        arguments: dict[object, set[str]] = {}
+        for score in (score for instruction in layer.instructions for score in instruction.scores):
+            if score.f.exact is None and not score.f.jumps:
+                arguments.setdefault(score.pairs, set()).add(score.f.name)
+        for names in arguments.values():
+            apart = [group for group in groups if not group & names]
+            groups = [*apart, set().union(*(group for group in groups if group & names))]
+    ordered = [tuple(name for name in functions if name in group) for group in groups]
+    return sorted(ordered, key=lambda names: list(functions).index(names[0]))
+
+
 class Piecewise(Functions):
     """Piecewise-linear functions, with proven error."""
 
@@ -64,7 +80,7 @@ class Piecewise(Functions):
             coarsest = max(options.accuracy(name) for name in functions)
             radii = argument_bounds(program, declared, coarsest, options.n_examples)
         found: dict[str, Approximant] = {}
-        for names in self.together(program):
+        for names in together(program):
             group = tuple(functions[name] for name in names)
             epsilon = min(options.accuracy(name) for name in names)
             radius = max((self._radius(f, radii, options) for f in group if f.needs_domain), default=None)
@@ -73,21 +89,6 @@ class Piecewise(Functions):
             else:
                 found |= zip(names, approximate_jointly(group, epsilon, radius), strict=True)
         return {name: found[name] for name in functions}
-
-    def together(self, program: Program) -> list[tuple[str, ...]]:
-        """The functions in groups that share their knots: smooth functions of the same argument in the same layer."""
-        functions = program.functions()
-        groups = [{name} for name in functions]
-        for layer in program.layers:
-            arguments: dict[object, set[str]] = {}
-            for score in (score for instruction in layer.instructions for score in instruction.scores):
-                if score.f.exact is None and not score.f.jumps:
-                    arguments.setdefault(score.pairs, set()).add(score.f.name)
-            for names in arguments.values():
-                apart = [group for group in groups if not group & names]
-                groups = [*apart, set().union(*(group for group in groups if group & names))]
-        ordered = [tuple(name for name in functions if name in group) for group in groups]
-        return sorted(ordered, key=lambda names: list(functions).index(names[0]))
 
     def _radius(self, f: Function, radii: Mapping[str, float], options: Options) -> float:
         """Of the domain of a function without asymptotes."""
@@ -103,15 +104,28 @@ class Piecewise(Functions):
         return radius
 
 
-class Ramps(Functions):
-    """Functions are computed as they are, but step functions, which have ramps."""
+class Silus(Functions):
+    """Of gated MLPs, which have piecewise-linear functions as they are: ramps for steps, and, for any other function,
+    sums of silu, with measured error on a bounded domain. Functions of the same argument share their units.
+    """
+
+    how = "exactly where piecewise linear, else by a fit"
 
     def approximated(self, program: Program) -> set[str]:
-        return {name for name, f in program.functions().items() if f.jumps}
+        return {name for name, f in program.functions().items() if f.exact is None}
+
+    def measured(self, program: Program) -> set[str]:
+        functions = program.functions()
+        return {name for name in self.approximated(program) if not functions[name].jumps}
 
     def approximants(self, program: Program, options: Options) -> dict[str, Approximant]:
-        functions, names = program.functions(), sorted(self.approximated(program))
-        return {name: approximate(functions[name], 1e-3, ramp=options.ramp(name)) for name in names}
+        functions, fitted, radius = program.functions(), self.measured(program), options.z_bound or DEFAULT_BOUND
+        steps = sorted(self.approximated(program) - fitted)
+        made: dict[str, Approximant] = {f: approximate(functions[f], 1e-3, ramp=options.ramp(f)) for f in steps}
+        for names in (names for names in together(program) if fitted.issuperset(names)):
+            epsilon = min(map(options.accuracy, names))
+            made |= shared_sums((functions[name] for name in names), "silu", epsilon, (-radius, radius))
+        return made
 
 
 class Fitted(Functions):

@@ -7,8 +7,10 @@
   factor. One unit for every form that is added somewhere, whatever the number of places.
 - a piecewise-linear function: silu(2^60 t) / 2^60 = relu(t) up to 2^-61. One unit a kink. A step function is one, with
   ramps, as on every target.
+- any other function: a sum of c silu(a t + b) that was fitted (:class:`innergrad.targets.parts.functions.Silus`). One
+  unit a term, for all functions of the same form.
 
-Nothing is approximated: what these differ by from the instruction is rounding.
+What these differ by from the instruction, or from the sum that was fitted, is rounding.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innergrad.functions.fits.sums import FeatureSum
 from innergrad.functions.scalar import NEGATION, PiecewiseLinear
 from innergrad.ir.program import Attend, Layer
-from innergrad.targets.parts.base import Abilities, Context, Normed, Reason, need
+from innergrad.targets.parts.base import Abilities, Context, Normed
 from innergrad.targets.weights.modules import SparseStack, stack
 from innergrad.targets.weights.rows import Row, add, destinations, family, linear_form, scaled, score_rows
 
@@ -40,7 +43,7 @@ class GatedMlp(Normed):
     can: ClassVar[Abilities] = {
         "linear map": "exactly",
         "product": "exactly",
-        "function": "exactly, piecewise-linear ones",
+        "function": "{how}",
     }
     about = "a gated mlp reads its own token: it multiplies two linear forms, and bends one"
     W_3: SparseStack
@@ -53,14 +56,6 @@ class GatedMlp(Normed):
         gate, up = self.show("hook_pre", self.W_1.tall() @ g), self.show("hook_linear", self.W_3.tall() @ g)
         written: Tensor = self.W_2.tall() @ self.show("hook_post", torch.nn.functional.silu(gate) * up)
         return h + written.T.view_as(h)
-
-    @classmethod
-    def limits(cls, instruction: Attend, context: Context) -> Reason | None:
-        bent = [score.f.name for score in instruction.scores if score.f.exact is None and not score.f.jumps]
-        if need(instruction) == "function" and bent:
-            hint = "softmax attention over markers makes tanh and sigmoid"
-            return Reason("gated units add up to piecewise-linear functions", ", ".join(bent), hint=hint)
-        return None
 
     @classmethod
     def build(cls, layer: Layer, context: Context) -> Self:
@@ -112,7 +107,9 @@ class GatedUnits:
                 f, terms = instruction.scores[0].f, pairs[0]
                 sign = -scale if f == NEGATION else scale
                 bent = self.approximants.get(f.name, f.exact)
-                if bent is not None and bent.knots:
+                if isinstance(bent, FeatureSum):
+                    self.fit(bent, linear_form(terms, self.one), entry, scale)
+                elif bent is not None and bent.knots:
                     self.bend(bent, linear_form(terms, self.one), entry, scale)
                 elif set(value) == {self.one}:
                     for u, v in terms:
@@ -136,6 +133,13 @@ class GatedUnits:
             row = scaled(form, STEEP * a)
             add(row, {self.one: STEEP * b})
             self.unit(row, {self.one: 1.0}, entry, scale * c / STEEP)
+
+    def fit(self, f: FeatureSum, form: Row, entry: int, scale: float) -> None:
+        """dst += scale f(form), a sum of silu."""
+        for a, b, c in f.hinges:
+            row = scaled(form, a)
+            add(row, {self.one: b})
+            self.unit(row, {self.one: 1.0}, entry, scale * c)
 
     def unit(self, gate: Row, up: Row, entry: int, weight: float) -> None:
         add(self.products.setdefault((_key(gate), _key(up)), {}), {entry: weight})

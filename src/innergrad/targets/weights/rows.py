@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from innergrad.errors import LongRun
 from innergrad.functions.fits.sigmas import Terms
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import NEGATION
@@ -32,6 +34,8 @@ Index = Mapping[str, int]
 Term = tuple[float, float, float]  # (a, b, c): c sigma(a z + b)
 Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
 PRODUCT = 24  # rows, about: two squares of a dozen units each
+SECONDS_A_TERM, A_LAYER, LONG = 1e-5, 200, 10.0  # about; terms that a layer is worth; seconds that are worth a word
+BUILDING, COUNTING, SMALLER = "building the weights", "counting the weights", "use fewer inputs, or smaller networks"
 EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, whatever z
 
 
@@ -101,19 +105,47 @@ def writes(program: Program, instruction: Attend, index: Index, coefficient: flo
     return {entry: scaled(row, factor) for entry, row in found}
 
 
-def require_room(program: Program, approximants: Mapping[str, Approximant]) -> None:
+def require_room(program: Program, approximants: Mapping[str, Approximant], *, counted: bool) -> None:
     """Refuse, before anything is built, what would take too much memory to put together: an estimate, for targets whose
-    weights are not counted before.
+    weights are not ``counted`` before. What will take long is said.
     """
     pieces = {name: len(f.a) if isinstance(f, FeatureSum) else f.pieces for name, f in approximants.items()}
 
     def rows(i: Attend) -> int:
-        most = max([PRODUCT, *(pieces.get(score.f.name, 0) for score in i.scores)])
-        return most * math.prod(program.label_sizes(i).values())
+        return max([PRODUCT, *(pieces.get(score.f.name, 0) for score in i.scores)])
 
-    terms = {(layer.kind, layer.instructions): sum(map(rows, layer.instructions)) for layer in program.layers}
-    what, hint = "building the weights", "use fewer inputs, or smaller networks"
-    require_memory(BYTES_PER_ENTRY * 4 * sum(terms.values()), what, hint)
+    terms = _terms(program, lambda i: rows(i) * math.prod(program.label_sizes(i).values()))
+    if not counted:
+        require_memory(BYTES_PER_ENTRY * 4 * terms, BUILDING, SMALLER)
+    _announce(BUILDING, SECONDS_A_TERM * terms)
+
+
+def require_room_to_count(program: Program) -> None:
+    """The same before weights are counted: what is written is listed, and the terms of scores, of one head of those
+    that are alike.
+    """
+
+    def listed(i: Attend) -> int:
+        sizes, written = program.label_sizes(i), i.dst.labels
+        parts = [[size for label, size in sizes.items() if (label in written) is inside] for inside in (True, False)]
+        return sum(map(math.prod, parts))
+
+    terms = _terms(program, listed)
+    require_memory(BYTES_PER_ENTRY * terms, COUNTING, SMALLER)
+    _announce(COUNTING, SECONDS_A_TERM * terms)
+
+
+def _terms(program: Program, of: Callable[[Attend], int]) -> int:
+    """Of all instructions; layers that are equal are one, and each is some work by itself."""
+    found = {(layer.kind, layer.instructions): sum(map(of, layer.instructions)) for layer in program.layers}
+    return sum(found.values()) + A_LAYER * len(found)
+
+
+def _announce(what: str, seconds: float) -> None:
+    if seconds > LONG:
+        warnings.warn(
+            f"{what} will take about {seconds:.0f} s; {SMALLER}, or do without tf.module", LongRun, stacklevel=2
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------- heads
