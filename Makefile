@@ -37,6 +37,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/gradient_error.py --outputs 8
 	$(BIN)/python benchmarks/claims.py
 	$(BIN)/python benchmarks/constructions.py
+	$(BIN)/python benchmarks/llama.py stock --sizes 4 8 16
 	$(BIN)/python benchmarks/bridges.py
 	$(BIN)/python benchmarks/decay.py
 	$(BIN)/python benchmarks/convergence.py
@@ -44,6 +45,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/variants.py
 	$(BIN)/python benchmarks/optimisers.py
+	$(BIN)/python benchmarks/llama_families.py
 	$(BIN)/python benchmarks/certificates.py violations --workers 2
 	$(BIN)/python benchmarks/certificates.py tightness
 	$(BIN)/python benchmarks/certificates.py trajectory

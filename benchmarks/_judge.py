@@ -11,6 +11,8 @@ had before it, the trajectory, the predictions. A refusal is an answer; a bound 
     tampered    a saved model that was edited and sealed again: to be refused, unless the bound holds for what it is
     extreme     tiny networks whose settings and data are of any size, with zeros and equal numbers among them, on every
                 target and variant: little else than rounding, underflow and projections is left to err
+    llama       gradient descent on target llama, which approximates nothing: all depths, settings, precisions and
+                executors
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ MODES: tuple[Literal["sup", "pointwise"], ...] = ("sup", "pointwise")
 PROMPTS = 6
 KINDS = ("descent",) * 13 + ("others",) * 4 + ("honest", "hostile", "tampered")
 EXTREME = 20_000  # configurations from this number on
+LLAMA = 40_000  # and those of target llama from this one
+EXACT = ("tanh", "sigmoid", "silu", "relu", "leaky_relu", "relu6")  # activations that it has exactly, or to rounding
+EXACT_LOSSES = ("squared", "log-cosh", "logistic", "softmax")
 VARIANTS = (("relu", "literal"), ("relu", "compact"), ("relu", "shallow"), ("relu", "narrow"))
 OTHERS = (("gpt", "pre-ln"), ("gpt", "raw"), ("softmax", "sink"), ("softmax", "mean"), ("sigma", None))
 SHAPES = ([2, 3, 1], [3, 4, 4, 2], [1, 1])  # that have C++ kernels: each takes seconds to build
@@ -99,6 +104,8 @@ HOSTILE = (_spike, _hidden)
 
 def configuration(number: int) -> Row:
     """Kinds, activations, losses and precisions in turn; everything else drawn with the number as seed."""
+    if number >= LLAMA:
+        return _llama(number)
     if number >= EXTREME:
         return _extreme(number)
     draw, kind = random.Random(number), KINDS[number % len(KINDS)]
@@ -221,6 +228,54 @@ def _extreme(number: int) -> Row:
     }
 
 
+def _llama(number: int) -> Row:
+    """A configuration of kind ``llama``. By matrices, networks are small."""
+    draw = random.Random(number)
+    activation, loss = EXACT[number % 6], EXACT_LOSSES[number // 6 % 4]
+    executor = draw.choice(["plain", "plain", "plain", "fused", "dense"])
+    if executor == "fused":
+        sizes = list(draw.choice(SHAPES))
+    else:
+        depth, widest = (draw.randint(1, 3), 3) if executor == "dense" else (draw.randint(1, 6), draw.choice([2, 4, 8]))
+        sizes = [draw.randint(1, widest) for _ in range(depth + 1)]
+    sizes[-1] = max(sizes[-1], 2) if loss == "softmax" else sizes[-1]
+    logits = loss in ("logistic", "softmax")
+    momentum = draw.choice([0.0, 0.0, 0.9, draw.random()])
+    output = "linear" if logits else draw.choice(["linear", "linear", "activation"])
+    y_scale = 1.0 if logits else draw.choice([1.0, 1.0, 10.0 ** draw.uniform(-6, 4)])
+    return {
+        "number": number,
+        "kind": "llama",
+        "dtype": ("float32", "float64")[number // 24 % 2],
+        "target": "llama",
+        "variant": draw.choice(["chain", "wide"]),
+        "executor": executor,
+        "activation": activation,
+        "loss": loss,
+        "sizes": sizes,
+        "output": output,
+        "bias": draw.random() < 0.5,
+        "epsilon": None,
+        "errors": draw.choice(MODES),
+        "adam": False,
+        "lr": draw.choice([0.01, 0.1, 0.5, 10.0 ** draw.uniform(-4, 1)]),
+        "steps": draw.randint(1, 3),
+        "box": draw.choice([None, None, 0.5, 4.0, 10.0 ** draw.uniform(-3, 6)]),
+        "momentum": momentum,
+        "nesterov": bool(momentum) and draw.random() < 0.3,
+        "weight_decay": draw.choice([0.0, 0.0, 0.1, draw.random()]),
+        "l1": draw.choice([0.0, 0.0, 10.0 ** draw.uniform(-6, 0)]),
+        "clip": draw.choice([None, None, 10.0 ** draw.uniform(-4, 2)]),
+        "scheduled": draw.random() < 0.2,
+        "batched": draw.random() < 0.15,
+        "weighted": draw.random() < 0.25,
+        "n": draw.randint(1, 16),
+        "x_scale": draw.choice([0.3, 1.0, 3.0, 30.0, 10.0 ** draw.uniform(-12, 8)]),
+        "y_scale": min(y_scale, 1.0) if output == "activation" else y_scale,
+        "w_scale": draw.choice([0.5, 1.0, 2.0, 10.0 ** draw.uniform(-20, 0)]),
+    }
+
+
 def _unsettled(values: Tensor, scale: float, draw: random.Random) -> Tensor:
     """Some entries nothing, some of the same size, some far smaller."""
     found = values.clone().flatten()
@@ -336,14 +391,15 @@ def case(row: Row) -> Case:
 
 def _compiled(row: Row, algorithm: ig.GradientDescent) -> ig.CompiledTransformer:
     z_bound = SIN_DOMAIN if row["activation"] == "sin" else None
-    chosen = {"target": row["target"]} | ({} if row["variant"] is None else {"variant": row["variant"]})
+    chosen: dict[str, Any] = {"target": row["target"]} | ({} if row["variant"] is None else {"variant": row["variant"]})
+    accuracy = {} if row["epsilon"] is None else {"epsilon": row["epsilon"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of coarse approximants
-        tf = ig.compile(algorithm, epsilon=row["epsilon"], n_examples=16, z_bound=z_bound, **chosen)
+        tf = ig.compile(algorithm, n_examples=16, z_bound=z_bound, **accuracy, **chosen)
         steps = {name: 2.0**-12 for name, f in tf.approximants.items() if math.isinf(f.error)}
         if steps and row["dtype"] == "float32" and (row["executor"] == "dense" or row["target"] != "relu"):
             chosen |= {"epsilons": steps}  # ramps for float32
-            tf = ig.compile(algorithm, epsilon=row["epsilon"], n_examples=16, z_bound=z_bound, **chosen)
+            tf = ig.compile(algorithm, n_examples=16, z_bound=z_bound, **accuracy, **chosen)
     return tampered(tf, row["number"]) if row["kind"] == "tampered" else tf
 
 

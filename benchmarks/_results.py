@@ -10,8 +10,10 @@ from typing import Any
 RESULTS = Path(__file__).parent.parent / "results"
 
 
-def store(name: str, command: str, data: dict[str, Any], out: Path | None = None) -> Path:
-    """results/<name>.json, and the same file in the folder ``out``."""
+def store(
+    name: str, command: str, data: dict[str, Any], out: Path | None = None, *, keep: bool = True, told: bool = True
+) -> Path:
+    """results/<name>.json, and the same file in the folder ``out``; without ``keep``, only the latter."""
     import numpy
     import torch
 
@@ -19,14 +21,23 @@ def store(name: str, command: str, data: dict[str, Any], out: Path | None = None
 
     versions = {"innergrad": innergrad.__version__, "torch": torch.__version__, "numpy": numpy.__version__}
     manifest = {"command": command, "python": platform.python_version(), **versions}
-    path = RESULTS / f"{name}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(_compact({"manifest": manifest, **data}) + "\n")
-    print(f"wrote {path.relative_to(RESULTS.parent)}")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / path.name).write_text(path.read_text())
-    return path
+    text = _compact({"manifest": manifest, **data}) + "\n"
+    folders = [*([RESULTS] if keep else []), *([out] if out is not None else [])]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(text)
+        if told:
+            print(f"wrote {folder.name}/{name}.json")
+    return folders[0] / f"{name}.json"
+
+
+def renew(name: str, command: str, changed: dict[str, Any]) -> None:
+    """Replaces a part of results/<name>.json; the rest and its manifest stay, and ``renewed`` says what did it."""
+    import innergrad
+
+    content = read(name) | changed | {"renewed": {"command": command, "innergrad": innergrad.__version__}}
+    (RESULTS / f"{name}.json").write_text(_compact(content) + "\n")
+    print(f"renewed: results/{name}.json")
 
 
 def read(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The table of docs/extending.md: which layer can do what, on which target, as the parts of the targets say it."""
+"""The tables of docs/extending.md: which layer can do what, on which target, as the parts of the targets say it."""
 
 from __future__ import annotations
 
@@ -19,4 +19,9 @@ def abilities() -> list[str]:
     return lines
 
 
-TABLES: dict[str, Callable[[], list[str]]] = {"abilities": abilities}
+def keys() -> list[str]:
+    """The keys of ``can``, for who writes a part."""
+    return ["| key of `can` | ability |", "|---|---|", *(f"| `{key}` | {words} |" for key, words in ABILITIES.items())]
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {"abilities": abilities, "ability_keys": keys}

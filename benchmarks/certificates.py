@@ -1,11 +1,15 @@
 """The certificates of runs on trial: do they hold, how tight are they, how long do they take?
 
     python benchmarks/certificates.py violations --count 10000 --workers 16     random configurations, entry by entry
+    python benchmarks/certificates.py violations --target llama --count 2000    the same on target llama
     python benchmarks/certificates.py tightness      bound / error of one gradient, beside the bounds of the theorems
     python benchmarks/certificates.py trajectory     bound / distance after 100 steps
+    python benchmarks/certificates.py trajectory --target llama     the same on target llama, over up to 1,000 steps
     python benchmarks/certificates.py attack         the worst prompts and weights that gradient ascent finds
 
-Each stores ``results/certificates_<part>.json``; ``--out folder`` also copies it there. All are judged by gradient
+Each stores ``results/certificates_<part>.json``; ``--out folder`` also copies it there. Violations can be looked for in
+several commands: ``--seconds 500 --out out`` leaves what is done by then in ``out/rows_*.json``, and the same command
+with ``--rows out/rows_*.json`` goes on from there and stores the result of all. All are judged by gradient
 descent written out in 80-bit floating point (``_oracle.py``), from inputs rounded to the precision of the run, and
 without any tolerance. Weights are N(0, 1/fan_in) and prompts those of ``algorithm.random_prompt`` unless said
 otherwise.
@@ -18,14 +22,15 @@ import itertools
 import json
 import math
 import multiprocessing
+import os
 import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -35,12 +40,14 @@ import innergrad as ig
 from _judge import (
     ACTIVATIONS,
     APART,
+    LLAMA,
     LOSSES,
     MODES,
     PROMPTS,
     SIN_DOMAIN,
     SMOOTH,
     Row,
+    configuration,
     descent,
     examine,
     moderate,
@@ -49,9 +56,12 @@ from _judge import (
 from _oracle import Long, forward, long, step
 from _results import store
 from innergrad.algorithms.losses import ResidualLoss
+from innergrad.cli.demo import diabetes
 from innergrad.evidence.attack import attack
 from innergrad.evidence.bounds import printed_theorem_1
 from innergrad.functions.facts import proven
+
+T = TypeVar("T")
 
 
 def compiled(algorithm: ig.GradientDescent, epsilon: float, n: int) -> ig.CompiledTransformer:
@@ -63,7 +73,11 @@ def compiled(algorithm: ig.GradientDescent, epsilon: float, n: int) -> ig.Compil
 
 
 def approximate(row: Row) -> bool:
-    """Whether a function of the program has an approximant: otherwise all errors are rounding, or a ramp's."""
+    """Whether a function of the program has an approximant: otherwise all errors are rounding, or a ramp's. On target
+    llama there is nothing else, and its ratios are those of rounding.
+    """
+    if row["target"] == "llama":
+        return True
     activated = len(row["sizes"]) > 2 or row["output"] == "activation"
     return row["loss"] != "squared" or (activated and row["activation"] in SMOOTH)
 
@@ -84,7 +98,7 @@ def _summary(rows: list[Row]) -> Row:
         "entries": entries,
         "infinite": infinite,
         "with_infinite": sum(row["infinite"] > 0 for row in rows),
-        "closest": round(max(row["closest"] for row in rows), 4),
+        "closest": round(max((row["closest"] for row in rows), default=0.0), 4),
         **{name: _quantile(ratios, share) for name, share in (("median", 0.5), ("q95", 0.95), ("max", 1.0))},
     }
 
@@ -93,20 +107,31 @@ def _quantile(ordered: list[float], share: float) -> float | None:
     return _short(ordered[round(share * (len(ordered) - 1))]) if ordered else None
 
 
-def examined(first: int, count: int, workers: int, seconds: float = math.inf) -> list[Row]:
-    """All configurations, on several processes; those that are done when the time is over."""
-    started, rows = time.perf_counter(), list[Row]()
-    for row in _parallel(examine, [(number,) for number in range(first, first + count)], workers):
-        rows.append(row)
-        if row.get("violations"):
-            print(f"VIOLATION: {row}", flush=True)
-        if len(rows) % 250 == 0:
-            print(f"{len(rows)} configurations, {time.perf_counter() - started:.0f} s", flush=True)
-        if "failed" in row:
-            print(f"FAILED: {row}", flush=True)
-        if time.perf_counter() - started > seconds:
-            break
-    return rows
+def examined(numbers: Sequence[int], workers: int, seconds: float = math.inf) -> list[Row]:
+    """All configurations, on several processes, in order; only those that are done when the time is over."""
+    started, rows = time.time(), list[Row]()
+    tasks = [(some, started + seconds) for some in shared_out(numbers, workers)]
+    for found in _parallel(_examined, tasks, workers):
+        rows += found
+        for row in found:
+            if row.get("violations") or "failed" in row:
+                print(f"{'FAILED' if 'failed' in row else 'VIOLATION'}: {row}", flush=True)
+        print(f"{len(rows)} configurations, {time.time() - started:.0f} s", flush=True)
+    return sorted(rows, key=lambda row: int(row["number"]))
+
+
+def shared_out(numbers: Sequence[int], workers: int) -> list[list[int]]:
+    """Lists of configurations with the same approximants, which a process proves once; the longest come first."""
+    groups, most = dict[tuple[Any, ...], list[int]](), max(1, len(numbers) // (3 * workers))
+    for number in numbers:
+        row = configuration(number)
+        groups.setdefault((row["target"], row["activation"], row["epsilon"]), []).append(number)
+    parts = [group[i : i + most] for group in groups.values() for i in range(0, len(group), most)]
+    return sorted(parts, key=len, reverse=True)
+
+
+def _examined(numbers: list[int], until: float) -> list[Row]:
+    return [examine(number) for number in numbers if time.time() < until]
 
 
 def violations(rows: list[Row]) -> Row:
@@ -119,6 +144,7 @@ def violations(rows: list[Row]) -> Row:
         "activation": lambda row: row["activation"],
         "loss": lambda row: row["loss"],
         "errors": lambda row: row["errors"],
+        "variant": lambda row: row["variant"] or "the target's own",
         "depth": lambda row: f"N = {len(row['sizes']) - 1}",
         "inputs": lambda row: "|x| of 30 or less, and 1e-3 or more" if moderate(row) else "|x| larger, or smaller",
     }
@@ -129,7 +155,7 @@ def violations(rows: list[Row]) -> Row:
         "overflowed": sum("overflowed" in row for row in rows),
         "failed": [row for row in rows if "failed" in row],
         "with_trajectory": sum(map(small, ran)),
-        "oracles_apart": max(row["apart"] for row in ran if row["activation"] not in KINKED),
+        "oracles_apart": max((row["apart"] for row in ran if row["activation"] not in KINKED), default=0.0),
         "violations": [row for row in ran if row["violations"]],
         "all": [{"group": "all", **_summary(ran)}],
         **{name: grouped(ran, key) for name, key in by.items()},
@@ -157,13 +183,13 @@ def refusals(rows: list[Row]) -> list[Row]:
     return [{"kind": kind, "count": count, "reason": reason} for (kind, reason), count in sorted(found.items())]
 
 
-def _parallel(task: Callable[..., Row], cells: Iterable[tuple[Any, ...]], workers: int) -> Iterable[Row]:
-    """task(*cell) for every cell, in order."""
+def _parallel(task: Callable[..., T], cells: Iterable[tuple[Any, ...]], workers: int, threads: int = 1) -> Iterator[T]:
+    """task(*cell) for every cell, in order; threads: of every process."""
     if workers == 1:
         yield from (task(*cell) for cell in cells)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,)) as pool:
         try:
             yield from pool.map(task, *zip(*cells, strict=True))
         finally:
@@ -411,6 +437,53 @@ def follow(N: int, epsilon: float, lr: float, mode: Literal["sup", "pointwise"])
     }
 
 
+#: data, sizes, lr, steps, seed
+LLAMA_PATHS = (
+    ("diabetes", (10, 8, 8, 1), 0.1, 1000, 0),
+    ("diabetes", (10, 8, 8, 1), 0.5, 300, 0),
+    ("diabetes", (10, 8, 8, 1), 0.5, 300, 1),
+    ("diabetes", (10, 8, 8, 1), 0.1, 300, 2),
+    *(("random", (D_X, *[8] * (N - 1), D_Y), lr, 300, 0) for N in (1, 2, 3, 4) for lr in (0.1, 0.5)),
+    ("random", (D_X, 8, 8, D_Y), 2.0, 300, 0),
+)
+LLAMA_STEPS_QUICK = 20
+
+
+def llama_paths(workers: int, quick: bool = False) -> Row:
+    """The demo's network, data and settings on target llama, which errs by rounding alone; and random prompts."""
+    cells = [(*cell[:3], min(cell[3], LLAMA_STEPS_QUICK) if quick else cell[3], cell[4]) for cell in LLAMA_PATHS]
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    return {"trajectory": list(_parallel(follow_llama, cells, workers, threads))}
+
+
+def follow_llama(data: str, sizes: tuple[int, ...], lr: float, steps: int, seed: int) -> Row:
+    """tanh, squared loss, no box; the demo's 48 examples of the diabetes data, or 16 random ones."""
+    network = ig.Network(sizes, "tanh")
+    algorithm = ig.GradientDescent(network, lr=lr, steps=steps, box=None)
+    if data == "diabetes":
+        X, y, *_ = diabetes(seed)
+    else:
+        X, y, _ = algorithm.random_prompt(16, 0, torch.Generator().manual_seed(seed))
+    tf, w = ig.compile(algorithm, target="llama", n_examples=len(X)), network.init(seed)
+    started = time.perf_counter()
+    certificate = tf.certify(X, y, w0=w, trajectory=True)
+    seconds = time.perf_counter() - started
+    assert certificate.trajectory is not None
+    along = certificate.trajectory[0]
+    apart = np.sqrt(((long(certificate.path[0, 1:]) - exact_path(algorithm, X, y, w)) ** 2).sum(1))
+    row: Row = {"data": data, "sizes": list(sizes), "n": len(X), "lr": lr, "steps": steps, "seed": seed}
+    row |= {
+        "bound": _short(float(along[-1])),
+        "distance": _short(float(apart[-1])),
+        "ratio": _short(float(along[-1]) / float(apart[-1])),
+        "diverged": certificate.diverged,
+        "violations": int((~(apart <= long(along))).sum()),
+        "seconds": _short(seconds),
+    }
+    print(row, flush=True)
+    return row
+
+
 def exact_path(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, w0: Tensor) -> Long:
     """(steps, D_w)."""
     zero, path = np.zeros(len(w0), np.longdouble), []
@@ -455,34 +528,39 @@ def attacked(activation: str, loss: str, N: int, K: int) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["violations", "tightness", "trajectory", "attack"])
-    parser.add_argument("--count", type=int, default=10_000, help="configurations")
+    parser.add_argument("--target", choices=["llama"], help="only configurations of this target")
+    parser.add_argument("--count", type=int, help="configurations (default: 10,000; of one target 2,000)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first configuration")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more configurations are begun")
     parser.add_argument(
-        "--rows", type=Path, nargs="*", default=[], help="instead: rows_*.json of earlier runs, together"
+        "--rows", type=Path, nargs="*", default=[], help="rows_*.json of earlier runs: what is in them is not run again"
     )
-    parser.add_argument("--quick", action="store_true", help="of the trajectories only epsilon = 1e-5, lr = 0.05")
+    parser.add_argument(
+        "--quick", action="store_true", help="of the trajectories only epsilon = 1e-5, lr = 0.05; 20 steps"
+    )
     parser.add_argument("--out", type=Path, help="a folder for a copy of the results")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    command = f"python benchmarks/certificates.py {given.part}"
+    command, name = f"python benchmarks/certificates.py {given.part}", given.part
     if given.part == "violations":
-        parts = [json.loads(path.read_text()) for path in given.rows]
-        rows = [row for part in parts for row in part] or examined(
-            given.first, given.count, given.workers, given.seconds
-        )
-        data = violations(rows)
-        command += f" --first {given.first} --count {len(rows)}"
-        if given.out is not None:
+        known = {row["number"]: row for path in given.rows for row in json.loads(path.read_text())}
+        first, count = given.first + (LLAMA if given.target else 0), given.count or (2_000 if given.target else 10_000)
+        wanted, name = range(first, first + count), given.target or given.part
+        rows = examined([number for number in wanted if number not in known], given.workers, given.seconds)
+        if given.out is not None and rows:
             given.out.mkdir(parents=True, exist_ok=True)
-            (given.out / f"rows_{given.first}.json").write_text(json.dumps(rows))
+            (given.out / f"rows_{rows[0]['number']}_{len(rows)}.json").write_text(json.dumps(rows))
+        known |= {row["number"]: row for row in rows}
+        data = {"asked": len(wanted), **violations([known[number] for number in wanted if number in known])}
+        command += f"{f' --target {given.target}' if given.target else ''} --first {given.first} --count {count}"
     elif given.part == "trajectory":
-        data = trajectory(given.workers, given.quick)
-        command += " --quick" if given.quick else ""
+        data = (llama_paths if given.target else trajectory)(given.workers, given.quick)
+        command += f"{f' --target {given.target}' if given.target else ''}{' --quick' if given.quick else ''}"
+        name = f"{given.target}_{name}" if given.target else name
     else:
         data = {"tightness": tightness, "attack": attacks}[given.part](given.workers)
-    store(f"certificates_{given.part}", command, data, given.out)
+    store(f"certificates_{name}", command, data, given.out)
 
 
 if __name__ == "__main__":

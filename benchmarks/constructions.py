@@ -1,6 +1,7 @@
 """Every construction on every target: its size, and its error in float64 and float32 against the algorithm itself.
 
-    python benchmarks/constructions.py       writes results/constructions.json (five minutes on one core)
+    python benchmarks/constructions.py                 writes results/constructions.json (five minutes on one core)
+    python benchmarks/constructions.py --rows RAW      only the constructions with this in their name, the others kept
 
 Errors are those of the *module* (real matrices), largest over the prompts, against the algorithm by other means: the
 recursion in function space, numpy and autograd loops, normal equations, scikit-learn; see each row's ``against``.
@@ -22,7 +23,7 @@ from sklearn.linear_model import Ridge
 from torch import Tensor
 
 import innergrad as ig
-from _results import store
+from _results import read, renew, store
 from innergrad.algorithms.lookup import table_rows
 from innergrad.export import export_onnx, gpt2_inputs, gpt2_stream, to_gpt2
 from innergrad.functions.decay import decay_condition
@@ -149,6 +150,15 @@ def rows() -> list[Row]:
                 (*bounded, ("z_bound", 128.0)),
             ),
         ]
+    w = tuple(np.random.default_rng(4).normal(size=8).tolist())
+    nine, fourteen = ig.raw.OneStepSGD(d=8, lr=0.2, weight_decay=0.3, w=w), ig.raw.OneStepRidge(d=8, ridge=0.5)
+    for variant in ("pre-ln", "raw"):
+        for name, chain, says, ours, against in (
+            ("one step of SGD", nine, "9 layers (App. A)", "9 operations, in 7 blocks", "a numpy step of (11)"),
+            ("ridge on one example", fourteen, "14 layers (App. B)", "14 operations, in 12 blocks", "numpy's inverse"),
+        ):
+            row = Row(f"{name} by RAW primitives, d = 8", "004", chain, "gpt", variant, 1, says, ours, against=against)
+            made.append(row)
     autograd = "torch autograd"
     average, sink = "4N - 1 blocks a step, explicit", "2N + 1 blocks a step, explicit"
     for steps in (1, 20):
@@ -225,6 +235,9 @@ def truth(row: Row, X: Tensor, y: Tensor, X_query: Tensor) -> Tensor:
         return torch.from_numpy(np.stack([_sgd(algorithm, *pair) for pair in zip(X.numpy(), y.numpy(), strict=True)]))
     if isinstance(algorithm, ig.RecursiveLeastSquares):
         return torch.from_numpy(np.stack([_ridge(algorithm, *pair) for pair in zip(X.numpy(), y.numpy(), strict=True)]))
+    if isinstance(algorithm, ig.raw.OneStepSGD | ig.raw.OneStepRidge):
+        solved = [_one_example(algorithm, *pair) for pair in zip(X[:, 0].numpy(), y[:, 0, 0].numpy(), strict=True)]
+        return X_query @ torch.from_numpy(np.stack(solved)).unsqueeze(-1)
     run = ig.reference(algorithm, X, y, X_query)
     return run.weights if row.what == "weights" else run.predictions
 
@@ -243,6 +256,16 @@ def _ridge(algorithm: ig.RecursiveLeastSquares, X: np.ndarray, y: np.ndarray) ->
         model = Ridge(alpha=algorithm.ridge, fit_intercept=False, solver="cholesky").fit(X[:t], y[:t, 0])
         found.append(float(model.predict(X[t : t + 1])[0]))
     return np.array(found)
+
+
+def _one_example(algorithm: ig.raw.OneStepSGD | ig.raw.OneStepRidge, x: np.ndarray, y: float) -> np.ndarray:
+    """The weights after one example."""
+    if isinstance(algorithm, ig.raw.OneStepSGD):
+        w = np.array(algorithm.w)
+        moved: np.ndarray = w - algorithm.lr * (x * (w @ x - y) + 2 * algorithm.weight_decay * w)
+        return moved
+    found: np.ndarray = np.linalg.inv(np.outer(x, x) + algorithm.ridge * np.eye(len(x))) @ (x * y)
+    return found
 
 
 def measured(row: Row) -> dict[str, Any]:
@@ -485,9 +508,28 @@ def sigma() -> list[dict[str, Any]]:
     return entries
 
 
+def renewed(part: str) -> None:
+    """Measures some constructions; the others are those of results/constructions.json."""
+    known = {(row["name"], row["target"], row["variant"]): row for row in read("constructions")["constructions"]}
+    kept = []
+    for row in rows():
+        if part in row.name:
+            kept.append(measured(row))
+            continue
+        kept += [
+            one for key, one in known.items() if key[:2] == (row.name, row.target) and row.variant in (None, key[2])
+        ]
+    renew("constructions", f"python benchmarks/constructions.py --rows {part}", {"constructions": kept})
+
+
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", help="only the constructions with this in their name")
+    part = parser.parse_args().rows
     torch.set_num_threads(1)
+    if part:
+        renewed(part)
+        return
     table = lookup()
     parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "constructions": lambda: [measured(row) for row in rows()],

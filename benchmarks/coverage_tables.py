@@ -9,7 +9,7 @@ from typing import Any
 
 from _results import read
 
-TARGETS = ("relu", "kernel", "gpt", "softmax", "sigma")
+TARGETS = ("relu", "kernel", "gpt", "softmax", "sigma", "llama")
 Cell = dict[str, Any]
 
 
@@ -55,12 +55,28 @@ def losses_table() -> list[str]:
     return _grid(rows, lambda row: f"{row['loss']}, {row['output']}", "where", _where(rows))
 
 
+def projections_table() -> list[str]:
+    rows = read("coverage")["projections"]
+    return _grid(rows, lambda row: str(row["projection"]), "where", _where(rows))
+
+
 def others_table() -> list[str]:
     return _grid(read("coverage")["others"], lambda row: str(row["algorithm"]), "target", TARGETS)
 
 
+def fits_table() -> list[str]:
+    """What llama fits: units a neuron, the error on a grid, and that of the weights after five steps."""
+    lines = ["| | epsilon | units | measured error | weights, after 5 steps |", "|---|---|---|---|---|"]
+    for row in read("coverage")["fits"]:
+        cells = (f"{row['epsilon']:.0e}", str(row["units"]), f"{row['error']:.0e}", f"{row['weights']:.0e}")
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    return lines
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
+    "llama_fits": fits_table,
     "coverage_activations": activations_table,
     "coverage_losses": losses_table,
+    "coverage_projections": projections_table,
     "coverage_algorithms": others_table,
 }

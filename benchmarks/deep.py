@@ -129,9 +129,10 @@ def _short(value: float) -> float:
 
 def deep() -> list[str]:
     lines = [
-        "| table | N | layers | score in context | directly | predictions apart | gradient's error | its certificate |"
+        "| table | N | layers | score in context | directly | predictions apart | amplifies | gradient's error "
+        "| its certificate |"
     ]
-    lines.append("|" + "---|" * 8)
+    lines.append("|" + "---|" * 9)
     for row in read("deep")["rows"]:
         cells = [row["table"], row["N"], f"{row['layers']:,}", f"{row['score']:.3f}", f"{row['direct']:.3f}"]
         cells += [f"{row[name]:.0e}" for name in ("predictions", "amplifies", "gradient", "bound")]
@@ -139,7 +140,16 @@ def deep() -> list[str]:
     return lines
 
 
-TABLES: dict[str, Callable[[], list[str]]] = {"deep": deep}
+def deep_certificates() -> list[str]:
+    """How much larger than the error the certificate is, in a sentence."""
+    rows = read("deep")["rows"]
+    ratios = [row["bound"] / row["gradient"] for row in rows]
+    errors = [max(row["gradient"] for row in rows if row["N"] == depth) for depth in DEPTHS]
+    text = f"From N = {DEPTHS[0]} to {DEPTHS[-1]} the largest error of a step grows {errors[-1] / errors[0]:.1f} times,"
+    return [f"{text} and its certificate is {min(ratios):.0f} to {max(ratios):.0f} times as large as it."]
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {"deep": deep, "deep_certificates": deep_certificates}
 
 
 def main() -> None:

@@ -5,6 +5,7 @@
     python benchmarks/executor.py growth    time against n, K, N, L and the number of prompts, with fitted exponents
     python benchmarks/executor.py memory    peak memory, and K = 512, N = 6, n = 10,000
     python benchmarks/executor.py dense     the same function with the dense module
+    python benchmarks/executor.py count     only its FLOPs, with the times that are stored
     python benchmarks/executor.py steps     1,000 steps in float32 on the demo's data
     python benchmarks/executor.py auto      what building a kernel takes, and loading one from the cache
     python benchmarks/executor.py draw      docs/executor.png
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 
 import innergrad as ig
-from _results import read, store
+from _results import read, renew, store
 from innergrad import figures
 from innergrad.bench import rivals
 from innergrad.bench.executor import (
@@ -180,13 +181,38 @@ def run_memory() -> None:
 # -------------------------------------------------------------------------------------------------------------- dense
 
 
+def dense_transformer() -> ig.CompiledTransformer:
+    """K = 8, N = 3, n = 16, epsilon 1e-3, five steps."""
+    algorithm = ig.GradientDescent(ig.Network([4, 8, 8, 2]), lr=RATE, steps=5, box=None)
+    return ig.compile(algorithm, epsilon=1e-3, n_examples=16)
+
+
+def dense_counts() -> dict[str, int]:
+    """FLOPs of a step, by innergrad.flops: with D x D heads, as the paper counts, and structured."""
+    tf = dense_transformer()
+    totals = tf.cost().totals()
+    dense, structured = totals["FLOPs (D x D heads)"], totals["FLOPs (structured)"]
+    steps = tf.program.steps
+    return {
+        "flops_dense": dense // steps,
+        "flops_structured": structured // steps,
+        "flop_ratio": round(dense / structured),
+    }
+
+
+def count_dense() -> None:
+    """The counts of results/executor_dense.json again; its times stay those of the machine that took them."""
+    rows = [row | dense_counts() for row in read("executor_dense")["rows"]]
+    renew("executor_dense", "python benchmarks/executor.py count", {"rows": rows})
+
+
 def run_dense(repeats: int) -> None:
-    """K = 8, N = 3, n = 16, epsilon 1e-3: the matrices of the transformer, the plain interpreter, and this one."""
+    """The matrices of the transformer, the plain interpreter, and this one."""
     rows = []
     torch.set_num_threads(1)
     for dtype in (torch.float64, torch.float32):
-        net, steps = ig.Network([4, 8, 8, 2]), 5
-        tf = ig.compile(ig.GradientDescent(net, lr=RATE, steps=steps, box=None), epsilon=1e-3, n_examples=16)
+        tf = dense_transformer()
+        net, steps = ig.Network([4, 8, 8, 2]), tf.program.steps
         X, y, w0 = data(net, 16, dtype)
         stream, module = tf.stream(X, y, w0=w0, dtype=dtype), tf.module_for(dtype)
         runs = {name: tf.run(X, y, w0=w0, dtype=dtype, executor=name).weights for name in ("dense", "plain", "fused")}
@@ -204,15 +230,12 @@ def run_dense(repeats: int) -> None:
             run()
         found = medians(rounds(contenders, repeats))
         per_step = {name: found[name] / (2000 if name == "fused" else steps) for name in found}
-        totals = tf.cost().totals()
         rows.append(
             {
                 "dtype": str(dtype).removeprefix("torch."),
                 **{f"{name}_us": round(1e6 * seconds, 2) for name, seconds in per_step.items()},
                 "time_ratio": round(per_step["dense"] / per_step["fused"]),
-                "flops_dense": totals["FLOPs (D x D heads)"] // steps,
-                "flops_structured": totals["FLOPs (structured)"] // steps,
-                "flop_ratio": round(totals["FLOPs (D x D heads)"] / totals["FLOPs (structured)"]),
+                **dense_counts(),
                 "dense_to_plain": distance["dense"],
                 "fused_to_plain": distance["fused"],
             }
@@ -364,7 +387,8 @@ def _draw_growth(ax: Axes, name: str, title: str, growth: dict[str, Any]) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("grid", "batch", "growth", "memory", "dense", "steps", "auto", "draw"))
+    names = ("grid", "batch", "growth", "memory", "dense", "count", "steps", "auto", "draw")
+    parser.add_argument("what", choices=names)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -381,6 +405,8 @@ def main() -> None:
         run_memory()
     elif arguments.what == "dense":
         run_dense(arguments.repeats)
+    elif arguments.what == "count":
+        count_dense()
     elif arguments.what == "steps":
         run_steps()
     elif arguments.what == "auto":

@@ -2,13 +2,14 @@
 
     python benchmarks/mutations.py --cases 100000 --workers 16 --store
 
-Each case is made from its number and the seed alone. It is judged in a process of its own kind, with limits:
+Each case is made from its number and the seed alone. It is judged in a process of its own kind, with limits. Sizes that
+can be had may take long, if that is said first (``said``). Wrong are:
 
     raw        an exception that is not one of the library's own; on the command line also an exit without a sentence
     outside    something was written, moved or removed outside the folder that the command was given
     code       something was executed: a process, a pickle's function, a file of the case, a string
     memory     more than ROOM bytes were asked for, over what the process had; the library must refuse before
-    slow       more than SECONDS of processor time
+    slow       more than SECONDS of processor time, and nothing was said before
     died       the process ended: a signal, or no answer
 
 ``--only 123`` runs one case here, and shows it; ``--keep folder`` leaves its files there.
@@ -67,8 +68,8 @@ ROOM = 2**31  # bytes, over those of the process before a case
 SECONDS, PATIENCE = 20.0, 120.0  # of the processor for a case; of a clock, for a process that says nothing
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 CSV = "a,b,y\n1,0.2,0.3\n0.5,0.1,0.2\n-0.25,0.75,0.5\n0.1,0.2,\n"
-VERDICTS = ("done", "refused", "failed", "raw", "outside", "code", "memory", "slow", "died")
-BAD = VERDICTS[3:]
+VERDICTS = ("done", "refused", "failed", "said", "raw", "outside", "code", "memory", "slow", "died")
+BAD = VERDICTS[4:]
 
 
 # ------------------------------------------------------------------------------------------------- what is mutated
@@ -136,10 +137,18 @@ def bases(folder: Path, few: bool = False) -> Bases:
         with contextlib.suppress(InputError):
             learner = to_table(parse(Experiment, {"learner": kernel}).learner)
             found.experiments.append(to_table(base) | {"learner": learner})
-    train(base, folder / "run")
-    train([base, replace(base, name="other", seed=1)], folder / "stack")
+    # in a process of its own: autograd and CUDA do not outlive a fork
+    training = multiprocessing.get_context("fork").Process(target=_train, args=(base, folder))
+    training.start()
+    training.join()
+    assert training.exitcode == 0, "the runs that are mutated were not trained"
     found.runs = [folder / "run", folder / "stack"]
     return found
+
+
+def _train(base: Experiment, folder: Path) -> None:
+    train(base, folder / "run")
+    train([base, replace(base, name="other", seed=1)], folder / "stack")
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of cases
@@ -603,7 +612,8 @@ class Watch:
             return
         place = Path(os.fsdecode(path))
         real = Path(os.path.realpath(place.parent)) / place.name
-        if real != Path(os.devnull) and not real.is_relative_to(self.folder):
+        torchs = real.parent == Path(tempfile.gettempdir()) and real.name.startswith("torchinductor_")  # its own cache
+        if real != Path(os.devnull) and not torchs and not real.is_relative_to(self.folder):
             self.seen.append(("outside", f"{event} {real}"))
 
 
@@ -637,12 +647,15 @@ def judge(number: int, seed: int, given: Bases, home: Path, watch: Watch) -> Fou
     for folder in (inputs, out, here):
         folder.mkdir(parents=True)
     os.chdir(here)
-    act = KINDS[kind][1](Case(rng, given, inputs, out, watch, number))
-    before, began = _peak()[1], time.process_time()
-    verdict, words = "done", ""
+    case = Case(rng, given, inputs, out, watch, number)
     try:
-        with limited(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        act = KINDS[kind][1](case)
+    except RecursionError:  # a tree that is deeper than Python copies or writes
+        act = folder_bytes(case)
+    before, began = _peak()[1], time.process_time()
+    verdict, words, warned = "done", "", list[type[Warning]]()  # warned: also where the command line is to be quiet
+    try:
+        with limited(), mock.patch.object(warnings, "warn", lambda _, kind=UserWarning, **__: warned.append(kind)):
             watch.seen, watch.folder = [], out
             act()
     except InputError as error:
@@ -650,7 +663,10 @@ def judge(number: int, seed: int, given: Bases, home: Path, watch: Watch) -> Fou
     except JobError as error:
         verdict, words = "failed", _said(error)
     except OutOfTime as error:
-        verdict, words = "slow", "".join(traceback.format_tb(error.__traceback__)[-6:])
+        verdict, words = (
+            "said" if ig.LongRun in warned else "slow",
+            "".join(traceback.format_tb(error.__traceback__)[-6:]),
+        )
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -796,6 +812,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="with --store: also into this folder")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:
         given, began = bases(Path(folder).resolve()), time.monotonic()
         if chosen.only is not None:

@@ -36,7 +36,8 @@ def mutations(stored: Row) -> tuple[str, str]:
     found, kinds = stored["kinds"][-1], [row["kind"] for row in stored["kinds"][:-1]]
     tried = f"{found['cases']:,} damaged or hostile inputs ({', '.join(kinds)})"
     slow = f"the slowest took {found['slowest_s']:g} s, the largest {found['largest_mb']:,} MB"
-    return f"{tried}; {slow}", f"{len(stored['wrong'])} gave an exception, wrote elsewhere, or took too much"
+    wrong = found["cases"] - sum(found[verdict] for verdict in ("done", "refused", "failed", "said"))
+    return f"{tried}; {slow}", f"{wrong} gave an exception, wrote elsewhere, or took too much without a word"
 
 
 def kills(stored: Row) -> tuple[str, str]:

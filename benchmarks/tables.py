@@ -18,8 +18,12 @@ import abilities_tables
 import architecture
 import coverage_tables
 import deep
+import digits
 import executor_tables
 import lab_tables
+import llama_cost
+import llama_families
+import llama_tables
 import optimisers
 import products
 import reliability_tables
@@ -256,10 +260,20 @@ def sigma() -> list[str]:
 
 def violations() -> list[str]:
     """Certificates of random configurations: how many bounds were checked, how many do not hold."""
-    stored = read("certificates_violations")
+    return _violations(
+        "violations", "kind", "optimiser", "target", "precision", "inputs", "activation", "loss", "depth", "all"
+    )
+
+
+def llama_violations() -> list[str]:
+    """The same on target llama."""
+    return _violations("llama", "variant", "precision", "inputs", "activation", "loss", "depth", "all")
+
+
+def _violations(part: str, *keys: str) -> list[str]:
+    stored = read(f"certificates_{part}")
     lines = ["| | configurations | bounds checked | violated | infinite | bound / error: median | 95% | closest |"]
     lines.append("|---" * 8 + "|")
-    keys = ("kind", "optimiser", "target", "precision", "inputs", "activation", "loss", "depth", "all")
     for row in [row for key in keys for row in stored[key]]:
         checked = row["entries"] + row["infinite"]
         cells = [row["group"], f"{row['configurations']:,}", f"{checked:,}", str(row["violations"])]
@@ -361,6 +375,21 @@ def trajectories() -> list[str]:
     return lines
 
 
+def llama_trajectories() -> list[str]:
+    """Bounds on whole paths on target llama."""
+    lines = [
+        "| data | network | examples | lr | steps | distance | bound | bound / distance | seconds |",
+        "|---" * 9 + "|",
+    ]
+    for row in read("certificates_llama_trajectory")["trajectory"]:
+        ended = "infinite" if row["bound"] is None else f"{row['bound']:.1e}"
+        ended += f", from step {row['diverged']}" if row["diverged"] else ""
+        cells = [row["data"], ", ".join(map(str, row["sizes"])), row["n"], row["lr"], f"{row['steps']:,}"]
+        cells += [f"{row['distance']:.1e}", ended, _short(row["ratio"]), f"{row['seconds']:.0f}"]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
 def attacks() -> list[str]:
     """The worst errors that ascent finds, beside the bounds: activations over all losses, and tanh by depth."""
     lines = ["| network | worst / median error | error / certificate | whole domain / worst | violated |"]
@@ -415,24 +444,30 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "sigma": sigma,
     "decay": decay,
     "violations": violations,
+    "llama_violations": llama_violations,
     "roundings": roundings,
     "violated": violated,
     "ratios": ratios,
     "tightness": tightness,
     "other_losses": other_losses,
     "trajectories": trajectories,
+    "llama_trajectories": llama_trajectories,
     "attacks": attacks,
     **products.TABLES,
     **variants.TABLES,
     **optimisers.TABLES,
     **executor_tables.TABLES,
     **lab_tables.TABLES,
+    **llama_tables.TABLES,
     **settings_tables.TABLES,
     **abilities_tables.TABLES,
     **coverage_tables.TABLES,
     **architecture.TABLES,
     **reliability_tables.TABLES,
     **deep.TABLES,
+    **llama_cost.TABLES,
+    **llama_families.TABLES,
+    **digits.TABLES,
 }
 PAGES = (
     "README.md",

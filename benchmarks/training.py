@@ -1,6 +1,7 @@
 """How fast the lab trains, against the reference loop in the same run.
 
     python benchmarks/training.py speed       steps a second: the reference loop, one model, stacks; compile time; MFU
+    python benchmarks/training.py count       only the operations of a step, with the times that are stored
     python benchmarks/training.py curve       losses of the reference in float32 and of the lab's step, from one start
     python benchmarks/training.py target      seconds until a loss is reached: the reference loop, the lab's recipe
     python benchmarks/training.py profile     where the time of a step goes (GPU)
@@ -27,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from _results import device_name, store, wait
+from _results import device_name, read, renew, store, wait
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.gpt import GPT, GPTConfig
@@ -163,6 +164,19 @@ def speed(device: str, small: bool, stacks: list[int], seconds: float) -> dict[s
         "seconds_a_timing": seconds,
         "stacks": rows,
     }
+
+
+def count_again() -> None:
+    """Operations of a step, and the share of the peak that follows, in results/training_speed_*.json."""
+    for device in ("cpu", "cuda"):
+        name, operations = f"training_speed_{device}", flops(experiment(small=device == "cpu"))
+        stored = read(name)
+        peak = PEAK.get(stored["device"])
+        stacks = stored["stacks"]
+        if peak:
+            stacks = [row | {"mfu": round(row["steps_a_second"] * operations / peak, 4)} for row in stacks]
+        changed = {"gflop_a_step": round(operations / 1e9, 3), "stacks": stacks}
+        renew(name, "python benchmarks/training.py count", changed)
 
 
 def settings(one: Experiment) -> dict[str, Any]:
@@ -330,7 +344,7 @@ def profile(device: str, small: bool, stacks: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("speed", "curve", "target", "profile"))
+    parser.add_argument("what", choices=("speed", "count", "curve", "target", "profile"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="a small model, for a CPU")
     parser.add_argument("--out", type=Path, help="a folder to write the result to as well")
@@ -349,6 +363,9 @@ def main() -> None:
     }
     changed = [f" --{name} {value}" for name, value in chosen.items() if value != parser.get_default(name)]
     command = f"python benchmarks/training.py {given.what}" + " --small" * small + "".join(changed)
+    if given.what == "count":
+        count_again()
+        return
     if given.what == "profile":
         profile(device, small, stacks)
         return

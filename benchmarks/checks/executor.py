@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import executor as bench
 from _results import read
 from checks._require import equal, require
 from innergrad.bench.executor import SIZES
@@ -69,7 +70,16 @@ def a_kernel_is_built_once() -> None:
         require(row["processor_seconds"] <= 0.1 * built, where, row["processor_seconds"], f"at most {0.1 * built:.2g}")
 
 
+def operations_are_counted_by_the_one_counter() -> None:
+    """innergrad.flops, for the transformer that was timed."""
+    counted = bench.dense_counts()
+    for row in _rows("dense"):
+        for key, value in counted.items():
+            equal(f"results/executor_dense.json, {row['dtype']}, {key}", row[key], value)
+
+
 CHECKS = (
+    operations_are_counted_by_the_one_counter,
     the_grid_is_whole_and_meets_its_goals,
     batches_are_faster_than_vmap,
     the_large_network_fits,

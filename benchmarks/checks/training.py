@@ -47,6 +47,14 @@ def speeds_on_a_gpu_are_those_asked_for() -> None:
         near(f"{file}, stack = {stack}, mfu", row["mfu"], row["steps_a_second"] / peak, abs=2e-4)
 
 
+def operations_are_counted_by_the_one_counter() -> None:
+    """innergrad.flops, for the models that were timed: the small one on the CPU."""
+    for device in ("cpu", "cuda"):
+        counted = bench.flops(bench.experiment(small=device == "cpu")) / 1e9
+        where = f"results/training_speed_{device}.json, gflop_a_step"
+        near(where, read(f"training_speed_{device}")["gflop_a_step"], counted, abs=6e-4)
+
+
 def curves_are_one_training() -> None:
     """The loss falls, the loops start on one path, and their means are nearer than seeds are at every window.
 
@@ -110,6 +118,7 @@ def the_race_was_won_by_reaching_the_target() -> None:
 CHECKS = (
     speeds_add_up,
     speeds_on_a_gpu_are_those_asked_for,
+    operations_are_counted_by_the_one_counter,
     curves_are_one_training,
     curves_a_window_late_are_told_apart,
     loops_are_as_near_as_the_page_says,

@@ -1,0 +1,261 @@
+"""Gradient descent in the forward pass of Hugging Face's own classes, in memory, without a patch, beside autograd.
+
+    python benchmarks/llama.py stock                                N = 1 .. 6, K = 4: the smallest of every depth
+    python benchmarks/llama.py stock --sizes 4 8 16 --workers 4     all of it
+
+stock stores ``results/llama_stock.json``; ``--out folder`` also copies it there. A row is one network, loss and rate on
+ten prompts, each with its own initial weights:
+
+    float64     the model of a transformer compiled with ``double=True``, against autograd in float64
+    float32     the model of one compiled without, against the same; own: autograd in float32, against the same
+    growth      how much gradient descent itself enlarges a change of w0: |w_T(w0 + v) - w_T(w0 - v)| / |2 v|, the
+                largest of 32 random v of length 1e-7, in float64, by autograd; later: of the weights after any tenth
+                of the steps
+    blocks      a step: the blocks of the model that occur once a step, told apart by their tensors
+
+Errors are the largest over all entries of the weights, in all tokens, or of the predictions. In memory equal blocks
+share their tensors; rows whose different blocks take more than ``--memory`` are left out, and listed. So are rows that
+were not begun after ``--seconds``; smaller networks come first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import innergrad as ig
+from _results import store
+from innergrad.export import llama_sizes, to_llama
+
+LOSSES, RATES, DEPTHS, WIDTHS = ("squared", "logistic", "softmax"), (0.5, 0.1), range(1, 7), (4,)
+EXAMPLES, QUERIES, STEPS, D_X, CLASSES, DIRECTIONS, STEP = 10, 4, 20, 2, 3, 32, 1e-7
+MANY = 200  # steps of the long runs
+LARGE = 100  # growth of a change of w0 from which on no accuracy is claimed
+APART = 10_000  # between the seeds of prompts and of weights
+Row = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """What a row is about."""
+
+    N: int
+    K: int
+    loss: str = "squared"
+    lr: float = 0.5
+    variant: str = "chain"
+    family: str = "llama"
+    steps: int = STEPS
+
+    @property
+    def sizes(self) -> list[int]:
+        """A network without hidden layers has K inputs."""
+        d_y = CLASSES if self.loss == "softmax" else 1
+        return [D_X, *[self.K] * (self.N - 1), d_y] if self.N > 1 else [self.K, d_y]
+
+    @property
+    def algorithm(self) -> ig.GradientDescent:
+        return ig.GradientDescent(ig.Network(self.sizes), self.loss, lr=self.lr, steps=self.steps, box=None)
+
+
+def cells(depths: Iterable[int], widths: Iterable[int]) -> Iterator[Cell]:
+    """Every network, loss and rate; at K = 4 also ``wide``, where it has fewer blocks, and, on 2,4,4,1, other families
+    and the long runs.
+    """
+    for K in widths:
+        yield from (Cell(N, K, loss, lr) for N, loss, lr in itertools.product(depths, LOSSES, RATES))
+        if min(WIDTHS) == K:
+            yield from (Cell(N, K, variant="wide") for N in depths if N > 3)
+            yield from (Cell(3, K, lr=lr, family=family) for family in ("mistral", "qwen2") for lr in RATES)
+            yield from (Cell(3, K, lr=lr, steps=MANY) for lr in RATES)
+
+
+# -------------------------------------------------------------------------------------------------------------- a row
+
+
+def measured(cell: Cell, count: int, memory: float, ends: float = math.inf) -> Row:
+    """The row of a cell, or why it has none. ends: the time after which none is begun."""
+    if time.time() > ends:
+        return {**cell._asdict(), "left_out": "no time"}
+    started, algorithm = time.perf_counter(), cell.algorithm
+    drawn = [algorithm.random_prompt(EXAMPLES, QUERIES, torch.Generator().manual_seed(seed)) for seed in range(count)]
+    X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))
+    w0 = torch.stack([algorithm.network.init(APART + seed) for seed in range(count)])
+    exact = trained(algorithm, X, y, X_query, w0)
+    row: Row = {**cell._asdict(), "sizes": cell.sizes, "prompts": count}
+    for name, dtype, double in (("float64", torch.float64, True), ("float32", torch.float32, False)):
+        tf = ig.compile(algorithm, target="llama", variant=cell.variant, n_examples=EXAMPLES, double=double)
+        needed = different_bytes(tf, dtype)
+        if needed > memory * 1e9:
+            return {**row, "left_out": f"{needed / 1e9:.1f} GB"}
+        model = to_llama(tf, dtype, cell.family)
+        found = forward(tf, model, dtype, X, y, X_query, w0)
+        row |= {f"blocks_{name}": blocks_a_step(model, cell.steps), f"width_{name}": tf.d_model}
+        row |= {f"heads_{name}": model.config.num_attention_heads, f"units_{name}": model.config.intermediate_size}
+        row |= {f"{part}_{name}": off for part, off in errors(found, exact).items()}
+    own = trained(algorithm, *(part.float() for part in (X, y, X_query, w0)))
+    row |= {f"{part}_own": off for part, off in errors(own, exact).items()}
+    return {**row, **growth(algorithm, X, y, w0), "seconds": round(time.perf_counter() - started, 1)}
+
+
+def trained(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights (prompts, D_w) and predictions (prompts, queries, d_y) of autograd, in the dtype of the prompts."""
+    omega = torch.full(X.shape[:2], 1.0 / X.shape[1], dtype=X.dtype)
+    weights, predictions = algorithm.reference(X, y, X_query, w0, omega)
+    return weights[:, -1], predictions
+
+
+def forward(
+    tf: ig.CompiledTransformer, model: Any, dtype: torch.dtype, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same of a model: weights (prompts, tokens, D_w), of every token."""
+    stream = tf.stream(X, y, X_query, w0=w0).to(dtype)
+    with torch.no_grad():
+        hidden = model(inputs_embeds=stream).last_hidden_state
+    learned = torch.stack([tf.learned(hidden, token) for token in range(hidden.shape[1])], dim=1)
+    return learned, tf.predictions(hidden, X_query.shape[1])
+
+
+def errors(found: tuple[Tensor, Tensor], exact: tuple[Tensor, Tensor]) -> dict[str, list[float]]:
+    """The largest errors of every prompt."""
+    (weights, predictions), (w, p) = found, exact
+    off = (weights.double() - (w if weights.ndim == 2 else w[:, None])), predictions.double() - p
+    return {
+        name: [float(f"{value:.3g}") for value in part.abs().flatten(1).amax(1)]
+        for name, part in zip(("weights", "predictions"), off, strict=True)
+    }
+
+
+def growth(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, w0: Tensor) -> dict[str, list[float]]:
+    """Of every prompt: how much a change of w0 grows, and how much one of the weights after any tenth of the steps."""
+    generator, steps = torch.Generator().manual_seed(0), algorithm.steps
+    v = torch.randn(DIRECTIONS, *w0.shape, dtype=torch.float64, generator=generator)
+    v *= STEP / v.norm(dim=-1, keepdim=True)
+    many_X, many_y = (part.repeat(DIRECTIONS, 1, 1) for part in (X, y))
+    found, w = list[Tensor](), w0
+    for start in range(0, steps, steps // 10):
+        rest = ig.GradientDescent(algorithm.network, algorithm.loss, lr=algorithm.lr, steps=steps - start, box=None)
+        ends = [trained(rest, many_X, many_y, many_X[:, :0], (w + sign * v).flatten(0, 1))[0] for sign in (1.0, -1.0)]
+        found.append(((ends[0] - ends[1]).norm(dim=-1).view(DIRECTIONS, -1) / (2 * STEP)).amax(0))
+        some = ig.GradientDescent(algorithm.network, algorithm.loss, lr=algorithm.lr, steps=steps // 10, box=None)
+        w = trained(some, X, y, X[:, :0], w)[0]
+    short = [[float(f"{value:.3g}") for value in one] for one in (found[0], torch.stack(found).amax(0))]
+    return dict(zip(("growth", "growth_later"), short, strict=True))
+
+
+def blocks_a_step(model: Any, steps: int) -> int:
+    """Blocks that occur once a step, counted on the module."""
+    places = (
+        layer.self_attn.o_proj.weight.data_ptr() ^ layer.mlp.down_proj.weight.data_ptr() for layer in model.layers
+    )
+    return sum(times == steps for times in Counter(places).values())
+
+
+def different_bytes(tf: ig.CompiledTransformer, dtype: torch.dtype) -> float:
+    """What the blocks take in memory: different MLPs, different attention layers, and one that is zero."""
+    sizes = llama_sizes(tf)
+    kinds = Counter(kind for kind, _ in {(layer.kind, layer.instructions) for layer in tf.program.layers})
+    mlps, heads = 3 * sizes.n_inner * kinds["mlp"], 4 * sizes.n_head * sizes.d_head * (kinds["attention"] + 1)
+    return sizes.d_model * (mlps + heads) * dtype.itemsize
+
+
+# ------------------------------------------------------------------------------------------------------------ all rows
+
+
+def stock(every: list[Cell], count: int, memory: float, seconds: float, workers: int, threads: int) -> Row:
+    rows, ends = list[Row](), time.time() + seconds
+    if workers == 1:
+        torch.set_num_threads(threads)
+        rows = [said(measured(cell, count, memory, ends)) for cell in every]
+    else:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,), max_tasks_per_child=1) as pool:
+            waiting = [pool.submit(measured, cell, count, memory / workers, ends) for cell in reversed(every)]
+            rows = [said(done.result()) for done in as_completed(waiting)]
+        order = {tuple(map(str, cell)): place for place, cell in enumerate(every)}
+        rows.sort(key=lambda row: order[tuple(str(row[name]) for name in Cell._fields)])
+    ran = [row for row in rows if "left_out" not in row]
+    return {
+        "examples": EXAMPLES,
+        "summary": [summary(ran)],
+        "rows": ran,
+        "left_out": [r for r in rows if "left_out" in r],
+    }
+
+
+def summary(rows: list[Row]) -> Row:
+    """Over all runs of 20 steps, a run being one prompt of a row; float64: where w0 does not grow by 100 or more."""
+    moderate, others, ratios = list[float](), list[float](), list[float]()
+    rows = [row for row in rows if row["steps"] == STEPS]
+    for row in rows:
+        for part in ("weights", "predictions"):
+            runs = zip(row["growth"], row[f"{part}_float64"], row[f"{part}_float32"], row[f"{part}_own"], strict=True)
+            for grown, double, single, own in runs:
+                (moderate if grown < LARGE else others).append(double)
+                ratios.append(single / own)
+    return {
+        "rows": len(rows),
+        "runs": sum(row["prompts"] for row in rows),
+        "float64": max(moderate),
+        "large": sum(grown >= LARGE for row in rows for grown in row["growth"]),
+        "float64_large": max(others, default=None),
+        "float32_median": round(statistics.median(ratios), 3),
+        "float32_max": round(max(ratios), 3),
+    }
+
+
+def said(row: Row) -> Row:
+    if "left_out" in row:
+        print(f"left out: {row}", flush=True)
+        return row
+    found = {name: max(row[name]) for name in ("weights_float64", "predictions_float64", "growth")}
+    ratios = [
+        max(a / b for a, b in zip(row[f"{p}_float32"], row[f"{p}_own"], strict=True))
+        for p in ("weights", "predictions")
+    ]
+    print(
+        [row[name] for name in Cell._fields],
+        row["blocks_float64"],
+        row["blocks_float32"],
+        found,
+        ratios,
+        row["seconds"],
+        flush=True,
+    )
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["stock"])
+    parser.add_argument("--depths", type=int, nargs="*", default=[*DEPTHS], help="N")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[*WIDTHS], help="K")
+    parser.add_argument("--count", type=int, default=10, help="prompts of a row")
+    parser.add_argument("--memory", type=float, default=8.0, help="GB, of all processes together")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more rows are begun")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--threads", type=int, default=1, help="of a process")
+    parser.add_argument("--out", type=Path, help="a folder for a copy of the results")
+    given = parser.parse_args()
+    numbers = {"depths": given.depths, "sizes": given.sizes}
+    command = " ".join(
+        [f"python benchmarks/llama.py {given.part}", *(f"--{k} {' '.join(map(str, v))}" for k, v in numbers.items())]
+    )
+    every = [*cells(given.depths, given.sizes)]
+    data = stock(every, given.count, given.memory, given.seconds, given.workers, given.threads)
+    store(f"llama_{given.part}", f"{command} --count {given.count}", data, given.out)
+
+
+if __name__ == "__main__":
+    main()
