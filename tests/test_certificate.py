@@ -282,6 +282,16 @@ def test_ellipsoids_enclose_sums(seed: int) -> None:
         assert float(torch.linalg.solve(A, point).norm()) <= 1.0
 
 
+def test_what_is_off_along_one_direction_does_not_leak_into_another() -> None:
+    """Errors that stay, of size 1, along four directions; the fifth forgets, and is off by what a step adds to it."""
+    new, units, A = torch.full((1, 5), 1e-12), torch.ones(1, 5), torch.diag(torch.tensor([1.0, 1, 1, 1, 0]))[None]
+    M, new, units, A = (part.double() for part in (A[0].clone(), new, units, A))
+    for _ in range(30):
+        A = certificates._enclose(M @ A, [], new, 0 * new, units, steps=30)
+    assert 1e-12 <= float(A[0, 4].norm()) <= 1e-12 * (4 * 30 * 5) ** 0.5 * 1.5  # with the least axes: 1e-6
+    assert float(A[0, :4].norm()) <= 2 * 1.14
+
+
 def test_a_corrupted_weight_is_inside_its_certificate() -> None:
     """Rounding is measured on what the layers wrote, so is everything else that is wrong with them."""
     algorithm = ig.GradientDescent(ig.Network([2, 3, 1], "tanh"), lr=0.5, steps=2)

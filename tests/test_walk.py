@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from innergrad.errors import InputError, LoweringError
+from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.interpret import plain
 from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.extended import Extended
 from innergrad.interpret.pairs import radii_after
 from innergrad.interpret.ranges import Ranges
 from innergrad.interpret.walk import added
@@ -115,10 +117,24 @@ def agree(instruction: Attend, state: State, kind: dict[str, bool]) -> None:
     graph = in_graph(program, state)
     assert float((graph[lane] - found[lane]).abs().max()) <= 1e-11 * scale
     assert float(in_affine(program, state, found).radius(lane, found[lane]).max()) <= 1e-9 * scale
+    in_extended(program, instruction, state, found[lane] - state[lane])
     assert in_health(program, state).value >= 0.0
     assert structured_flops(program, instruction, state["x"].shape[1]).products > 0
     largest(program, instruction, state, found[lane] - state[lane])
     perturbed(program, instruction, state)
+
+
+def in_extended(program: plain.Program, instruction: Attend, state: State, change: torch.Tensor) -> None:
+    if any(score.f not in (IDENTITY, NEGATION) for score in instruction.scores):
+        with pytest.raises(InputError, match="no values in extended precision are known; got"):
+            added(program, instruction, Extended(program, state))
+        return
+    found = added(program, instruction, Extended(program, state))
+    whole = torch.zeros_like(change)
+    whole[(slice(None), slice(None), *instruction.dst.place)] = torch.from_numpy(
+        found.aligned("BI" + "".join(instruction.dst.labels)).astype(np.float64)
+    )
+    assert float((whole - change).abs().max()) <= 1e-11 * max(1.0, float(change.abs().max()))
 
 
 def largest(program: plain.Program, instruction: Attend, state: State, change: torch.Tensor) -> None:

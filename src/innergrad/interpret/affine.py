@@ -23,7 +23,9 @@ which goes through linear maps by their operator norms.
 Rounding is not estimated but measured: what a layer wrote is compared with the instruction, evaluated on the same
 stream in float64. So one interpreter serves float32 and float64, and every executor. The rounding of that evaluation is
 bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms, and of functions by
-interval arithmetic on their formulas; numbers too small to be normal are looked after.
+interval arithmetic on their formulas; numbers too small to be normal are looked after. Where rounding is all there is,
+the comparison is made in extended precision, u = 2^-64, for instructions that apply no function
+(:mod:`innergrad.interpret.extended`): then a bound is near what was rounded, not near what might have been.
 
 A :class:`Form` is a value with its error, :class:`Forms` the algebra of one instruction, :class:`Affine` the lanes. An
 error is a sum of parts, and a part is one of
@@ -42,6 +44,7 @@ from functools import cached_property
 from itertools import combinations, count, pairwise
 from typing import Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,6 +54,7 @@ from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.intervals import LIBRARY_ULP, SMALLEST_NORMAL
 from innergrad.functions.scalar import IDENTITY, Function, PiecewiseLinear
 from innergrad.functions.tape import Formula
+from innergrad.interpret.extended import UNIT, Array, Extended, Long, apart, long
 from innergrad.interpret.plain import Labelled, attention, contract, labelled_view, tokens_in, total
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, seen
 from innergrad.ir.program import Attend, Expr, Layer, Program, Score, View
@@ -142,8 +146,10 @@ class Used:
 class Forms(Algebra[Form]):
     """Values with errors, of one instruction of a layer that reads a stream; what the lanes are off by is known."""
 
-    def __init__(self, lanes: Affine, layer: Layer, i: Attend, state: State) -> None:
+    def __init__(self, lanes: Affine, layer: Layer, i: Attend, state: State, unit: float = U) -> None:
+        """unit: of the rounding of the numbers that the instruction is compared with."""
         self.lanes, self.program, self.layer, self.i, self.state = lanes, lanes.program, layer, i, state
+        self.unit = unit
         self.tokens = tokens_in(state)
         self.radii_only = lanes.gathers(i.dst.lane) and not lanes.columns  # of what is summed over tokens
 
@@ -197,16 +203,16 @@ class Forms(Algebra[Form]):
         found = Form(labelled(self.state[view.lane]), parts, axes)
         if coefficient == 1.0:
             return found
-        exact = abs(math.frexp(coefficient)[0]) == 0.5  # a power of two
-        weight = Labelled(torch.tensor(coefficient, dtype=torch.float64), "")
-        return _weighted(found, weight, roundings=0 if exact else SETTINGS)
+        roundings = 2 if abs(coefficient) == math.log(2.0) else SETTINGS  # the logarithm's own, and the product's
+        roundings = 0 if power_of_two(coefficient) else roundings
+        return _weighted(found, Labelled(torch.tensor(coefficient, dtype=torch.float64), ""), gamma(roundings))
 
     def sum(self, terms: list[Form]) -> Form:
         """The sum of the forms, and its rounding."""
         centre, parts = total([term.centre for term in terms]), [term.parts for term in terms]
         if len(terms) > 1:
             sizes = total([term.centre.map(torch.abs) for term in terms])
-            parts.append({LOOSE: sizes.map(lambda size: gamma(len(terms) - 1) * size)})
+            parts.append({LOOSE: sizes.map(lambda size: gamma(len(terms) - 1, self.unit) * size)})
         return Form(centre, merged(*parts), terms[0].tokens)
 
     def product(self, factors: list[Form], keep: str) -> Form:
@@ -216,7 +222,8 @@ class Forms(Algebra[Form]):
         centres = [factor.centre for factor in factors]
         sizes = [centre.map(torch.abs) for centre in centres]
         lengths = {label: n for c in centres for label, n in zip(c.labels, c.tensor.shape, strict=True)}
-        rounded = gamma(math.prod(n for label, n in lengths.items() if label not in keep) + len(factors) + 1)
+        terms = math.prod(n for label, n in lengths.items() if label not in keep)
+        rounded = gamma(terms + len(factors) + 1, self.unit)
         found = [{LOOSE: contract(sizes, keep).map(lambda size: size * rounded)}, *_underflow(factors, keep)]
         summed = self.radii_only and "S" not in keep
         gathered = dict.fromkeys(key for factor in factors for key in factor.parts if summed and key.kind == "S")
@@ -226,9 +233,6 @@ class Forms(Algebra[Form]):
             found.append({key: _through(others, factor, key, keep) for key in factor.parts if key not in gathered})
         for a, b in combinations([factor for factor in factors if factor.parts], 2):
             rest = [c.centre.map(torch.abs) + c.radius for c in factors if c is not a and c is not b]
-            if not self.lanes.symbols:
-                found.append({LOOSE: contract([a.radius, b.radius, *rest], keep)})
-                continue
             found.append({LOOSE: contract([a.entries, b.radius, *rest], keep)})
             if a.earlier is not None:
                 found.append({LOOSE: contract([a.earlier, b.entries, *rest], keep)})
@@ -238,15 +242,17 @@ class Forms(Algebra[Form]):
         return Form(contract(centres, keep), merged(*found), axes)
 
     def scale(self, value: Form, factor: float) -> Form:
-        """A factor is made of settings, as rates and decays, and rounded a few times itself."""
-        return _weighted(value, Labelled(torch.tensor(factor, dtype=torch.float64), ""), roundings=SETTINGS)
+        """A factor below zero is a rate, made of settings, and rounded a few times itself; 1 and 2 are just that."""
+        exact = factor > 0 and power_of_two(factor)
+        weight = Labelled(torch.tensor(factor, dtype=torch.float64), "")
+        return _weighted(value, weight, 0.0 if exact else gamma(SETTINGS))
 
     def count(self, value: Form, mask: Form | None, power: Literal[-1, 1]) -> Form:
         if power > 0:
             return self.scale(value, self.tokens)
         all_tokens = Labelled(torch.tensor(float(self.tokens), dtype=torch.float64), "")
         shown = all_tokens if mask is None else contract([mask.centre], "BI")
-        return _weighted(value, shown.map(lambda n: 1.0 / n.clamp(min=1.0)), roundings=2)
+        return _weighted(value, shown.map(lambda n: 1.0 / n.clamp(min=1.0)), gamma(2, self.unit))
 
     def varies(self, value: Form) -> bool:
         return "S" in value.centre.labels
@@ -266,7 +272,7 @@ class Forms(Algebra[Form]):
         rest = replace(z, parts={key: part for key, part in z.parts.items() if key not in own})
         rough = rest.radius.aligned(labels).expand_as(a)
         remainder = a * (rough + (a * rough).sum(axis, keepdim=True) + 2 * rho**2 * torch.exp(2 * rho))
-        rounded = 2 * LIBRARY_ULP * U + gamma(self.tokens + 2)
+        rounded = 2 * LIBRARY_ULP * self.unit + gamma(self.tokens + 2, self.unit)
         size = z.centre.aligned(labels).abs()  # exp(z - max z): the difference is rounded, too
         remainder = remainder + rounded * a * (1 + size + size.amax(axis, keepdim=True)) + SMALLEST_NORMAL
         remainder = remainder + self._nothing(a, labels)
@@ -294,10 +300,9 @@ class Forms(Algebra[Form]):
         found = self.lanes.at(f, t)
         sizes = (z.radius, z.entries, z.parts.get(LOOSE, ZERO))
         radius, rough, loose = (size.aligned(labels).expand_as(t) for size in sizes)
-        symbols = self.lanes.symbols
-        facts = self._facts(f, found, t, radius, locally=symbols and BEFORE in z.parts)
+        facts = self._facts(f, found, t, radius, locally=BEFORE in z.parts)
         slope, (lipschitz, curvature, swing) = found.slope, facts
-        second = rough * (2 * radius - rough) if symbols else radius**2  # the rest is in the ball
+        second = rough * (2 * radius - rough)  # the rest is in the ball
         remainder = slope.abs() * loose + 0.5 * curvature * second
         remainder = remainder + torch.where(radius > 0, found.slope_off * radius, 0.0)
         kept = slope
@@ -319,8 +324,7 @@ class Forms(Algebra[Form]):
             remainder = remainder + (0.0 if stand_in.ramps else stand_in.error)
         parts = {key: _sloped(kept, labels, part) for key, part in z.parts.items() if key.kind not in "RN"}
         parts[LOOSE] = Labelled(sound(remainder + found.off), labels)
-        ball = _bent(z, kept, curvature) if symbols else {}
-        return Form(Labelled(found.value, labels), {**parts, **ball}, z.tokens)
+        return Form(Labelled(found.value, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
 
     def _unknown(self, f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Tensor:
         """What is not known of f(t), which is noted: a step function that may be on either side of a jump, or its
@@ -370,8 +374,20 @@ class Forms(Algebra[Form]):
 # ---------------------------------------------------------------------------------------------------------- the lanes
 
 
-#: What an instruction adds to a lane; where its own errors come from; where it comes from that not this was computed.
-Change = tuple[View, Form, str, str]
+class Change(NamedTuple):
+    """What an instruction adds to a lane.
+
+    source: where its own errors come from; measured: where it comes from that not this was computed.
+    added: the same in extended precision, if that is known.
+    """
+
+    dst: View
+    form: Form
+    source: str
+    measured: str
+    added: Long | None = None
+
+
 EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
 
 
@@ -381,8 +397,7 @@ class Affine:
     approximants: what stands for the functions. pointwise: functions are taken at their exact values, so that the error
     of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
-    symbols: make new ones for what is loose, and balls of what is of second order in BEFORE; else there are radii of
-        both, far fewer numbers, of which nothing cancels.
+    extended: instructions that apply no function are evaluated in extended precision.
     primitives: what some functions, by their formulas, must be the derivatives of.
     bottoms: of some lanes, the number that in a softmax stands for minus infinity, and for all below it.
     at: values of functions, and what they are off by; interpreters that run side by side may share it.
@@ -395,13 +410,13 @@ class Affine:
         *,
         pointwise: bool = False,
         columns: bool = False,
-        symbols: bool = True,
+        extended: bool = False,
         primitives: Mapping[Formula, tuple[Formula, ...]] | None = None,
         bottoms: Mapping[str, float] | None = None,
         at: Callable[[Function | PiecewiseLinear, Tensor], Evaluated] = evaluated,
     ) -> None:
         self.program, self.approximants, self.pointwise = program, approximants, pointwise
-        self.columns, self.symbols = columns, symbols
+        self.columns, self.extended = columns, extended
         self.primitives, self.bottoms, self.at = primitives or {}, bottoms or {}, at
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
@@ -414,8 +429,7 @@ class Affine:
 
     def given(self, lane: str, radius: Tensor) -> None:
         """An input lane is itself rounded."""
-        loose = {Key("rounding", 0, "R"): sound(radius)}
-        self._keep(lane, self._symbols("rounding", radius) if self.symbols else loose)
+        self._keep(lane, self._symbols("rounding", radius))
 
     def radius(self, lane: str, like: Tensor) -> Tensor:
         return radius_of(self.errors.get(lane, {}), like)
@@ -456,7 +470,8 @@ class Affine:
         self.worst[layer.name] = max((float(self.radius(lane, after[lane]).max()) for lane in writers), default=0.0)
 
     def _change(self, layer: Layer, i: Attend, before: State) -> Change:
-        algebra = Forms(self, layer, i, before)
+        precisely = self._precisely(i, before)
+        algebra = Forms(self, layer, i, before, U if precisely is None else UNIT)
         form = added(self.program, i, algebra)
         functions = [score.f for score in i.scores if score.f != IDENTITY]
         source = f"{functions[0].name if functions else 'products'}: {layer.name}, {i.dst.lane}"
@@ -464,32 +479,43 @@ class Affine:
         if self.columns and self.gathers(i.dst.lane):
             read = {key: algebra.everywhere(part) for key, part in form.parts.items() if key.kind == "S"}
             form = replace(form, parts={**form.parts, **read})
-        return i.dst, form, source, source if measured else "rounding"
+        return Change(i.dst, form, source, source if measured else "rounding", precisely)
+
+    def _precisely(self, i: Attend, before: State) -> Long | None:
+        """What the instruction adds, in extended precision, if that is wanted and can be had."""
+        if not self.extended:
+            return None
+        try:
+            return added(self.program, i, Extended(self.program, before))
+        except InputError:  # a function that is known in float64 alone
+            return None
 
     def add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
         """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
         full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
-        error, computed = self.errors.get(lane, {}), torch.zeros(full, dtype=torch.float64)
+        error, computed = self.errors.get(lane, {}), np.zeros(full, np.longdouble)
         size = before.abs() + after.abs()  # of all terms: they may cancel
-        radii, apart = dict[str, Tensor](), "R" if self.columns and self.gathers(lane) else "RS"
-        for dst, form, source, _ in changes:
+        radii, loose = dict[str, Tensor](), "R" if self.columns and self.gathers(lane) else "RS"
+        for dst, form, source, _, precisely in changes:
             change = _placed(form.centre, dst, full)
-            computed, size = computed + change, size + change.abs()
+            size = size + change.abs()
+            computed += long(change) if precisely is None else _placed_long(precisely, dst, full)
             for key, part in form.parts.items():
-                if key.kind in apart:
+                if key.kind in loose:
                     radii = merged(radii, {key.source or source: _placed(form.size(key), dst, full)})
                 elif key == BALL:
                     error = merged(error, {BALL: _placed_ball(form, dst, full)})
                 else:
                     error = merged(error, {key: _placed(part, dst, full, "SZ")})
-        residual = (after - before - computed).abs()
+        residual = apart(after, before, computed)
         if changes:  # what no instruction writes is compared without any arithmetic
-            residual = residual + gamma(len(changes) + 2) * size
-        radii = merged(radii, {next((off for *_, off in changes if off != "rounding"), "rounding"): residual})
-        if self.gathers(lane) or not self.symbols:
+            residual = residual + gamma(len(changes) + 2, UNIT) * size
+        measured = (change.measured for change in changes if change.measured != "rounding")
+        radii = merged(radii, {next(measured, "rounding"): residual})
+        if self.gathers(lane):
             found = {Key(source, 0, "R"): radius for source, radius in radii.items()}
         else:
-            found = self._symbols(changes[0][2] if changes else "rounding", sum(radii.values(), torch.zeros(())))
+            found = self._symbols(changes[0].source if changes else "rounding", sum(radii.values(), torch.zeros(())))
         self._keep(lane, merged(error, found))
 
     def squeeze(self, lane: str, g: PiecewiseLinear, rounded: float, before: Tensor) -> Tensor:
@@ -592,6 +618,13 @@ def _placed(part: Labelled, dst: View, full: torch.Size, *symbols: str) -> Tenso
     return whole
 
 
+def _placed_long(added: Long, dst: View, full: torch.Size) -> Array:
+    """The same, of numbers in extended precision."""
+    whole = np.zeros(full, np.longdouble)
+    whole[(slice(None), slice(None), *dst.place)] = added.aligned("BI" + "".join(dst.labels))
+    return whole
+
+
 def _placed_ball(form: Form, dst: View, full: torch.Size) -> Tensor:
     """The ball of what is written, which counts as often as its vector is repeated."""
     written = math.prod(size for size, index in zip(full[2:], dst.index, strict=True) if isinstance(index, str))
@@ -666,11 +699,11 @@ def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:
     return [{LOOSE: terms.map(lambda count: count * (SMALLEST_NORMAL * most))}]
 
 
-def _weighted(form: Form, weight: Labelled, roundings: int = 1) -> Form:
-    """The form times a number that depends on no index, and is off by so many roundings."""
+def _weighted(form: Form, weight: Labelled, off: float) -> Form:
+    """The form times a number that depends on no index, and is off by this share of itself."""
     centre, size = times(weight, form.centre), weight.map(torch.abs)
     parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
-    loose = [{LOOSE: centre.map(lambda value: gamma(roundings) * value.abs())}] if roundings else []
+    loose = [{LOOSE: centre.map(lambda value: off * value.abs())}] if off else []
     factors = [weight.tensor, *(part.tensor for part in (form.centre, *form.parts.values()))]
     if min(1.0, _least(factors[:1])) * min(1.0, _least(factors[1:])) < UNDERFLOW:  # what is off is rounded, too
         lost = SMALLEST_NORMAL * max(1.0, float(size.tensor.max()))
@@ -754,8 +787,13 @@ def sound(radius: Tensor) -> Tensor:
     return torch.nan_to_num(radius, nan=math.inf, posinf=math.inf)
 
 
-def gamma(terms: int) -> float:
-    return terms * U / (1 - terms * U)
+def power_of_two(number: float) -> bool:
+    """Up to its sign: products with it are not rounded."""
+    return abs(math.frexp(number)[0]) == 0.5
+
+
+def gamma(terms: int, unit: float = U) -> float:
+    return terms * unit / (1 - terms * unit)
 
 
 def among(labels: str, some: str) -> str:
