@@ -2,12 +2,16 @@
 
     python benchmarks/llama.py stock                                N = 1 .. 6, K = 4: the smallest of every depth
     python benchmarks/llama.py stock --sizes 4 8 16 --workers 4     all of it
+    python benchmarks/llama.py stock --sizes 16 --more              rows that are not stored yet, beside the others
+    python benchmarks/llama.py own                                  the errors of autograd in float32 again, of all rows
 
 stock stores ``results/llama_stock.json``; ``--out folder`` also copies it there. A row is one network, loss and rate on
 ten prompts, each with its own initial weights:
 
     float64     the model of a transformer compiled with ``double=True``, against autograd in float64
-    float32     the model of one compiled without, against the same; own: autograd in float32, against the same
+    float32     the model of one compiled without, against the same
+    own         autograd in float32, against the same: the median over orders of the examples, which change nothing but
+                roundings; given: in the order of the prompt; spread: the largest over the least of these errors
     growth      how much gradient descent itself enlarges a change of w0: |w_T(w0 + v) - w_T(w0 - v)| / |2 v|, the
                 largest of 32 random v of length 1e-7, in float64, by autograd; later: of the weights after any tenth
                 of the steps
@@ -36,13 +40,14 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from _results import store
+from _results import read, renew, store
 from innergrad.export import llama_sizes, to_llama
 
 LOSSES, RATES, DEPTHS, WIDTHS = ("squared", "logistic", "softmax"), (0.5, 0.1), range(1, 7), (4,)
 EXAMPLES, QUERIES, STEPS, D_X, CLASSES, DIRECTIONS, STEP = 10, 4, 20, 2, 3, 32, 1e-7
 MANY = 200  # steps of the long runs
 LARGE = 100  # growth of a change of w0 from which on no accuracy is claimed
+ORDERS = 15  # of the examples
 APART = 10_000  # between the seeds of prompts and of weights
 Row = dict[str, Any]
 
@@ -84,14 +89,19 @@ def cells(depths: Iterable[int], widths: Iterable[int]) -> Iterator[Cell]:
 # -------------------------------------------------------------------------------------------------------------- a row
 
 
-def measured(cell: Cell, count: int, memory: float, ends: float = math.inf) -> Row:
+def prompts(algorithm: ig.GradientDescent, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """X, y, X_query and w0 of so many prompts."""
+    drawn = [algorithm.random_prompt(EXAMPLES, QUERIES, torch.Generator().manual_seed(seed)) for seed in range(count)]
+    X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))
+    return X, y, X_query, torch.stack([algorithm.network.init(APART + seed) for seed in range(count)])
+
+
+def measured(cell: Cell, count: int, memory: float, ends: float = math.inf, device: str = "cpu") -> Row:
     """The row of a cell, or why it has none. ends: the time after which none is begun."""
     if time.time() > ends:
         return {**cell._asdict(), "left_out": "no time"}
     started, algorithm = time.perf_counter(), cell.algorithm
-    drawn = [algorithm.random_prompt(EXAMPLES, QUERIES, torch.Generator().manual_seed(seed)) for seed in range(count)]
-    X, y, X_query = (torch.stack(part) for part in zip(*drawn, strict=True))
-    w0 = torch.stack([algorithm.network.init(APART + seed) for seed in range(count)])
+    X, y, X_query, w0 = prompts(algorithm, count)
     exact = trained(algorithm, X, y, X_query, w0)
     row: Row = {**cell._asdict(), "sizes": cell.sizes, "prompts": count}
     for name, dtype, double in (("float64", torch.float64, True), ("float32", torch.float32, False)):
@@ -99,14 +109,33 @@ def measured(cell: Cell, count: int, memory: float, ends: float = math.inf) -> R
         needed = different_bytes(tf, dtype)
         if needed > memory * 1e9:
             return {**row, "left_out": f"{needed / 1e9:.1f} GB"}
-        model = to_llama(tf, dtype, cell.family)
+        model = to_llama(tf, dtype, cell.family).to(device)
         found = forward(tf, model, dtype, X, y, X_query, w0)
         row |= {f"blocks_{name}": blocks_a_step(model, cell.steps), f"width_{name}": tf.d_model}
         row |= {f"heads_{name}": model.config.num_attention_heads, f"units_{name}": model.config.intermediate_size}
         row |= {f"{part}_{name}": off for part, off in errors(found, exact).items()}
-    own = trained(algorithm, *(part.float() for part in (X, y, X_query, w0)))
-    row |= {f"{part}_own": off for part, off in errors(own, exact).items()}
+    row |= own_errors(algorithm, X, y, X_query, w0, exact)
     return {**row, **growth(algorithm, X, y, w0), "seconds": round(time.perf_counter() - started, 1)}
+
+
+def own_errors(
+    algorithm: ig.GradientDescent, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, exact: tuple[Tensor, Tensor]
+) -> Row:
+    """Of autograd in float32: of every prompt the median over orders of its examples, what the given order has, and
+    how far the orders are apart.
+    """
+    found = list[dict[str, list[float]]]()
+    for number in range(ORDERS):
+        order = torch.randperm(X.shape[1], generator=torch.Generator().manual_seed(number)) if number else slice(None)
+        some = (part.float() for part in (X[:, order], y[:, order], X_query, w0))
+        found.append(errors(trained(algorithm, *some), exact))
+    row: Row = {}
+    for part in ("weights", "predictions"):
+        of_prompts = [*zip(*(one[part] for one in found), strict=True)]
+        row[f"{part}_own"] = [statistics.median(each) for each in of_prompts]
+        row[f"{part}_given"] = [each[0] for each in of_prompts]
+        row[f"{part}_spread"] = [float(f"{max(each) / min(each):.3g}") for each in of_prompts]
+    return row
 
 
 def trained(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +151,7 @@ def forward(
     """The same of a model: weights (prompts, tokens, D_w), of every token."""
     stream = tf.stream(X, y, X_query, w0=w0).to(dtype)
     with torch.no_grad():
-        hidden = model(inputs_embeds=stream).last_hidden_state
+        hidden = model(inputs_embeds=stream.to(model.device)).last_hidden_state.cpu()
     learned = torch.stack([tf.learned(hidden, token) for token in range(hidden.shape[1])], dim=1)
     return learned, tf.predictions(hidden, X_query.shape[1])
 
@@ -173,25 +202,45 @@ def different_bytes(tf: ig.CompiledTransformer, dtype: torch.dtype) -> float:
 # ------------------------------------------------------------------------------------------------------------ all rows
 
 
-def stock(every: list[Cell], count: int, memory: float, seconds: float, workers: int, threads: int) -> Row:
-    rows, ends = list[Row](), time.time() + seconds
-    if workers == 1:
-        torch.set_num_threads(threads)
-        rows = [said(measured(cell, count, memory, ends)) for cell in every]
+def stock(given: argparse.Namespace) -> Row:
+    """The rows of all cells; with ``--more``, those that are stored are not measured again."""
+    every = [*cells(given.depths, given.sizes)]
+    rows: list[Row] = read("llama_stock")["rows"] if given.more else []
+    known, ends = {cell_of(row) for row in rows}, time.time() + given.seconds
+    missing = [cell for cell in every if cell not in known]
+    if given.workers == 1:
+        torch.set_num_threads(given.threads)
+        rows += [said(measured(cell, given.count, given.memory, ends, given.device)) for cell in missing]
     else:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, torch.set_num_threads, (threads,), max_tasks_per_child=1) as pool:
-            waiting = [pool.submit(measured, cell, count, memory / workers, ends) for cell in reversed(every)]
-            rows = [said(done.result()) for done in as_completed(waiting)]
-        order = {tuple(map(str, cell)): place for place, cell in enumerate(every)}
-        rows.sort(key=lambda row: order[tuple(str(row[name]) for name in Cell._fields)])
+        context, share = multiprocessing.get_context("spawn"), given.memory / given.workers
+        start = (torch.set_num_threads, (given.threads,))
+        with ProcessPoolExecutor(given.workers, context, *start, max_tasks_per_child=1) as pool:
+            waiting = [pool.submit(measured, cell, given.count, share, ends) for cell in reversed(missing)]
+            rows += [said(done.result()) for done in as_completed(waiting)]
+    return gathered(rows)
+
+
+def gathered(rows: list[Row]) -> Row:
+    """All rows, in order, and what they say together."""
+    order = {cell: place for place, cell in enumerate(cells(DEPTHS, (4, 8, 16)))}
+    rows = sorted(rows, key=lambda row: order[cell_of(row)])
     ran = [row for row in rows if "left_out" not in row]
-    return {
-        "examples": EXAMPLES,
-        "summary": [summary(ran)],
-        "rows": ran,
-        "left_out": [r for r in rows if "left_out" in r],
-    }
+    left = [row for row in rows if "left_out" in row]
+    return {"examples": EXAMPLES, "summary": [summary(ran)], "rows": ran, "left_out": left}
+
+
+def cell_of(row: Row) -> Cell:
+    return Cell(*(row[name] for name in Cell._fields))
+
+
+def own(rows: list[Row]) -> list[Row]:
+    """The rows with the errors of autograd in float32 measured again."""
+    found = []
+    for row in rows:
+        algorithm = cell_of(row).algorithm
+        X, y, X_query, w0 = prompts(algorithm, row["prompts"])
+        found.append(row | own_errors(algorithm, X, y, X_query, w0, trained(algorithm, X, y, X_query, w0)))
+    return found
 
 
 def summary(rows: list[Row]) -> Row:
@@ -212,6 +261,7 @@ def summary(rows: list[Row]) -> Row:
         "float64_large": max(others, default=None),
         "float32_median": round(statistics.median(ratios), 3),
         "float32_max": round(max(ratios), 3),
+        "own_spread": max(max(row[f"{part}_spread"]) for row in rows for part in ("weights", "predictions")),
     }
 
 
@@ -238,23 +288,26 @@ def said(row: Row) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["stock"])
+    parser.add_argument("part", choices=["stock", "own"])
     parser.add_argument("--depths", type=int, nargs="*", default=[*DEPTHS], help="N")
     parser.add_argument("--sizes", type=int, nargs="*", default=[*WIDTHS], help="K")
     parser.add_argument("--count", type=int, default=10, help="prompts of a row")
+    parser.add_argument("--more", action="store_true", help="keep the stored rows, and measure those that are missing")
+    parser.add_argument("--device", default="cpu", help="of the models; autograd stays on the CPU")
     parser.add_argument("--memory", type=float, default=8.0, help="GB, of all processes together")
     parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more rows are begun")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--threads", type=int, default=1, help="of a process")
     parser.add_argument("--out", type=Path, help="a folder for a copy of the results")
     given = parser.parse_args()
-    numbers = {"depths": given.depths, "sizes": given.sizes}
-    command = " ".join(
-        [f"python benchmarks/llama.py {given.part}", *(f"--{k} {' '.join(map(str, v))}" for k, v in numbers.items())]
-    )
-    every = [*cells(given.depths, given.sizes)]
-    data = stock(every, given.count, given.memory, given.seconds, given.workers, given.threads)
-    store(f"llama_{given.part}", f"{command} --count {given.count}", data, given.out)
+    if given.part == "own":
+        rows = own(read("llama_stock")["rows"])
+        renew("llama_stock", "python benchmarks/llama.py own", {"rows": rows, "summary": [summary(rows)]})
+        return
+    data = stock(given)
+    widths = sorted({row["K"] for row in data["rows"]})
+    command = f"python benchmarks/llama.py stock --sizes {' '.join(map(str, widths))} --count {given.count}"
+    store("llama_stock", command, data, given.out)
 
 
 if __name__ == "__main__":
