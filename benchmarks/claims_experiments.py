@@ -1,4 +1,4 @@
-"""Checks of Appendices G and H of *Transformers are Deep Optimizers* (001), experiments and diffusion, and of what the
+"""Checks of Appendices G and H of *Transformers are Deep Optimizers*, experiments and diffusion, and of what the
 introduction and Appendix B say about them.
 
 Diffusion is in one dimension, x_t = e^-t x_0 + sqrt(1 - e^-2t) z, where everything is a sum or an integral: densities

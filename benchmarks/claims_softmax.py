@@ -1,4 +1,4 @@
-"""Checks of Appendix F, softmax transformers, of *Transformers are Deep Optimizers* (001).
+"""Checks of Appendix F, softmax transformers, of *Transformers are Deep Optimizers*.
 
 The layers under test are (F.1) and Definition 11, :func:`attend` and :func:`feed_forward`; the quantiser (F.5)-(F.11)
 is written out of its ReLUs. What it should do is computed from the definitions of the grid, by brute force over small

@@ -63,7 +63,9 @@ def rows() -> list[Row]:
     numpy_loop, ridge = "a numpy loop of (11)", "scikit-learn's Ridge, refitted on every prefix"
     bounded = (("x_bound", 4.0),)
     made = [
-        Row(f"functional GD, {name}, 64 layers", "003", FGD(kernel, steps=64), "kernel", None, 14, KERNEL, ours)
+        Row(
+            f"functional GD, {name}, 64 layers", "Cheng et al.", FGD(kernel, steps=64), "kernel", None, 14, KERNEL, ours
+        )
         for name, kernel, ours in (
             ("linear kernel", "linear", "Prop. 3.1 with the gradient instead of its direction"),
             ("exp kernel", "exp", "the same"),
@@ -79,7 +81,7 @@ def rows() -> list[Row]:
         made += [
             Row(
                 "functional GD, exp kernel, 64 layers",
-                "003",
+                "Cheng et al. 2024",
                 FGD("exp", steps=64),
                 "gpt",
                 variant,
@@ -89,7 +91,7 @@ def rows() -> list[Row]:
             ),
             Row(
                 "functional GD, linear kernel, 32 layers",
-                "003",
+                "Cheng et al. 2024",
                 FGD("linear", steps=32),
                 "gpt",
                 variant,
@@ -99,7 +101,7 @@ def rows() -> list[Row]:
             ),
             Row(
                 "SGD, d = 8",
-                "004",
+                "Akyürek et al. 2023",
                 ig.OnlineSGD(d=8, lr=0.05),
                 "gpt",
                 variant,
@@ -112,7 +114,7 @@ def rows() -> list[Row]:
             ),
             Row(
                 "ridge by RLS, d = 8",
-                "004",
+                "Akyürek et al. 2023",
                 ig.RecursiveLeastSquares(d=8, ridge=0.5),
                 "gpt",
                 variant,
@@ -125,7 +127,7 @@ def rows() -> list[Row]:
             ),
             Row(
                 "ridge by RLS, d = 8, penalty 0.01",
-                "004",
+                "Akyürek et al. 2023",
                 ig.RecursiveLeastSquares(d=8, ridge=0.01),
                 "gpt",
                 variant,
@@ -138,7 +140,7 @@ def rows() -> list[Row]:
             ),
             Row(
                 "ridge, the paper's A⁻¹b, d = 8",
-                "004",
+                "Akyürek et al. 2023",
                 ig.RecursiveLeastSquares(d=8, ridge=0.5, form="sherman-morrison"),
                 "gpt",
                 variant,
@@ -157,7 +159,17 @@ def rows() -> list[Row]:
             ("one step of SGD", nine, "9 layers (App. A)", "9 operations, in 7 blocks", "a numpy step of (11)"),
             ("ridge on one example", fourteen, "14 layers (App. B)", "14 operations, in 12 blocks", "numpy's inverse"),
         ):
-            row = Row(f"{name} by RAW primitives, d = 8", "004", chain, "gpt", variant, 1, says, ours, against=against)
+            row = Row(
+                f"{name} by RAW primitives, d = 8",
+                "Akyürek et al.",
+                chain,
+                "gpt",
+                variant,
+                1,
+                says,
+                ours,
+                against=against,
+            )
             made.append(row)
     autograd = "torch autograd"
     average, sink = "4N - 1 blocks a step, explicit", "2N + 1 blocks a step, explicit"
@@ -171,7 +183,7 @@ def rows() -> list[Row]:
             made.append(
                 Row(
                     f"gradient descent, N = 3, K = 4, {steps} step{'s' * (steps > 1)}",
-                    "001",
+                    "*Deep Optimizers*",
                     ig.GradientDescent(NETWORK, steps=steps),
                     target,
                     variant,
@@ -192,7 +204,7 @@ def rows() -> list[Row]:
         made.append(
             Row(
                 f"gradient descent, sizes {', '.join(map(str, sizes))}, 5 steps",
-                "000",
+                "*Neural Networks*",
                 ig.GradientDescent(ig.Network(sizes, "tanh", bias=False), steps=5),
                 "sigma",
                 variant,
@@ -206,7 +218,7 @@ def rows() -> list[Row]:
     made.append(
         Row(
             "gradient descent, N = 3, K = 4, 1 step",
-            "001",
+            "*Deep Optimizers*",
             ig.GradientDescent(NETWORK, steps=1),
             "relu",
             None,
@@ -300,7 +312,7 @@ def measured(row: Row) -> dict[str, Any]:
                 "target": tf.options.target,
                 "variant": tf.options.variant,
                 "block": BLOCKS.get(
-                    tf.options.variant, BLOCKS.get(tf.options.target, "004's (no LN before attention)")
+                    tf.options.variant, BLOCKS.get(tf.options.target, "Akyürek et al.'s (no LN before attention)")
                 ),
                 "steps": tf.program.steps,
                 "layers_per_step": cost.blocks / tf.program.steps,

@@ -24,7 +24,7 @@ from innergrad.lab.kernels.norms import add_norm, bias_gelu
 
 SECONDS = 50.0
 TOLERANCE = {torch.bfloat16: 1e-2, torch.float16: 2e-3}  # relative, of the norm, against float64
-TOKENS, HEADS, HEAD, BATCH = 101, 8, 32, 64  # seed 001's model
+TOKENS, HEADS, HEAD, BATCH = 101, 8, 32, 64  # Deep Optimizers' model
 WIDTH = HEADS * HEAD
 
 ATTENTION = (

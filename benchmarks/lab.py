@@ -2,7 +2,7 @@
 
     train CONFIG       trains the experiments of configs/three_tasks.toml, say, as one stack, in out/runs/three_tasks
     evaluate NAME      each model of that run on its own task, 20,000 prompts: results/lab_three_tasks.json
-    full [--run NAME]  001's whole evaluation, a network trained for every prompt and length: results/lab_full.json
+    full [--run NAME]  Deep Optimizers' evaluation, a network for every prompt and length: results/lab_full.json
     draw [NAME]        docs/lab.png, from these results
 
 Beside the models: the mean of the labels seen, ridge regression (lambda by leave-one-out), the task's own reference
@@ -253,7 +253,7 @@ def full(
     n_points: int = 76,
     network: Stored | None = None,
 ) -> Stored:
-    """001's evaluation: every length of every prompt, a network trained for each; seconds in all and of each part."""
+    """Deep Optimizers' evaluation: a network for every length of every prompt; seconds in all and of each part."""
     assert isinstance(task, Networks)
     trained_one = None if run is None else model_of(run, task, device)
     seconds: dict[str, float] = {}

@@ -48,7 +48,7 @@ def _said(stored: Row) -> str:
     text += "" if found["float64_large"] is None else f"; there the error is up to {found['float64_large']:.1e}"
     text += (
         f". float32 errors are {found['float32_median']:.1f} times those of autograd in float32 in the median, and "
-        f"{found['float32_max']:.1f} times at most. Autograd's error is the median over {ORDERS} orders of the examples: "
+        f"{found['float32_max']:.1f} times at most. Autograd's error is the median over {ORDERS} orders of examples: "
         f"one order would be no measure, for its errors in two of them are up to {found['own_spread']:.0f}-fold apart."
     )
     if missing:

@@ -7,7 +7,7 @@
     python benchmarks/training.py profile     where the time of a step goes (GPU)
 
 The reference loop is what the field uses (Garg et al., 2022): Hugging Face's GPT-2 in eager float32, Adam, prompts made
-on the host, the loss looked at after every step. The model is seed 001's: 12 blocks, width 256, 8 heads, MLP 256,
+on the host, the loss looked at after every step. The model is Deep Optimizers': 12 blocks, width 256, 8 heads, MLP 256,
 prompts of 51 points of 20 numbers, batch 64. On a CPU (``--small``) everything is smaller.
 Results: results/training_<what>_<device>.json, and the same file in the folder ``--out``.
 """
@@ -42,7 +42,7 @@ WINDOW = 200  # steps whose mean loss has to be below the target
 
 
 def experiment(small: bool, **changes: Any) -> Experiment:
-    """Seed 001's model, or a small one."""
+    """Seed Deep Optimizers' model, or a small one."""
     learner = GPTConfig(n_layers=3, d_model=64, n_heads=4, d_mlp=64) if small else GPTConfig()
     config = TrainConfig(steps=10**6, batch=64, precision="fp32" if small else "bf16")
     task: Task = Linear(d=5) if small else Linear()

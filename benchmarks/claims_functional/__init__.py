@@ -1,4 +1,4 @@
-"""Checks of *Transformers Implement Functional Gradient Descent to Learn Non-Linear Functions In Context* (003).
+"""Checks of *Transformers Implement Functional Gradient Descent to Learn Non-Linear Functions In Context*.
 
 The layer under test is (2)-(4) of the paper, written out in :func:`attention` and :func:`transformer`; what it is
 compared with is autograd in the reproducing kernel Hilbert space, scikit-learn, SciPy, or a finite group average.

@@ -1,4 +1,4 @@
-"""Checks of the main text and Appendices A-E of *Transformers are Deep Optimizers* (001): gradient descent on N-layer
+"""Checks of the main text and Appendices A-E of *Transformers are Deep Optimizers*: gradient descent on N-layer
 networks by ReLU attention.
 
 What the layers of the construction do is read off a compiled transformer (``ig.compile(.., target="relu")``): its lanes

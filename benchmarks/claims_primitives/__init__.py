@@ -1,4 +1,4 @@
-"""Checks of *What Learning Algorithm Is In-Context Learning? Investigations with Linear Models* (004).
+"""Checks of *What Learning Algorithm Is In-Context Learning? Investigations with Linear Models*.
 
 The layer under test is (1)-(7) of the paper, :class:`Layer`: causal softmax heads with the "imaginary" timestep of
 score 0, GeLU and LayerNorm from torch. The matrices of the RAW operator are written from the paper's index equations in

@@ -1,4 +1,4 @@
-"""Functional gradient descent in the space of a kernel (003): one layer of attention is one step.
+"""Functional gradient descent in the space of a kernel (Cheng et al. 2024): one layer of attention is one step.
 
     f_{l+1}(.) = f_l(.) + r_l sum_i (y_i - f_l(x_i)) k(., x_i)            Proposition 3.1, in its corrected form
 

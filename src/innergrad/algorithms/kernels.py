@@ -2,7 +2,7 @@
 
     Kernel("exp", bandwidth=0.7)                  exp(<x, x'> / 0.7^2)
     Kernel("linear", G=[[1, 0, 0], [0, 1, 0]])    <G x, G x'>
-    Kernel("exp", covariance=Sigma)               G = Sigma^(-1/2), as in the experiments of 003 (Theorem 4.5)
+    Kernel("exp", covariance=Sigma)               G = Sigma^(-1/2), as in the experiments of Cheng et al. (Theorem 4.5)
     Kernel("linear") + 0.5 * Kernel("exp")        a sum: one head each (Proposition D.1)
     Kernel("linear") * Kernel("exp")              a product: one head whose score is the product
 

@@ -1,4 +1,4 @@
-"""Any permutation-equivariant function of a prompt, tabulated on a grid: Lemma 16 and Theorem 6 of 001, literally.
+"""Any permutation-equivariant function of a prompt, on a grid: Lemma 16 and Theorem 6 of *Deep Optimizers*, literally.
 
 Four layers a step, for softmax attention and ReLU MLPs (target ``softmax``, variant ``lookup``):
 

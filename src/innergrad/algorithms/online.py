@@ -1,4 +1,4 @@
-"""Learning from examples one after the other (004): SGD (Theorem 1) and recursive least squares (Theorem 2).
+"""Learning from examples one after the other (Akyürek et al.): SGD (Theorem 1) and recursive least squares (Theorem 2).
 
 Tokens are x_1, y_1, x_2, y_2, ..., then queries, and no token sees a later one. Every token carries its own weights:
 step t reads example t into the lanes X and Y of every token that comes after it, and nothing (X = Y = 0, which changes

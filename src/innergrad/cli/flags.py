@@ -33,7 +33,7 @@ MODEL: Table = {
         "variant": (
             str,
             "Of the target; relu: literal (default), compact, shallow or narrow (the last three: gradient-descent "
-            "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, 004's, which has no LayerNorm "
+            "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, which has no LayerNorm "
             "before attention; softmax: sink (default), mean, markers or lookup; sigma: backprop (default) or "
             "recursion; llama: chain (default), wide, widest or shortest",
         ),

@@ -4,7 +4,7 @@ Predictions p and labels y are (B, n): entry k is about the label y_k of each pr
 before it.
 
     squared error   1/B sum_b (y_bk - p_bk)^2 / scale^2
-    pooled R^2      1 - sum_b (y_bk - p_bk)^2 / sum_b (y_bk - mean_b y_bk)^2   with one query a prompt (001)
+    pooled R^2      1 - sum_b (y_bk - p_bk)^2 / sum_b (y_bk - mean_b y_bk)^2   with one query a prompt (Deep Optimizers)
     within-prompt   1 - sum_b (y_bk - p_bk)^2 / sum_b v_b,    v_b the variance of the labels *inside* prompt b
     mean R^2        mean over prompts of 1 - sum_i (y_bi - p_bi)^2 / sum_i (y_bi - mean_i y_bi)^2
 
@@ -109,7 +109,7 @@ def within_prompt_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, res
 
 
 def mean_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES) -> Curve:
-    """The mean over prompts of each prompt's own R^2 over its m test points, "the mean R-squared value" of 001.
+    """The mean over prompts of each prompt's R^2 over its m test points, "the mean R-squared value" of Deep Optimizers.
 
     p and y are (B, K, m): K lengths with m test points each; or (B, m), one length. With the one query a prompt that
     001 describes this is not defined (one point has no variance): its figures can only be pooled R^2. Nearly flat

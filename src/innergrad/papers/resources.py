@@ -1,5 +1,5 @@
 """What a transformer costs that learns a function in context *through* a network: calculators for Theorems 2, 3 and 4
-of *Transformers Perform In-Context Learning through Neural Networks* (000), with every hidden constant an input.
+of *Transformers Perform In-Context Learning through Neural Networks*, with every hidden constant an input.
 
 A network of n layers (weight matrices) and width K is a bridge: it can approximate the function, and a transformer can
 train it. The transformer's size is its number of "parameter matrices", layers x heads. Theorem 2 has O(n^2) layers of

@@ -1,4 +1,4 @@
-"""Gradient descent on an N-layer network for attention and MLPs with any activation (target ``sigma``; paper 000).
+"""Gradient descent on an N-layer network, attention and MLPs with any activation: target ``sigma``, *Neural Networks*.
 
 Attention of this kind multiplies a function of a token's own lanes with shared lanes, and averages products
 f(<q, k_s>) v_s over the tokens; MLPs multiply. A layer is an attention layer and an MLP. Lanes as in

@@ -47,7 +47,7 @@ def online_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
 
 
 def flipped_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
-    """(13) of 003, for kernels that are not positive: the eigenvalues of K of k + 1 points are made positive.
+    """(13) of Cheng et al., for kernels that are not positive: the eigenvalues of K of k + 1 points are made positive.
 
     With K_+ = U |D| U^T = [[A, v], [v^T, m]] of the first k + 1 points the prediction is v^T A^{-1} y. K_+ depends on
     the query, so every prefix has a decomposition of its own.
@@ -69,7 +69,7 @@ def _lifted(K: Tensor, noise: float) -> Tensor:
 
 @dataclass(frozen=True)
 class KernelBayes(Predictor, kind="kernel-bayes"):
-    """The Bayes predictor of 003's K-Gaussian processes, Y | X ~ N(0, K_+(X) + noise^2 I).
+    """The Bayes predictor of Cheng et al.'s K-Gaussian processes, Y | X ~ N(0, K_+(X) + noise^2 I).
 
     ``kernel``: ``linear``, ``relu``, ``exp`` (of <x, z>) or a function of (B, n, d), (B, m, d) to (B, n, m).
     ``flip``: the kernel is not positive, take |eigenvalues| as (13) does; by default for ``relu`` alone.

@@ -3,7 +3,7 @@
 A prompt (x_1, y_1, ..., x_n) becomes tokens, a GPT-2 reads them, and a linear read-out predicts the labels:
 
     interleaved (001, 004)   tokens x_1, y_1, x_2, y_2, ..., x_n;  causal;  a prediction of y_k at every x_k
-    columns (003)            tokens (x_1; y_1), ..., (x_n; 0);  every token reads the first n - 1, none reads the last;
+    columns (Cheng et al.)   tokens (x_1; y_1), ..., (x_n; 0);  every token reads the first n - 1, none reads the last;
                              one prediction, of y_n, at the last token
 
     block:   r = r + W_O attention(LN(r)),    r = r + W_out gelu(W_in LN(r))          (pre-LN, GPT-2's)
@@ -39,7 +39,7 @@ Pending = tuple[Tensor, Tensor | None] | None
 
 @dataclass(frozen=True)
 class GPTConfig(LearnerConfig, kind="gpt"):
-    """A GPT-2 for vectors. Defaults are seed 001's model: 12 blocks, width 256, 8 heads, MLP 256.
+    """A GPT-2 for vectors. Defaults are Deep Optimizers' model: 12 blocks, width 256, 8 heads, MLP 256.
 
     attention: softmax, relu, linear or exp; the last three are divided by ``normalise``: the count of tokens seen (001
         says n; the count keeps the future out), its root, or nothing.
@@ -180,7 +180,7 @@ class GPT(Learner):
         return tokens + w["W_pos"][:, None, : tokens.shape[2]] if "W_pos" in w else tokens
 
     def tokens(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        """Tokens (S, B, T, D). A token is a vector (y; x) of d + 1 numbers, in which the missing part is zero (004)."""
+        """Tokens (S, B, T, D). A token is a vector (y; x) of d + 1 numbers, zero where missing (Akyürek et al.)."""
         dtype, bias = w["W_E"].dtype, w["b_E"][:, None, None]
         x_part, y_part = w["W_E"][:, 1:], w["W_E"][:, None, None, 0]
         xs, labels = product(x.to(dtype), x_part) + bias, y.to(dtype)[..., None] * y_part

@@ -1,4 +1,4 @@
-"""The attention-only models of 003: every layer is one step of (something like) gradient descent in function space.
+"""The attention-only models of Cheng et al.: a layer is a step of something like gradient descent in function space.
 
 Tokens are stacked columns (x_1; y_1), ..., (x_n; y_n), (x; 0), the last one the query, and a layer adds to all of them
 
@@ -40,7 +40,7 @@ ACTIVATIONS = ("linear", "relu", "exp", "softmax")
 
 @dataclass(frozen=True)
 class KernelLearnerConfig(LearnerConfig, kind="kernel"):
-    """``heads``: the activation h of every head of a layer. Defaults: 003's three layers, one softmax head, A = 0.
+    """``heads``: the activation h of each head. Defaults, as Cheng et al.: three layers, one softmax head, A = 0.
 
     free_A: train A, as Theorem 4.6 does; otherwise A = 0 (Theorem 4.5).
     normalise: "count" divides linear, relu and exp by the number of examples; exp with a free A overflows without it.
@@ -185,7 +185,7 @@ class KernelLearner(Learner):
 
     @torch.no_grad()
     def distance_to_identity(self, sigma: Tensor | None = None) -> Tensor:
-        """(S, L, H): dist(Sigma^(1/2) B^T C Sigma^(1/2), I) of 003, H.2: 0 at the stationary points of Theorem 4.5."""
+        """(S, L, H): dist(Sigma^(1/2) B^T C Sigma^(1/2), I) of Cheng et al., H.2: 0 where Theorem 4.5 is stationary."""
         products = self.get_parameter("B").double().mT @ self.get_parameter("C").double()
         if sigma is not None:
             values, vectors = torch.linalg.eigh(sigma.to(products))

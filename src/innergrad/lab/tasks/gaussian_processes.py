@@ -1,4 +1,4 @@
-"""K-Gaussian processes, exactly as in 003 (Definition 3.3, App. H.1): labels of n points are drawn jointly,
+"""K-Gaussian processes, exactly as in Cheng et al. (Definition 3.3, App. H.1): labels of n points are drawn jointly,
 
     (y_1, ..., y_n) ~ N(0, K_+),   K_ij = K(Sigma^(-1/2) x_i, Sigma^(-1/2) x_j),   K_+ = V |D| V^T  for  K = V D V^T.
 
@@ -28,9 +28,9 @@ TINY = 1e-30  # where that variance is zero
 
 @dataclass(frozen=True)
 class GaussianProcesses(Task, kind="gaussian-process"):
-    """Labels N(0, K_+) for K = the sum of ``terms``. The defaults are 003's: d = 5, Sigma = U^T D U, the exp kernel.
+    """Labels N(0, K_+) for K = the sum of ``terms``. Defaults as Cheng et al.: d = 5, Sigma = U^T D U, the exp kernel.
 
-    ``inputs = Sphere()`` is the plain unit sphere (Sigma = I) that 003's section 3.3 speaks of. Parameters: z (B, n)
+    ``inputs = Sphere()`` is the plain unit sphere (Sigma = I) of Cheng et al.'s section 3.3. Parameters: z (B, n)
     standard normal; y = L z with the Cholesky factor L of K_+, in float64. So where K is positive semi-definite, label
     k depends on the first k points alone, and longer prompts begin with shorter ones.
     """
@@ -74,7 +74,7 @@ class GaussianProcesses(Task, kind="gaussian-process"):
         return _root_diagonal(self) if self.kernel.positive else measured_scale(self)
 
     def best(self) -> Predictor:
-        """The posterior mean (13) of 003."""
+        """The posterior mean (13) of Cheng et al. 2024."""
         return KernelBayes(self.kernel, noise=self.noise, flip=not self.kernel.positive)
 
 

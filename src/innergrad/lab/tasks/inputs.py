@@ -60,7 +60,7 @@ class Gaussian(Inputs, kind="gaussian"):
 
 @dataclass(frozen=True)
 class GaussianMixture(Inputs, kind="gaussian-mixture"):
-    """w1 N(-mean, std^2 I) + (1 - w1) N(mean, std^2 I): 001's inputs, mean = 2, w1 in 1, 0.9, 0.7, 0.5.
+    """w1 N(-mean, std^2 I) + (1 - w1) N(mean, std^2 I): Deep Optimizers' inputs, mean = 2, w1 in 1, 0.9, 0.7, 0.5.
 
     ``per``: every example draws its own component ("example"), or all points of a prompt share one ("prompt"). All
     coordinates of a point have the same component. With w1 = 1 the points are those of ``Gaussian(mean=-mean)``.
@@ -89,7 +89,7 @@ class GaussianMixture(Inputs, kind="gaussian-mixture"):
 
 @dataclass(frozen=True)
 class Sphere(Inputs, kind="sphere"):
-    """Uniform on the sphere of a radius (003: the unit sphere)."""
+    """Uniform on the sphere of a radius (Cheng et al.: the unit sphere)."""
 
     radius: float = 1.0
 
@@ -107,7 +107,7 @@ class Sphere(Inputs, kind="sphere"):
 class Covariance(Inputs, kind="covariance"):
     """x = Sigma^(1/2) xi with xi ~ ``base``, Sigma = U^T D U, D = ``eigenvalues``, U uniform among orthogonal matrices.
 
-    U comes from ``sigma_seed``. The defaults are those of 003, App. H.1 (d = 5, xi on the unit sphere).
+    U comes from ``sigma_seed``. The defaults are those of Cheng et al. 2024, App. H.1 (d = 5, xi on the unit sphere).
     """
 
     base: Inputs = field(default_factory=Sphere)

@@ -1,4 +1,4 @@
-"""Linear functions: y = w . x, with all coordinates (004's Bayesian regression, Garg et al.) or a few (sparse)."""
+"""Linear functions: y = w . x, with all coordinates (Akyürek et al.'s regression, Garg et al.) or a few (sparse)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from innergrad.lab.tasks.base import Params, Task
 
 @dataclass(frozen=True)
 class Linear(Task, kind="linear"):
-    """w ~ N(0, tau^2 I); ``noise`` is 004's sigma. Garg et al.: tau = 1, no noise. scale^2 = tau^2 E |x|^2."""
+    """w ~ N(0, tau^2 I); ``noise``: sigma of Akyürek et al. Garg et al.: tau = 1, noise 0. scale^2 = tau^2 E |x|^2."""
 
     tau: float = 1.0
 

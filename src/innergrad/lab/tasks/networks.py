@@ -1,7 +1,7 @@
 """Neural networks with random weights: y = c_N W_N r(c_{N-1} W_{N-1} ... r(c_1 W_1 x)), W_j entries N(mean, std^2).
 
     scaling   c_j of a hidden layer   c_N             labels
-    unit      1                       1               001 as printed; they grow as (width / 2)^((N - 1) / 2)
+    unit      1                       1               as printed; they grow as (width / 2)^((N - 1) / 2)
     he        sqrt(2 / fan_in_j)      sqrt(1/width)   O(1) at every depth: mean square E |x|^2 / d for ReLU
     garg      1                       sqrt(2/width)   N = 2: Garg et al., sqrt(2/width) relu(x W_1) W_2; square E |x|^2
 
@@ -47,7 +47,7 @@ KEPT = {"relu": 0.5, "linear": 1.0}  # E r(z)^2 / E z^2 for symmetric z, where i
 class Networks(Task, kind="network"):
     """``layers`` weight matrices, d -> width -> ... -> width -> 1; see the module docstring for the scalings.
 
-    ``weight_mean`` shifts the weights before they are scaled (001: N(-0.5, I), N(0.5, I)). ``bias`` adds to every layer
+    ``weight_mean`` shifts the weights before they are scaled (in Deep Optimizers to -0.5 and 0.5). ``bias`` adds to every layer
     a bias with the distribution and the factor of its weights. Parameters W1 .. WN (B, out, in) and b1 .. bN (B, out)
     are stored with their factors.
     """

@@ -4,7 +4,7 @@
     forward   x_t = e^-t x_0 + sigma_t eps,  sigma_t^2 = 1 - e^-2t      (Ornstein and Uhlenbeck: dx = -x dt + sqrt 2 dW)
     score     d/dx log p_t(x) = sum_k posterior_k(x, t) (e^-t m_k - x) / (e^-2t s_k^2 + sigma_t^2)
 
-Labels are the true score (001's Problem 3), which grows as 1 / sigma_t as t goes to 0: times sigma_t (``weighting`` =
+Labels are the true score (Deep Optimizers, Problem 3), which grows as 1 / sigma_t: times sigma_t (``weighting`` =
 "sigma"), or times 1/2 for all t ("constant"). Time is an input: a point has the three features (x_t / 2, e^-t, 1).
 """
 

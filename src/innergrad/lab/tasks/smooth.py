@@ -24,7 +24,7 @@ from innergrad.lab.tasks.covariances import Matern
 
 @dataclass(frozen=True)
 class SmoothFunctions(Task, kind="smooth"):
-    """``smoothness`` derivatives (000's n), features of the size ``length`` * sqrt(d), a sum of ``waves`` waves."""
+    """``smoothness`` derivatives (n), features of the size ``length`` * sqrt(d), a sum of ``waves`` waves."""
 
     smoothness: int = 3
     length: float = 1.0

@@ -3,7 +3,7 @@
 Two pads +-N, N = 2^24, dwarf all other entries of the stream, so that LN divides by N sqrt(2 / D) whatever the token
 holds; the gain multiplies it back. An entry that is always zero shows what LN subtracted, and every row that reads
 subtracts it again: LN then is the identity up to |h|^2 / (4 N^2), relatively (1e-13), in float64 and in float32.
-Nothing has to keep sums at zero. (The pads of 004's Lemma 6, [N, -N - sum x], err by x sum x / (2N).)
+Nothing has to keep sums at zero. (The pads of Akyürek et al.'s Lemma 6, [N, -N - sum x], err by x sum x / (2N).)
 
 Division (div). An attention layer multiplies a token's pads by c; LN then divides everything the MLP reads by c. In
 variant ``raw``, which has no LN before attention, the next attention layer sets the pads back; LN before attention
