@@ -47,9 +47,9 @@ KEPT = {"relu": 0.5, "linear": 1.0}  # E r(z)^2 / E z^2 for symmetric z, where i
 class Networks(Task, kind="network"):
     """``layers`` weight matrices, d -> width -> ... -> width -> 1; see the module docstring for the scalings.
 
-    ``weight_mean`` shifts the weights before they are scaled (in Deep Optimizers to -0.5 and 0.5). ``bias`` adds to every
-    layer a bias with the distribution and the factor of its weights. Parameters W1 .. WN (B, out, in) and b1 .. bN (B, out)
-    are stored with their factors.
+    ``weight_mean`` shifts the weights before they are scaled (in Deep Optimizers to -0.5 and 0.5). ``bias`` adds a bias
+    to every layer, with the distribution and the factor of its weights. Parameters W1 .. WN (B, out, in) and b1 .. bN
+    (B, out) are stored with their factors.
     """
 
     layers: int = 2
