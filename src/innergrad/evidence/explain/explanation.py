@@ -17,8 +17,6 @@ from innergrad.functions.states import StateName
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-HUGE = 1e4  # an axis ends before bounds so much above every measured error, lest all else be squeezed
-
 
 @dataclass(frozen=True)
 class StepError:
@@ -168,7 +166,7 @@ def _draw_steps(ax: Axes, explanation: Explanation) -> None:
         ([step.path for step in steps], {"color": ORANGE, "label": f"{path}: measured"} | outer),
     ]
     shown = [line for line in lines if not all(map(math.isnan, line[0]))]  # no path bound, no line
-    _draw_lines(ax, range(1, len(steps) + 1), shown, max(max(step.path, step.measured) for step in steps))
+    figures.log_lines(ax, range(1, len(steps) + 1), shown, max(max(step.path, step.measured) for step in steps))
     kind = "sup errors" if explanation.proven else "errors at the arguments"
     ax.set(title=f"Error by step (bounds from {kind})", xlabel="step", ylabel="Euclidean norm")
     ax.set(xlim=(0.5, len(steps) + 0.5))
@@ -180,30 +178,7 @@ def _draw_layers(ax: Axes, explanation: Explanation) -> None:
     bars = {"color": BLUE, "marker": "_", "ms": 14, "label": "bound", "ls": "", "mew": 3}
     dots = {"color": ORANGE, "marker": "o", "ms": 6, "label": "measured", "ls": "", "mew": 3}
     lines = [([layer.bound for layer in layers], bars), ([layer.measured for layer in layers], dots)]
-    _draw_lines(ax, range(len(layers)), lines, 0.0)
+    figures.log_lines(ax, range(len(layers)), lines, 0.0)
     names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
     ax.set_xticks(range(len(layers)), names, rotation=40, ha="right", fontsize=size)
     ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
-
-
-def _draw_lines(
-    ax: Axes, numbers: Sequence[int], lines: Sequence[tuple[list[float], dict[str, Any]]], measured: float
-) -> None:
-    """Values and how to draw them, on a log axis for what is positive and, beside something measured, not enormous.
-    What is infinite has a marker at its top, and the word.
-    """
-    reach = HUGE * measured if measured > 0.0 else math.inf
-    known = [value for values, _ in lines for value in values if 0.0 < value < reach] or [1.0]
-    top = max(known) * (max(known) / min(known)) ** 0.12 * 2
-    ax.set_yscale("log")
-    ax.set_ylim(min(known) / 2, top * 1.4)
-    for values, style in lines:
-        ax.plot(numbers, [value if 0.0 < value < math.inf else math.nan for value in values], **style)
-        places = [number for number, value in zip(numbers, values, strict=True) if math.isinf(value)]
-        if places:
-            colour = style["color"]
-            ax.plot(places, [top] * len(places), "^", color=colour, ms=6)
-            ax.annotate(
-                "infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=SMALL
-            )
-    ax.legend()

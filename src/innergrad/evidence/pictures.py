@@ -1,0 +1,45 @@
+"""A certificate as a picture: what is proven of every step, and, beside the exact run, what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from innergrad import figures
+from innergrad.figures import BLUE, ORANGE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def plot_certificate(
+    step: Sequence[float],
+    path: Sequence[float] | None,
+    distance: Sequence[float] | None,
+    file: str | Path | None,
+    force: bool,
+) -> Figure:
+    """Bounds by step: of the gradient in the step; of the distance to the algorithm's path; and the distance itself."""
+    with figures.new(size=(6.4, 4.2)) as (figure, (ax,)):
+        draw_certificate(ax, step, path, distance)
+        if file is not None:
+            figures.save_plot(figure, file, force=force)
+    return figure
+
+
+def draw_certificate(
+    ax: Axes, step: Sequence[float], path: Sequence[float] | None, distance: Sequence[float] | None
+) -> None:
+    marked: dict[str, Any] = {"marker": "o", "ms": 4.0, "lw": 2.0}
+    lines: list[tuple[Sequence[float], dict[str, Any]]] = []
+    if path is not None:
+        lines.append((path, marked | {"color": BLUE, "label": "distance of the weights to the exact ones: proven bound"}))
+    if distance is not None:
+        lines.append((distance, marked | {"color": ORANGE, "label": "the same, measured"}))
+    lines.append((step, marked | {"color": BLUE, "ls": ":", "ms": 3.0, "label": "error of one step\'s gradient: proven bound"}))
+    measured = max(distance, default=0.0) if distance is not None else 0.0
+    figures.log_lines(ax, range(1, len(step) + 1), lines, measured)
+    ax.set(title="How far from the algorithm", xlabel="step", ylabel="Euclidean norm", xlim=(0.5, len(step) + 0.5))
+    figures.whole_numbers(ax)
