@@ -117,7 +117,6 @@ def log_lines(ax: Axes, numbers: Sequence[int], lines: Lines, measured: float = 
             ax.annotate(
                 "infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=SMALL
             )
-    ax.legend()
 
 
 def whole_numbers(ax: Axes) -> None:

@@ -145,7 +145,7 @@ class Certificate:
         exact = exact if exact.ndim == 3 else exact.unsqueeze(0)
         if exact.shape != self.path.shape or not exact.shape[-1]:
             got, allowed = f"{tuple(exact.shape)}", f"{tuple(self.path.shape)}, with weights"
-            raise InputError("the reference is another run\'s", got=got, allowed=allowed, hint="the same data and start")
+            raise InputError("the reference is of another run", got=got, allowed=allowed, hint="give the same data")
         return [float(norm) for norm in (self.path - exact).norm(dim=-1).amax(0)[1:]]
 
     def plot(

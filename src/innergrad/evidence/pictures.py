@@ -22,7 +22,7 @@ def plot_certificate(
     force: bool,
 ) -> Figure:
     """Bounds by step: of the gradient in the step; of the distance to the algorithm's path; and the distance itself."""
-    with figures.new(size=(6.4, 4.2)) as (figure, (ax,)):
+    with figures.new(size=(6.4, 4.8)) as (figure, (ax,)):
         draw_certificate(ax, step, path, distance)
         if file is not None:
             figures.save_plot(figure, file, force=force)
@@ -35,11 +35,15 @@ def draw_certificate(
     marked: dict[str, Any] = {"marker": "o", "ms": 4.0, "lw": 2.0}
     lines: list[tuple[Sequence[float], dict[str, Any]]] = []
     if path is not None:
-        lines.append((path, marked | {"color": BLUE, "label": "distance of the weights to the exact ones: proven bound"}))
+        words = "distance of the weights to the exact ones: proven bound"
+        lines.append((path, marked | {"color": BLUE, "label": words}))
     if distance is not None:
-        lines.append((distance, marked | {"color": ORANGE, "label": "the same, measured"}))
-    lines.append((step, marked | {"color": BLUE, "ls": ":", "ms": 3.0, "label": "error of one step\'s gradient: proven bound"}))
-    measured = max(distance, default=0.0) if distance is not None else 0.0
-    figures.log_lines(ax, range(1, len(step) + 1), lines, measured)
+        lines.append((distance, marked | {"color": ORANGE, "label": "the same distance, measured"}))
+    words = "error of the gradient of one step: proven bound"
+    lines.append((step, marked | {"color": BLUE, "ls": ":", "ms": 3.0, "label": words}))
+    figures.log_lines(ax, range(1, len(step) + 1), lines, max(distance or (), default=0.0))
     ax.set(title="How far from the algorithm", xlabel="step", ylabel="Euclidean norm", xlim=(0.5, len(step) + 0.5))
     figures.whole_numbers(ax)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.legend(loc="outside lower center")  # lines may go anywhere

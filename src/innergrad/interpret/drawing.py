@@ -67,7 +67,7 @@ def draw(program: Program, title: str = "") -> Drawing:
     """The architecture of a program: what runs before the first step, a step, and the read-out, each drawn once."""
     found = outline(program)
     tracks = Tracks.of(found.lanes)
-    parts, y = list[str](), MARGIN
+    parts, y = list[str](), float(MARGIN)
     if title:
         parts.append(_text(MARGIN, y + 14, title, size=15, bold=True))
         y += 30
@@ -193,7 +193,9 @@ def _height(sub: Sublayer) -> float:
 
 def _wrapped(text: str) -> list[str]:
     lines = textwrap.wrap(text, LETTERS, break_long_words=True)
-    return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][: LETTERS - 2]} …"]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][: LETTERS - 2]} …"]
+    return lines
 
 
 def _sublayer(sub: Sublayer, tracks: Tracks, y: float, height: float) -> str:

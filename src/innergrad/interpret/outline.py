@@ -97,7 +97,8 @@ def _lines(section: Section) -> Iterator[Line]:
 
 
 def _section(program: Program, loop: Loop) -> Section:
-    return Section("One step" if loop.step else "Before the first step", _runs(program, loop.layers), loop.count, loop.step)
+    title = "One step" if loop.step else "Before the first step"
+    return Section(title, _runs(program, loop.layers), loop.count, loop.step)
 
 
 def _form(section: Section) -> object:

@@ -79,9 +79,7 @@ class Evaluation:
         check_out(Path(path)).json(Path(path), self.to_json())
         return Path(path)
 
-    def plot(
-        self, path: str | Path | None = None, *, measure: str = MEASURES[0], force: bool = False
-    ) -> Figure:
+    def plot(self, path: str | Path | None = None, *, measure: str = MEASURES[0], force: bool = False) -> Figure:
         """A measure by the number of examples, with intervals, beside the baselines; with a path, saved as a PNG."""
         if measure not in MEASURES:
             raise InputError("unknown measure", got=repr(measure), allowed=", ".join(MEASURES))

@@ -33,10 +33,11 @@ def draw_curves(ax: Axes, curves: Mapping[str, Curve], measure: str, learner: st
     """The learner in front, its baselines behind; shaded: 95 % intervals over prompts."""
     others = (name for name in curves if name != learner)
     colours = {learner: ORANGE, **{name: COLOURS[n % len(COLOURS)] for n, name in enumerate(others)}}
-    for name, curve in reversed(curves.items()):
-        front = name == learner
-        k, style = curve.k.tolist(), {"color": colours[name], "lw": 2.5 if front else 1.6, "zorder": 3 if front else 2}
-        ax.plot(k, curve.value.tolist(), label="the learner" if front else name, **style)
+    for name, curve in curves.items():
+        front, k = name == learner, curve.k.tolist()
+        width, order = (2.5, 3) if front else (1.6, 2)
+        label = "the learner" if front else name
+        ax.plot(k, curve.value.tolist(), label=label, color=colours[name], lw=width, zorder=order)
         ax.fill_between(k, curve.low.tolist(), curve.high.tolist(), color=colours[name], alpha=0.18, lw=0)
     ax.set(title=title, xlabel="examples seen before the query", ylabel=measure)
     if measure == "squared error":
@@ -45,5 +46,4 @@ def draw_curves(ax: Axes, curves: Mapping[str, Curve], measure: str, learner: st
         ax.set_ylim(0, ROOM * top or None)
         ax.set_ylabel("squared error / mean square of a label")
     figures.whole_numbers(ax)
-    handles, labels = ax.get_legend_handles_labels()
-    ax.legend(handles[::-1], labels[::-1])
+    ax.legend()

@@ -198,9 +198,7 @@ def _shown_once(run: Sequence[LayerCost], period: int) -> Iterator[LayerCost | s
     yield from run[:period]
     others = len(run) // period - 1
     above = "layer" if period == 1 else f"{period} layers"
-    norms = [
-        f"of {without_digits(run[i].name)} {spread}" for i in range(period) if (spread := _spread(run[i::period]))
-    ]
+    norms = [f"of {without_digits(run[i].name)} {spread}" for i in range(period) if (spread := _spread(run[i::period]))]
     yield f"... the {above} above, {others} more times{'; norm ' if norms else ''}{', '.join(norms)}"
 
 

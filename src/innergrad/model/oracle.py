@@ -55,8 +55,8 @@ def reference(
     if prompt.batched:
         return Run(*oracle, online, std, learning=learning)
     weights, predictions = (part[0] for part in oracle)
-    own = [None if part is None else part[0] for part in (online, std)]
-    return Run(weights, predictions, *own, learning=learning)
+    online, std = (None if part is None else part[0] for part in (online, std))
+    return Run(weights, predictions, online, std, learning=learning)
 
 
 def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, State]:

@@ -88,7 +88,8 @@ class Run:
     @property
     def _learned_from(self) -> Learning:
         if self.learning is None:
-            raise InputError("this run does not know what it learned from", hint="tf.run and ig.reference make runs that do")
+            what = "this run does not know what it learned from"
+            raise InputError(what, hint="runs of tf.run and of ig.reference do")
         return self.learning
 
     @property

@@ -5,7 +5,7 @@ a picture.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,7 +150,7 @@ def draw(explanation: Explanation, path: Path | str, mark: str | None = None) ->
     """
     with figures.new(1, 2, size=(13, 5)) as (figure, (left, right)):
         _draw_steps(left, explanation)
-        _draw_layers(right, explanation)
+        draw_layers(right, explanation)
         figures.save(figure, path, mark=mark)
 
 
@@ -167,18 +167,21 @@ def _draw_steps(ax: Axes, explanation: Explanation) -> None:
     ]
     shown = [line for line in lines if not all(map(math.isnan, line[0]))]  # no path bound, no line
     figures.log_lines(ax, range(1, len(steps) + 1), shown, max(max(step.path, step.measured) for step in steps))
+    ax.legend()
     kind = "sup errors" if explanation.proven else "errors at the arguments"
     ax.set(title=f"Error by step (bounds from {kind})", xlabel="step", ylabel="Euclidean norm")
     ax.set(xlim=(0.5, len(steps) + 0.5))
     figures.whole_numbers(ax)
 
 
-def _draw_layers(ax: Axes, explanation: Explanation) -> None:
+def draw_layers(ax: Axes, explanation: Explanation) -> None:
+    """Bound and measured error of every layer, of the worst step."""
     layers = explanation.layers[-40:]
     bars = {"color": BLUE, "marker": "_", "ms": 14, "label": "bound", "ls": "", "mew": 3}
     dots = {"color": ORANGE, "marker": "o", "ms": 6, "label": "measured", "ls": "", "mew": 3}
     lines = [([layer.bound for layer in layers], bars), ([layer.measured for layer in layers], dots)]
-    figures.log_lines(ax, range(len(layers)), lines, 0.0)
+    figures.log_lines(ax, range(len(layers)), lines)
+    ax.legend()
     names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
     ax.set_xticks(range(len(layers)), names, rotation=40, ha="right", fontsize=size)
     ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
