@@ -95,15 +95,13 @@ def as_svg(figure: Figure) -> str:
     return text.getvalue().partition("<svg ")[1] + text.getvalue().partition("<svg ")[2]
 
 
-HUGE = 1e4  # an axis ends before bounds so much above every measured error, lest all else be squeezed
 Lines = Sequence[tuple[Sequence[float], dict[str, Any]]]
 
 
-def log_lines(ax: Axes, numbers: Sequence[int], lines: Lines, measured: float = 0.0) -> None:
-    """Values and how to draw them, on a log axis for what is positive and, beside something measured, not enormous.
-    What is infinite has a marker at its top, and the word.
+def log_lines(ax: Axes, numbers: Sequence[int], lines: Lines, reach: float = math.inf) -> None:
+    """Values and how to draw them, on a log axis for what is positive and below ``reach``. What is infinite has a
+    marker at its top, and the word.
     """
-    reach = HUGE * measured if measured > 0.0 else math.inf
     known = [value for values, _ in lines for value in values if 0.0 < value < reach] or [1.0]
     top = max(known) * (max(known) / min(known)) ** 0.12 * 2
     ax.set_yscale("log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from innergrad.figures import BLUE, ORANGE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+HUGE = 1e4  # an axis ends before bounds on the path so much above all else, for they may diverge
 
 
 def plot_certificate(
@@ -41,7 +44,8 @@ def draw_certificate(
         lines.append((distance, marked | {"color": ORANGE, "label": "the same distance, measured"}))
     words = "error of the gradient of one step: proven bound"
     lines.append((step, marked | {"color": BLUE, "ls": ":", "ms": 3.0, "label": words}))
-    figures.log_lines(ax, range(1, len(step) + 1), lines, max(distance or (), default=0.0))
+    largest = max([*step, *(distance or ())])
+    figures.log_lines(ax, range(1, len(step) + 1), lines, HUGE * largest if 0.0 < largest < math.inf else math.inf)
     ax.set(title="How far from the algorithm", xlabel="step", ylabel="Euclidean norm", xlim=(0.5, len(step) + 0.5))
     figures.whole_numbers(ax)
     figure = ax.get_figure(root=True)

@@ -17,11 +17,13 @@ from innergrad.errors import InputError, JobError, PoorRun
 from innergrad.evidence.explain import Explanation, explain
 from innergrad.evidence.explain.explanation import draw_layers
 from innergrad.evidence.pictures import draw_certificate
+from innergrad.evidence.report import Report
 from innergrad.evidence.verification import random_prompt
 from innergrad.figures import GREY, ORANGE, SMALL
 from innergrad.manifest import manifest
 from innergrad.model import cost as costs
 from innergrad.model.cost import Cost, LayerCost
+from innergrad.model.executors import Name
 from innergrad.model.learning import draw_loss
 from innergrad.report.page import Page, Picture, Section, Table, number, some
 from innergrad.transformer import CompiledTransformer, Run, reference
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = (5.4, 4.0)  # inches of a panel: on a telephone its words can still be read
+LARGEST = 2 * 10**6  # nonzero weights: a larger model is interpreted, and its matrices are not multiplied
+PROMPTS = 2  # that the laws are checked on
 NAMES = {
     "gradient_descent": "gradient descent",
     "functional_gradient_descent": "functional gradient descent",
@@ -65,13 +69,14 @@ def report_of_model(
     X_query: what else is to be predicted.
     """
     learned, cost = _learned(tf, X, y, X_query, source, seed), tf.cost()
+    laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None
     explanation, why_not = _explained(tf, learned)
     algorithm = NAMES.get(tf.algorithm.kind, tf.algorithm.kind)
-    found = _found(tf, cost, learned, explanation)
+    found = _found(tf, cost, learned, explanation, laws)
     sections = [
         _architecture(tf, cost),
         _training(learned, algorithm),
-        _errors(tf, learned, explanation, why_not),
+        _errors(explanation, why_not, laws),
         _cost(cost),
     ]
     made = manifest({"model": name, "algorithm": tf.algorithm.config(), "compile": vars(tf.options), "seed": seed})
@@ -90,7 +95,7 @@ def _learned(
     queries = X if X_query is None or not len(X_query) else X_query
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorRun)  # the page says it
-        run = tf.run(X, y, queries, w0=w0, seed=seed)
+        run = tf.run(X, y, queries, w0=w0, seed=seed, executor=_executor(tf))
     exact = reference(tf.algorithm, X, y, queries, w0=w0, seed=seed)
     try:
         losses = run.loss.tolist(), exact.loss[list(run.recorded)].tolist()
@@ -99,14 +104,21 @@ def _learned(
     return Learned(X, y, w0, run, exact, losses, source)
 
 
+def _executor(tf: CompiledTransformer) -> Name:
+    """The matrices themselves, where that takes seconds."""
+    return "dense" if tf.cost().nonzeros <= LARGEST else "plain"
+
+
 def _explained(tf: CompiledTransformer, learned: Learned) -> tuple[Explanation | None, str]:
     try:
-        return explain(tf, learned.X, learned.y, w0=learned.w0, executor="plain"), ""
+        return explain(tf, learned.X, learned.y, w0=learned.w0, executor=_executor(tf)), ""
     except (InputError, JobError) as error:
         return None, str(error)
 
 
-def _found(tf: CompiledTransformer, cost: Cost, learned: Learned, explanation: Explanation | None) -> dict[str, Any]:
+def _found(
+    tf: CompiledTransformer, cost: Cost, learned: Learned, explanation: Explanation | None, laws: Report | None
+) -> dict[str, Any]:
     """The numbers of the page."""
     steps = [] if explanation is None else explanation.steps
     return {
@@ -122,6 +134,7 @@ def _found(tf: CompiledTransformer, cost: Cost, learned: Learned, explanation: E
         "path_error": [step.path for step in steps],
         "path_bound": [step.path_bound for step in steps],
         "step_bound": [step.bound for step in steps],
+        "laws_hold": None if laws is None else laws.passed,
         "warnings": list(learned.run.warnings),
     }
 
@@ -160,7 +173,7 @@ def _training(learned: Learned, algorithm: str) -> Section:
         rows += [
             [str(step), f"{a:.6f}", f"{b:.6f}"] for step, a, b in zip(learned.run.recorded, exact, own, strict=True)
         ]
-        tables.append(Table("Loss by step", some(rows)))
+        tables.append(Table("Loss by step", some(rows), shown=False))
     there = learned.run.predictions.flatten().tolist()
     here = learned.exact.predictions.flatten().tolist()
     caption = f"Predictions of the transformer, against those of {algorithm} itself: on the line they are equal."
@@ -177,10 +190,11 @@ def _draw_predictions(ax: Axes, exact: Sequence[float], own: Sequence[float]) ->
     ax.text(0.05, 0.92, f"largest difference {worst:.1e}", transform=ax.transAxes, color=GREY, fontsize=SMALL)
 
 
-def _errors(tf: CompiledTransformer, learned: Learned, explanation: Explanation | None, why_not: str) -> Section:
+def _errors(explanation: Explanation | None, why_not: str, laws: Report | None) -> Section:
     title = "Error and certificate"
+    checked = [] if laws is None else [_laws(laws)]
     if explanation is None:
-        return Section(title, [f"There is no certificate: {why_not}."])
+        return Section(title, [f"There is no certificate: {why_not}."], [], checked)
     steps = explanation.steps
     bounds = None if any(step.path_bound is None for step in steps) else [step.path_bound or 0.0 for step in steps]
     words = [
@@ -205,17 +219,28 @@ def _errors(tf: CompiledTransformer, learned: Learned, explanation: Explanation 
         for n, s in enumerate(steps, start=1)
     ]
     shares = [["function", "share of the bound"], *([k, f"{v:.1%}"] for k, v in explanation.functions.items())]
-    tables = [Table("Errors by step", some(rows))]
+    tables = [Table("Errors by step", some(rows), shown=False)]
     tables += [Table("Where the bound comes from", shares)] if len(shares) > 1 else []
-    return Section(title, words, pictures, tables)
+    return Section(title, words, pictures, [*tables, *checked])
+
+
+def _laws(laws: Report) -> Table:
+    rows = [["law", "value", "limit", "holds"]]
+    rows += [[law.name, f"{law.value:.2e}", f"{law.limit:.2e}", "yes" if law.holds else "NO"] for law in laws.laws]
+    failed = sum(not law.holds for law in laws.laws)
+    words = f"{failed} fail" if failed else "all hold"
+    return Table(f"Laws of the weights, checked on random prompts: {words}", rows, shown=bool(failed))
 
 
 def _cost(cost: Cost) -> Section:
     head = [["layer", "kind", "times", "heads or units", "nonzero weights", "norm"]]
     layers = [*head, *map(_layer, costs.condensed(cost.rows))]
-    totals = [["", "here", "the paper"]]
-    totals += [[name, costs.number(value), cost.paper.get(name, "")] for name, value in cost.totals().items()]
-    return Section("Cost", [f"For {cost.n_tokens} tokens."], [], [Table("Totals", totals), Table("Layers", layers, 2)])
+    totals = [["", "here", *["the paper"] * bool(cost.paper)]]
+    for name, value in cost.totals().items():
+        totals.append([name, costs.number(value), *[cost.paper.get(name, "")] * bool(cost.paper)])
+    return Section(
+        "Cost", [f"For {cost.n_tokens} tokens."], [], [Table("Totals", totals), Table("Layers", layers, 2, shown=False)]
+    )
 
 
 def _layer(row: LayerCost | str) -> list[str]:

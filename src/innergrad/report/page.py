@@ -28,11 +28,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text, the first the header. words: how many columns, from the left, are words and not numbers."""
+    """Rows of text, the first the header. words: how many columns, from the left, are words and not numbers; shown: it
+    is open, and need not be clicked on.
+    """
 
     caption: str
     rows: Sequence[Sequence[str]]
     words: int = 1
+    shown: bool = True
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = (5.4, 4.0)
+STEEP = 5.0  # a loss that falls by more is drawn on a log axis
 
 
 def report_of_run(
@@ -66,7 +67,9 @@ def _draw_log(ax: Axes, rows: Sequence[Row]) -> None:
     for n, column in enumerate(columns):
         label = f"model {n}" if len(columns) > 1 else None
         ax.plot(steps, [float("nan") if v is None else v for v in column], color=colours[n % 4], lw=1.8, label=label)
-    ax.set(title="Loss of training", xlabel="step", ylabel="loss", yscale="log")
+    positive = [v for column in columns for v in column if v is not None and v > 0]
+    steep = bool(positive) and max(positive) > STEEP * min(positive)
+    ax.set(title="Loss of training", xlabel="step", ylabel="loss", yscale="log" if steep else "linear")
     if len(columns) > 1:
         ax.legend()
 
@@ -83,4 +86,9 @@ def _evaluation(title: str, one: Evaluation) -> Section:
             shown = {name: found[measure] for name, found in one.curves.items()}
             draw_curves(ax, shown, measure, MODEL, measure[0].upper() + measure[1:])
             pictures.append(Picture(figures.as_svg(figure), f"{measure[0].upper()}{measure[1:]}, by prompt length."))
-    return Section(title, words, pictures, [Table(measure, one.table(measure)) for measure in MEASURES])
+    return Section(
+        title,
+        words,
+        pictures,
+        [Table(measure, one.table(measure), shown=measure == MEASURES[0]) for measure in MEASURES],
+    )

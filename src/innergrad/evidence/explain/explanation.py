@@ -17,6 +17,8 @@ from innergrad.functions.states import StateName
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+HUGE = 1e4  # an axis ends before bounds so much above every measured error, lest all else be squeezed
+
 
 @dataclass(frozen=True)
 class StepError:
@@ -166,7 +168,8 @@ def _draw_steps(ax: Axes, explanation: Explanation) -> None:
         ([step.path for step in steps], {"color": ORANGE, "label": f"{path}: measured"} | outer),
     ]
     shown = [line for line in lines if not all(map(math.isnan, line[0]))]  # no path bound, no line
-    figures.log_lines(ax, range(1, len(steps) + 1), shown, max(max(step.path, step.measured) for step in steps))
+    measured = max(max(step.path, step.measured) for step in steps)
+    figures.log_lines(ax, range(1, len(steps) + 1), shown, HUGE * measured if measured > 0.0 else math.inf)
     ax.legend()
     kind = "sup errors" if explanation.proven else "errors at the arguments"
     ax.set(title=f"Error by step (bounds from {kind})", xlabel="step", ylabel="Euclidean norm")
