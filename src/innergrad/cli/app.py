@@ -57,15 +57,22 @@ def demo(
     target: Annotated[
         str, typer.Option("--target", help="llama: no approximation; relu: the construction of the paper.")
     ] = "llama",
+    animate: Annotated[
+        bool, typer.Option("--animate", help="Also a film, demo.gif: a curve is learned inside a forward pass.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the architecture, every law, and every step.")
+    ] = False,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure."""
-    from innergrad.cli.demo import run_demo
+    from innergrad.cli.demo import Asked, run_demo
 
-    run_demo(out, target=target, force=force, seed=seed, as_json=json, quiet=quiet)
+    asked = Asked(target, animate, verbose)
+    run_demo(out, asked, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command("compile")

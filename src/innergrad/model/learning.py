@@ -98,10 +98,16 @@ def plot_loss(steps: Sequence[int], own: Tensor, exact: Tensor | None, path: str
     return figure
 
 
-def draw_loss(ax: Axes, steps: Sequence[int], own: Sequence[float], exact: Sequence[float] | None) -> None:
+def draw_loss(
+    ax: Axes,
+    steps: Sequence[int],
+    own: Sequence[float],
+    exact: Sequence[float] | None,
+    name: str = "the algorithm itself",
+) -> None:
     """The algorithm's loss as a line, the transformer's as dots on it."""
     if exact is not None:
-        ax.plot(steps, exact, color=BLUE, lw=2.5, label="the algorithm itself")
+        ax.plot(steps, exact, color=BLUE, lw=2.5, label=name)
     size = 6.0 if len(steps) <= 40 else 3.0
     ax.plot(steps, own, "o", color=ORANGE, ms=size, label="in context (transformer)")
     margin = max(0.5, 0.02 * steps[-1])

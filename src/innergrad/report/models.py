@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 SIZE = (5.4, 4.0)  # inches of a panel: on a telephone its words can still be read
 LARGEST = 2 * 10**6  # nonzero weights: a larger model is interpreted, and its matrices are not multiplied
 PROMPTS = 2  # that the laws are checked on
-NAMES = {
-    "gradient_descent": "gradient descent",
-    "functional_gradient_descent": "functional gradient descent",
-    "online_sgd": "online gradient descent",
-    "recursive_least_squares": "ridge regression",
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ def report_of_model(
     learned, cost = _learned(tf, X, y, X_query, source, seed), tf.cost()
     laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None
     explanation, why_not = _explained(tf, learned)
-    algorithm = NAMES.get(tf.algorithm.kind, tf.algorithm.kind)
+    algorithm = tf.algorithm.kind.replace("_", " ")
     found = _found(tf, cost, learned, explanation, laws)
     sections = [
         _architecture(tf, cost),
@@ -168,7 +162,7 @@ def _training(learned: Learned, algorithm: str) -> Section:
     if learned.losses is not None:
         own, exact = learned.losses
         caption = f"The loss on the examples after every step: {algorithm} itself, and inside the forward pass."
-        pictures.append(_panel(lambda ax: draw_loss(ax, learned.run.recorded, own, exact), caption))
+        pictures.append(_panel(lambda ax: draw_loss(ax, learned.run.recorded, own, exact, algorithm), caption))
         rows = [["step", "loss of the algorithm", "loss in context"]]
         rows += [
             [str(step), f"{a:.6f}", f"{b:.6f}"] for step, a, b in zip(learned.run.recorded, exact, own, strict=True)
