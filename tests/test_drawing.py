@@ -1,4 +1,4 @@
-"""Drawings say what the program does: words by the walk, lanes that matter and no others, blocks as they are counted."""
+"""Drawings say what the program does: words by the walk, the lanes that matter and no others, blocks as counted."""
 
 from __future__ import annotations
 

@@ -134,7 +134,9 @@ def test_the_plot_of_a_certificate_shows_bounds_above_the_distance(tf: ig.Compil
 
 def test_the_plot_of_an_evaluation_shows_curves_and_intervals(tmp_path: Path) -> None:
     task = Linear(d=3)
-    found = evaluate(lambda x, y: torch.zeros_like(y), task, n_prompts=32, n_points=6, baselines=[Mean(), LeastSquares()])
+    found = evaluate(
+        lambda x, y: torch.zeros_like(y), task, n_prompts=32, n_points=6, baselines=[Mean(), LeastSquares()]
+    )
     figure = found.plot(tmp_path / "evaluation.png")
     shown = drawn(figure)
     names = {"the learner": "model", **{name: name for name in found.curves if name != "model"}}

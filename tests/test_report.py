@@ -201,7 +201,9 @@ def test_inputs_are_not_written_to(model: Path, run: Path, table: Path) -> None:
         ("model", ("--data", "missing.csv"), "missing.csv"),
     ],
 )
-def test_wrong_input_is_one_line(which: str, flags: tuple[str, ...], words: str, request: pytest.FixtureRequest) -> None:
+def test_wrong_input_is_one_line(
+    which: str, flags: tuple[str, ...], words: str, request: pytest.FixtureRequest
+) -> None:
     tmp_path = request.getfixturevalue("tmp_path")
     folder = tmp_path if which == "nothing" else request.getfixturevalue(which)
     done = call("report", folder, "--out", tmp_path / "report.html", *flags)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from innergrad.algorithms import GradientDescent
 from innergrad.algorithms.networks import Network
 from innergrad.compiler import compile
 from innergrad.figures import BLUE, DARK, GREY, LARGE, ORANGE, SMALL
-from innergrad.interpret.outline import Outline, Sublayer, outline
+from innergrad.interpret.outline import Sublayer, outline
 from innergrad.transformer import CompiledTransformer, reference
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def film(seed: int) -> Film:
     grid = torch.linspace(-1.5, 1.5, 120, dtype=torch.float64).unsqueeze(-1)
     prompt = tf.prompt(X, y, seed=seed)
     frames, path, place = [Frame(0, 0, "", prompt.w0[0])], [prompt.w0[0]], 0
-    for number, (layer, state, step_ends) in enumerate(tf.execute(prompt, "dense"), start=1):
+    learning = islice(tf.execute(prompt, "dense"), tf.n_layers)  # without the read-out
+    for number, (layer, state, step_ends) in enumerate(learning, start=1):
         weights, step = prompt.weights(tf.program, state)[0], len(path) - 1
         if _shown(step, place) or number == tf.n_layers:
             frames.append(Frame(step + step_ends, number, layer.name, weights))
@@ -104,7 +106,7 @@ def draw_film(shown: Film, path: Path, mark: str | None = None) -> None:
     with figures.new(1, 3, size=SIZE) as (figure, axes):
         axes[2].set_axis_off()
         figure.suptitle("A Llama learns a curve inside one forward pass", fontsize=LARGE)
-        rows = _rows(outline(shown.tf.program))
+        rows = step_layers(shown)
 
         def frames() -> Iterator[None]:
             for frame in [*shown.frames, *[shown.frames[-1]] * HOLD]:
@@ -142,9 +144,9 @@ def _draw_loss(ax: Axes, shown: Film, frame: Frame) -> None:
     ax.legend(loc="upper right")
 
 
-def _rows(found: Outline) -> list[Sublayer]:
-    """The sublayers of a step."""
-    step = next(section for section in found.sections if section.step)
+def step_layers(shown: Film) -> list[Sublayer]:
+    """The layers of a step."""
+    step = next(section for section in outline(shown.tf.program).sections if section.step)
     return [sub for run in step.runs for block in run.blocks for sub in block]
 
 
