@@ -237,3 +237,10 @@ def test_a_drawing_replaces_only_drawings(tmp_path: Path) -> None:
     assert path.read_text() == "<svg>mine</svg>"
     tf.draw(path, force=True)
     assert "mine" not in path.read_text()
+
+
+def test_the_picture_of_the_page_is_that_of_the_source() -> None:
+    """docs/inside.md: if this fails, draw it again (the code is on the page)."""
+    algorithm = ig.GradientDescent(ig.Network([3, 8, 8, 1]), lr=0.5, steps=20, box=None)
+    drawn = ig.compile(algorithm, target="llama", n_examples=16).draw().svg
+    assert drawn in (Path(__file__).parent.parent / "docs" / "drawing.svg").read_text()
