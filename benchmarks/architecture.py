@@ -24,7 +24,7 @@ ROOT = Path(ig.__file__).parent
 PICTURE = ROOT.parent.parent / "docs" / "architecture.svg"
 ROWS = (  # from the top; what a row imports is below it
     ("cli", "testing"),
-    ("bench", "export"),
+    ("report", "bench", "export"),
     ("lab",),
     ("compiler", "papers"),
     ("transformer",),

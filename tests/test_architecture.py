@@ -41,7 +41,7 @@ ORDER = (
     ("manifest",),
     ("lab",),
     ("export", "bench"),
-    ("testing",),
+    ("testing", "report"),
     ("cli",),
     ("__main__",),
 )

@@ -23,21 +23,24 @@ from unittest import mock
 import pytest
 import torch
 import typer
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
-from innergrad.cli import main
+from innergrad.cli import animation, main
 from innergrad.cli.app import app
 from innergrad.cli.data import read_table
+from innergrad.cli.demo import explained, ridge, sentence
 from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import explain
+from innergrad.files import made_by
 from innergrad.model.cost import Cost, LayerCost, condensed
 from innergrad.model.storage import seal
 from innergrad.papers.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 
-COMMANDS = ("demo", "compile", "run", "verify", "cost")
+COMMANDS = ("demo", "compile", "run", "verify", "cost", "report")
 EXECUTABLE = Path(sys.executable).parent / "innergrad"
 SMALL = ("--sizes", "2,3,1", "--epsilon", "0.01", "--n-examples", "6", "--steps", "2")
 MODEL_FILES = ("config.json", "weights.safetensors")
@@ -1125,10 +1128,70 @@ def test_a_terminal_that_knows_only_ascii(model: Path) -> None:
 
 @pytest.mark.slow
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On fewer examples and queries."""
+    """On fewer examples and queries. It ends in one sentence; the tables are for who asks."""
     monkeypatch.setattr("innergrad.cli.demo.N_EXAMPLES", 16)
     monkeypatch.setattr("innergrad.cli.demo.N_QUERY", 8)
     check_demo("llama", tmp_path, good("demo", "--out", tmp_path / "demo", "--json"))
+    first, second, *others = good("demo", "--out", tmp_path / "demo").splitlines()
+    assert first == json.loads((tmp_path / "demo" / "demo.json").read_text())["sentence"]
+    assert (second[:5], others) == ("wrote", [])
+    told = good("demo", "--out", tmp_path / "demo", "--verbose").splitlines()
+    assert told[-2] == first
+    assert any("Laws on" in line for line in told)
+    assert any(line.startswith("transformers.LlamaModel") for line in told) == bool(find_spec("transformers"))
+
+
+def test_the_sentence_of_the_demo_has_its_numbers() -> None:
+    targets, guesses = [0.0, 1.0, 2.0, 3.0], [0.5, 1.0, 2.0, 2.5]
+    result = {"target": "llama", "blocks": 7, "targets": targets, "predictions_in_context": guesses}
+    result["predictions_gd"] = [0.5, 1.0, 2.0, 2.5 + 2**-40]
+    result["explained"] = explained(result, [1.5] * 4)
+    assert result["explained"] == pytest.approx({"in_context": 0.9, "gradient_descent": 0.9, "ridge": 0.0})
+    said = sentence(result)
+    assert "Llama of 7 blocks" in said
+    assert "for 4 patients" in said
+    assert "explain 90% of the differences (ridge regression: 0%)" in said
+    assert said.endswith("to 9e-13.")
+    assert "Llama" not in sentence({**result, "target": "relu"})
+
+
+def test_ridge_regression_is_scikit_learns() -> None:
+    """On a linear function it is nearly the truth; on noise, nearly the mean."""
+    generator = torch.Generator().manual_seed(0)
+    X, noise = (torch.randn(40, d, generator=generator, dtype=torch.float64) for d in (3, 1))
+    y = X @ torch.tensor([[1.0], [-2.0], [0.5]], dtype=torch.float64)
+    assert ridge(X[:30], y[:30], X[30:]) == pytest.approx(y[30:, 0].tolist(), abs=0.05)
+    assert max(map(abs, ridge(X[:30], noise[:30], X[30:]))) < 1.0
+
+
+@pytest.mark.slow
+def test_the_film_of_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GIF of one forward pass, marked as the demo's; fewer steps, and dots, than by default."""
+    monkeypatch.setattr(animation, "STEPS", 30)
+    monkeypatch.setattr(animation, "DOTS", 30)
+    made = animation.film(0)
+    assert made.own == pytest.approx(made.losses, rel=1e-9)
+    assert made.own[-1] < 0.2 * made.own[0]
+    assert [frame.layer for frame in made.frames] == sorted({frame.layer for frame in made.frames})
+    assert (made.frames[-1].step, made.frames[-1].layer) == (30, made.tf.n_layers)
+    exact = ig.reference(made.tf.algorithm, made.X, made.y, seed=0).weights
+    for frame in made.frames:  # the stream holds the weights of its step, but for those that are just being written
+        nearest = (frame.weights - exact).norm(dim=-1).min()
+        assert float(nearest) < 1e-9
+    names = {frame.name for frame in made.frames} - {"", "prepare"}
+    assert len(names) == animation.LAYERS == len(animation.step_layers(made))
+    path = tmp_path / "demo.gif"
+    animation.draw_film(made, path, "innergrad demo")
+    assert made_by(path) == "demo"
+    with Image.open(path) as gif:
+        assert gif.n_frames == len(made.frames)
+        assert gif.info["comment"] == b"innergrad demo"
+
+
+@pytest.mark.soak
+def test_the_film_at_full_size_is_small(tmp_path: Path) -> None:
+    animation.draw_film(animation.film(0), tmp_path / "demo.gif")
+    assert (tmp_path / "demo.gif").stat().st_size < 3e6
 
 
 @pytest.mark.soak

@@ -10,13 +10,15 @@ byte, with one version of matplotlib, which is an optional extra and imported wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from innergrad.errors import InputError
-from innergrad.files import whole
+from innergrad.files import Writer, make_folder, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,6 +78,71 @@ def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | Non
         with whole(path.with_suffix(".svg")) as part:
             figure.savefig(part, format="svg", metadata={"Date": None})
     return path
+
+
+def save_plot(figure: Figure, path: Path | str, *, force: bool = False) -> None:
+    """What the methods ``plot`` draw: a PNG, which replaces nothing but an earlier plot, unless ``force``."""
+    path, writer = Path(path), Writer("plot", force=force)
+    writer.check(path)
+    make_folder(path.parent)
+    save(figure, path, mark=writer.mark)
+
+
+def as_svg(figure: Figure) -> str:
+    """For a page: the element alone, without the head of a file, as wide as its place."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+    return text.getvalue().partition("<svg ")[1] + text.getvalue().partition("<svg ")[2]
+
+
+def animate(
+    figure: Figure, frames: Iterator[None], path: Path | str, *, dots: int, per_second: int, mark: str | None = None
+) -> Path:
+    """Write a GIF: of the figure, as it is at every turn of ``frames``. mark: as in ``save``."""
+    from matplotlib.animation import PillowWriter
+
+    path, film = Path(path), PillowWriter(fps=per_second)
+    with whole(path) as part:
+        drawn = part.with_suffix(".gif")  # the format follows from the name
+        try:
+            with film.saving(figure, str(drawn), dots):
+                for _ in frames:
+                    film.grab_frame()
+                    figure.set_layout_engine("none")  # panels stay where they were put, and it takes half the time
+            part.write_bytes(_commented(drawn.read_bytes(), mark))
+        finally:
+            drawn.unlink(missing_ok=True)
+    return path
+
+
+def _commented(gif: bytes, mark: str | None) -> bytes:
+    """With a comment after the header and its table of colours."""
+    colours = 3 * 2 ** ((gif[10] & 7) + 1) if gif[10] & 0x80 else 0
+    text = (mark or "").encode()
+    comment = b"\x21\xfe" + bytes([len(text)]) + text + b"\0" if text else b""
+    return gif[: 13 + colours] + comment + gif[13 + colours :]
+
+
+Lines = Sequence[tuple[Sequence[float], dict[str, Any]]]
+
+
+def log_lines(ax: Axes, numbers: Sequence[int], lines: Lines, reach: float = math.inf) -> None:
+    """Values and how to draw them, on a log axis for what is positive and below ``reach``. What is infinite has a
+    marker at its top, and the word.
+    """
+    known = [value for values, _ in lines for value in values if 0.0 < value < reach] or [1.0]
+    top = max(known) * (max(known) / min(known)) ** 0.12 * 2
+    ax.set_yscale("log")
+    ax.set_ylim(min(known) / 2, top * 1.4)
+    for values, style in lines:
+        ax.plot(numbers, [value if 0.0 < value < math.inf else math.nan for value in values], **style)
+        places = [number for number, value in zip(numbers, values, strict=True) if math.isinf(value)]
+        if places:
+            colour = style["color"]
+            ax.plot(places, [top] * len(places), "^", color=colour, ms=6)
+            ax.annotate(
+                "infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=SMALL
+            )
 
 
 def whole_numbers(ax: Axes) -> None:

@@ -1,6 +1,7 @@
 """Files and folders that results go into, by one rule: nothing is replaced that the same command did not write.
 
-What a command wrote says so: JSON has the key ``made_by``, a PNG a comment, an ONNX model an entry of its metadata. Of
+What a command wrote says so: JSON has the key ``made_by``, a PNG, a GIF, an SVG or an HTML page a comment, an ONNX
+model an entry of its metadata. Of
 files that cannot (CSV, safetensors), a JSON file of the command in the same folder knows the digests.
 """
 
@@ -31,6 +32,8 @@ SEAL, AN_HOUR = ".sha256", 3600.0
 BEFORE = "files_before"  # of an index, while files take their places
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
 _PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
+_PAGE = re.compile(rb"(?:<!doctype html>\s*)?<!-- made by innergrad ([a-z]+) -->")
+_GIF = re.compile(rb"GIF8.*?innergrad ([a-z]+)\0", re.DOTALL)
 _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
 
 
@@ -48,6 +51,11 @@ class Writer:
     @property
     def mark(self) -> str:
         return f"innergrad {self.command}"
+
+    @property
+    def comment(self) -> str:
+        """The mark, for SVG and HTML."""
+        return f"<!-- made by {self.mark} -->"
 
     def check(self, path: Path, known: Mapping[str, Collection[str]] | None = None, *, stream: bool = False) -> None:
         """An error if the file must not be written. known: name -> digests of what the command wrote beside it;
@@ -152,7 +160,7 @@ def made_by(path: Path) -> str:
         head = file.read(HEAD)
         file.seek(max(0, path.stat().st_size - TAIL))
         tail = file.read() if path.suffix == ".onnx" else b""
-    found = _JSON.match(head) or _PNG.match(head) or _ONNX.search(tail)
+    found = _JSON.match(head) or _PNG.match(head) or _PAGE.match(head) or _GIF.match(head) or _ONNX.search(tail)
     return found[1].decode() if found else ""
 
 

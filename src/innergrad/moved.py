@@ -16,7 +16,7 @@ _NEW = {
     "ir": "program stream",
     "algorithms": "kernels losses networks",
     "model": "legalise prompt storage",
-    "evidence": "attack bounds certificate explain report solver stopping verification",
+    "evidence": "attack bounds certificate explain solver stopping verification",
     "papers": "resources",
 }
 _VARIANTS = ("literal", "compact", "shallow", "narrow", "selecting", "sink")

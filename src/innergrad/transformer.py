@@ -18,6 +18,7 @@ from innergrad.evidence.report import Report
 from innergrad.evidence.solver import Solution
 from innergrad.evidence.stopping import run_until
 from innergrad.evidence.verification import verify
+from innergrad.interpret.drawing import Drawing, draw
 from innergrad.ir.stream import State
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import Fused, Name, Step, executor_of, fused_of
@@ -221,6 +222,16 @@ class CompiledTransformer(Compiled):
     def attack(self, *, starts: int = 32, iterations: int = 100, seed: int = 0) -> Attack:
         """The worst prompt and weights of the domain that gradient ascent finds: :mod:`innergrad.evidence.attack`."""
         return attack(self, starts=starts, iterations=iterations, seed=seed)
+
+    def draw(self, path: str | Path | None = None, *, force: bool = False) -> Drawing:
+        """The architecture as a picture (SVG), made from the program: blocks, what each does in words, and the lanes it
+        reads and writes; what repeats is drawn once. A notebook shows it; with a path it is saved, too.
+        """
+        name = self.algorithm.kind.replace("_", " ")
+        drawing = draw(self.program, f"{name[0].upper()}{name[1:]} as a transformer, target {self.options.target}")
+        if path is not None:
+            drawing.save(path, force=force)
+        return drawing
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write a folder: config.json (settings, layout, layers) and weights.safetensors.

@@ -1,4 +1,4 @@
-"""``innergrad``: demo, compile, run, verify, cost, export. Exit codes: 0 done, 1 a failed job, 2 wrong input."""
+"""``innergrad``: demo, compile, run, verify, cost, export, report. Exit codes: 0 done, 1 failed job, 2 wrong input."""
 
 from __future__ import annotations
 
@@ -57,15 +57,22 @@ def demo(
     target: Annotated[
         str, typer.Option("--target", help="llama: no approximation; relu: the construction of the paper.")
     ] = "llama",
+    animate: Annotated[
+        bool, typer.Option("--animate", help="Also a film, demo.gif: a curve is learned inside a forward pass.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also the architecture, every law, and every step.")
+    ] = False,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure."""
-    from innergrad.cli.demo import run_demo
+    from innergrad.cli.demo import Asked, run_demo
 
-    run_demo(out, target=target, force=force, seed=seed, as_json=json, quiet=quiet)
+    asked = Asked(target, animate, verbose)
+    run_demo(out, asked, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command("compile")
@@ -272,6 +279,40 @@ def export(
     del seed
     asked = commands.Exported(format, dtype, family, kv_heads, large)
     commands.export_model(model, out, asked, force=force, as_json=json, quiet=quiet)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder written by `innergrad compile` or by `innergrad train`.")],
+    out: Annotated[Path, typer.Option("--out", help="The HTML file.")] = Path("out/report.html"),
+    data: Data = None,
+    targets: Targets = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Of a run: a shift of its task to measure, too, e.g. task.inputs.mean=2; any number of times."
+        ),
+    ] = None,
+    imports: lab.Imports = None,
+    prompts: Annotated[int, typer.Option("--prompts", help="Of a run: number of prompts it is measured on.")] = 1024,
+    device: lab.Device = None,
+    force: Force = False,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one HTML file about a compiled model or a run of the lab, with all its pictures; it needs no network.
+
+    Of a model: its architecture, training in context beside the algorithm itself (on --data, else on a random prompt of
+    the algorithm's own), error and certificate by step and layer, cost. Of a run: its loss, and what it has become,
+    beside baselines.
+    """
+    from innergrad.cli import reports
+
+    lab.import_files(imports)
+    reports.write_report(
+        folder, out, data, targets, sets or [], prompts, device, force=force, seed=seed, as_json=json, quiet=quiet
+    )
 
 
 lab.register(app)

@@ -1,13 +1,14 @@
 """The demo: gradient descent on a 3-layer network, compiled, run on real data and compared with training.
 
 On target ``llama`` nothing is approximated; where transformers is installed, its own LlamaModel makes the predictions,
-too. On target ``relu`` functions have the error epsilon.
+too. On target ``relu`` functions have the error epsilon. It ends in one sentence; the tables are for who asks.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,14 @@ from torch import Tensor
 from innergrad import figures
 from innergrad.algorithms import GradientDescent
 from innergrad.algorithms.networks import Network
+from innergrad.cli.animation import draw_film, film
 from innergrad.cli.show import print_cost, print_report, warning_lines
 from innergrad.compiler import compile
 from innergrad.errors import InputError
 from innergrad.evidence.report import Report
 from innergrad.figures import BLUE, GREY, ORANGE
 from innergrad.files import Writer, make_folder
+from innergrad.model.learning import draw_loss
 from innergrad.model.storage import check_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 N_EXAMPLES, N_QUERY = 48, 100
 EPSILON, BOX = 1e-3, 4.0  # of target relu
+FILM = "demo.gif"
 
 
 def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -50,11 +54,22 @@ def diabetes(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return X[:N_EXAMPLES], y[:N_EXAMPLES], X[N_EXAMPLES:], y[N_EXAMPLES:]
 
 
-def run_demo(out: Path, *, target: str, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
-    if target not in ("llama", "relu"):
-        raise InputError("the demo has no such target", got=repr(target), allowed="llama, relu")
-    writer = Writer("demo", force=force)
-    for name in ("demo.json", "demo.png"):
+@dataclass(frozen=True)
+class Asked:
+    """animate: also the film; verbose: also the tables."""
+
+    target: str
+    animate: bool = False
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        if self.target not in ("llama", "relu"):
+            raise InputError("the demo has no such target", got=repr(self.target), allowed="llama, relu")
+
+
+def run_demo(out: Path, asked: Asked, *, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+    target, writer = asked.target, Writer("demo", force=force)
+    for name in ("demo.json", "demo.png", *([FILM] if asked.animate else [])):
         writer.check(out / name)
     check_folder(out / "model", force)
     make_folder(out)
@@ -75,23 +90,78 @@ def run_demo(out: Path, *, target: str, force: bool, seed: int, as_json: bool, q
     result = summary(tf, run, trained, report, X, y, y_query)
     if stock is not None:
         result["predictions_stock"] = stock.flatten().tolist()
+    result["explained"] = explained(result, ridge(X, y, X_query))
     result |= {"compile_seconds": compiled - started, "forward_seconds": finished - compiled, "laws": report.to_json()}
+    result["sentence"] = sentence(result)
     writer.json(out / "demo.json", result)
     draw(result, out / "demo.png", writer.mark)
+    if asked.animate:
+        with console.status("filming a forward pass ..."):
+            draw_film(film(seed), out / FILM, writer.mark)
     if as_json:
         print(json.dumps(result))
         return
-    if not quiet:
-        print_cost(tf.cost())
-        print_report("the diabetes data", report)
-        _print_steps(console, result)
-        if stock is not None:
-            worst = float((stock - trained.predictions).abs().max())
-            console.print(f"transformers.LlamaModel, unmodified, float32: predictions off by at most {worst:.1e}")
-        console.print(
-            f"compiled in {result['compile_seconds']:.1f} s; one forward pass of {tf.n_layers} + {tf.n_readout_layers} "
-            f"layers: {result['forward_seconds']:.1f} s\nwrote [bold]{out / 'demo.png'}[/bold], demo.json and model/"
-        )
+    if asked.verbose and not quiet:
+        _print_tables(console, tf, result, report, trained, stock)
+    console.print(result["sentence"], markup=False, highlight=False, soft_wrap=True)
+    also = f", {FILM}" if asked.animate else ""
+    hint = "" if asked.verbose else "; --verbose shows every step and every law"
+    console.print(f"wrote {out / 'demo.png'}{also}, demo.json and model/{hint}", style="dim", soft_wrap=True)
+
+
+def ridge(X: Tensor, y: Tensor, X_query: Tensor) -> list[float]:
+    """Predictions of scikit-learn's ridge regression, with a penalty that it chooses by itself."""
+    from sklearn.linear_model import RidgeCV
+
+    chosen = RidgeCV(alphas=[10.0**k for k in range(-3, 5)]).fit(X.numpy(), y[:, 0].numpy())
+    found: list[float] = chosen.predict(X_query.numpy()).tolist()
+    return found
+
+
+def explained(result: dict[str, Any], by_ridge: list[float]) -> dict[str, float]:
+    """How much of the variance of the targets each explains, R^2: 1 is the truth, 0 what their mean would do."""
+    truth = torch.tensor(result["targets"])
+    total = (truth - truth.mean()).square().sum()
+    guesses = {
+        "in_context": result["predictions_in_context"],
+        "gradient_descent": result["predictions_gd"],
+        "ridge": by_ridge,
+    }
+    return {name: float(1 - (torch.tensor(one) - truth).square().sum() / total) for name, one in guesses.items()}
+
+
+def sentence(result: dict[str, Any]) -> str:
+    """What was learned, against the truth, against ridge regression, and against gradient descent itself."""
+    who = f"this Llama of {result['blocks']} blocks" if result["target"] == "llama" else "this ReLU transformer"
+    pairs = zip(result["predictions_in_context"], result["predictions_gd"], strict=True)
+    apart = max(abs(a - b) for a, b in pairs)
+    share = result["explained"]
+    return (
+        f"From {N_EXAMPLES} patients in its prompt {who} learned, inside one forward pass, how their diabetes goes on: "
+        f"for {len(result['targets'])} patients it has never seen its predictions explain "
+        f"{share['in_context']:.0%} of the differences (ridge regression: {share['ridge']:.0%}), and they are those of "
+        f"a network trained by gradient descent, to {apart:.0e}."
+    )
+
+
+def _print_tables(
+    console: Console,
+    tf: CompiledTransformer,
+    result: dict[str, Any],
+    report: Report,
+    trained: Run,
+    stock: Tensor | None,
+) -> None:
+    print_cost(tf.cost())
+    print_report("the diabetes data", report)
+    _print_steps(console, result)
+    if stock is not None:
+        worst = float((stock - trained.predictions).abs().max())
+        console.print(f"transformers.LlamaModel, unmodified, float32: predictions off by at most {worst:.1e}")
+    console.print(
+        f"compiled in {result['compile_seconds']:.1f} s; one forward pass of {tf.n_layers} + {tf.n_readout_layers} "
+        f"layers: {result['forward_seconds']:.1f} s\n"
+    )
 
 
 def stock_predictions(tf: CompiledTransformer, X: Tensor, y: Tensor, X_query: Tensor, seed: int) -> Tensor:
@@ -140,7 +210,8 @@ def _print_steps(console: Console, result: dict[str, Any]) -> None:
 def draw(result: dict[str, Any], path: Path, mark: str | None = None) -> None:
     """Loss of both, predictions of both, error per step."""
     with figures.new(1, 3, size=(14, 4.4)) as (figure, axes):
-        _draw_loss(axes[0], result)
+        steps, by = range(len(result["loss_gd"])), "gradient descent (autograd)"
+        draw_loss(axes[0], steps, result["loss_in_context"], result["loss_gd"], by)
         _draw_predictions(axes[1], result)
         _draw_error(axes[2], result)
         figure.suptitle(_title(result))
@@ -152,21 +223,6 @@ def _title(result: dict[str, Any]) -> str:
     if result["target"] == "llama":
         who = f"{'An unmodified' if 'predictions_stock' in result else 'A'} Llama of {result['blocks']} blocks"
     return f"{who} trains a 3-layer tanh network inside its forward pass"
-
-
-def _draw_loss(ax: Axes, result: dict[str, Any]) -> None:
-    steps = range(len(result["loss_gd"]))
-    ax.plot(steps, result["loss_gd"], color=BLUE, lw=2.5, label="gradient descent (autograd)")
-    ax.plot(steps, result["loss_in_context"], "o", color=ORANGE, ms=6, label="in context (transformer)")
-    ax.set(
-        title="Training loss",
-        xlabel="step",
-        ylabel="loss on the examples",
-        ylim=(0, None),
-        xlim=(-0.5, len(steps) - 0.5),
-    )
-    figures.whole_numbers(ax)
-    ax.legend()
 
 
 def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:

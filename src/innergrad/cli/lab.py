@@ -78,7 +78,7 @@ def train(
     from innergrad.lab.sweeps import last_line, read_experiments
     from innergrad.lab.training import train as run
 
-    flags = _import(imports)
+    flags = import_files(imports)
     experiments = read_experiments(config, sets or (), seed)
     if config.is_dir() and (not resume or out not in (None, config)):
         raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
@@ -148,7 +148,7 @@ def evaluate(
     """
     from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run
 
-    _import(imports)
+    import_files(imports)
     if not quiet:
         with suppress(InputError):  # a damaged manifest is of no use here, and not needed
             _note_changes(run)
@@ -202,7 +202,7 @@ def sweep(
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
     from innergrad.lab import sweeps
 
-    flags = _import(imports)
+    flags = import_files(imports)
     experiments = sweeps.read_experiments(config, sets or (), seed)
     if len(experiments) != 1:
         raise InputError("a sweep starts from one experiment", got=f"{len(experiments)} in {config}")
@@ -236,7 +236,7 @@ def sweep(
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def _import(names: list[str] | None) -> str:
+def import_files(names: list[str] | None) -> str:
     """Runs the user's files, and returns the flags that the next command will need, too."""
     from innergrad.manifest import import_code
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from innergrad.algorithms.base import LOG_UNIT
 from innergrad.errors import InputError, JobError
+from innergrad.evidence.pictures import plot_certificate
 from innergrad.functions.facts import Remembered, U, evaluated
 from innergrad.functions.intervals import LIBRARY_ULP, SMALLEST_NORMAL
 from innergrad.functions.states import StateName
@@ -51,6 +53,10 @@ from innergrad.model.executors import Executor, Name, executor_of
 from innergrad.model.executors.dense import Dense
 from innergrad.model.guard import Guard, Outside
 from innergrad.model.prompt import BOTTOMS, ArrayLike, Prompt
+from innergrad.model.running import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Errors = Literal["sup", "pointwise"]
 INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
@@ -133,6 +139,25 @@ class Certificate:
     def culprits(self) -> list[str]:
         """Arguments about which nothing is known, step by step."""
         return [f"step {n}: {text}" for n, step in enumerate(self.steps, start=1) for text in step.culprits]
+
+    def distance(self, reference: Run | Tensor) -> list[float]:
+        """Of the run's weights to those of ``ig.reference``, or to these (..., steps + 1, D_w), after each step."""
+        exact = reference.weights if isinstance(reference, Run) else reference
+        exact = exact if exact.ndim == 3 else exact.unsqueeze(0)
+        if exact.shape != self.path.shape or not exact.shape[-1]:
+            got, allowed = f"{tuple(exact.shape)}", f"{tuple(self.path.shape)}, with weights"
+            raise InputError("the reference is of another run", got=got, allowed=allowed, hint="give the same data")
+        return [float(norm) for norm in (self.path - exact).norm(dim=-1).amax(0)[1:]]
+
+    def plot(
+        self, reference: Run | Tensor | None = None, path: str | Path | None = None, *, force: bool = False
+    ) -> Figure:
+        """Bounds by step, on a log scale; with the exact run (``ig.reference``), also the distance to it. With a path
+        it is saved as a PNG.
+        """
+        along = None if self.trajectory is None else self.weights
+        distance = None if reference is None else self.distance(reference)
+        return plot_certificate(self.gradient, along, distance, path, force)
 
     def __str__(self) -> str:
         head = f"{'step':>5}{'error of the gradient <=':>26}"

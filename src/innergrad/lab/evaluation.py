@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -29,9 +29,13 @@ from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import CONFIG, LOG, MANIFEST, SWEEP
 from innergrad.lab.metrics import Curve
+from innergrad.lab.pictures import plot_curves
 from innergrad.lab.room import check_evaluation
 from innergrad.lab.tasks import Task
 from innergrad.lab.training import load_learner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 MODEL = "model"
@@ -74,6 +78,14 @@ class Evaluation:
     def save(self, path: str | Path) -> Path:
         check_out(Path(path)).json(Path(path), self.to_json())
         return Path(path)
+
+    def plot(self, path: str | Path | None = None, *, measure: str = MEASURES[0], force: bool = False) -> Figure:
+        """A measure by the number of examples, with intervals, beside the baselines; with a path, saved as a PNG."""
+        if measure not in MEASURES:
+            raise InputError("unknown measure", got=repr(measure), allowed=", ".join(MEASURES))
+        shown = {name: found[measure] for name, found in self.curves.items()}
+        shift = f", shifted: {' '.join(self.shifts)}" if self.shifts else ""
+        return plot_curves(shown, measure, MODEL, f"Task {self.task['kind']}{shift}", path, force)
 
     def table(self, measure: str = MEASURES[0], ks: Sequence[int] = ()) -> list[list[str]]:
         """Rows of text, the first the header: a predictor's values at some lengths, each with half its interval."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -12,12 +11,11 @@ from typing import Any
 from innergrad.errors import InputError
 from innergrad.flops import Flops, attention, mlp, product, total
 from innergrad.interpret.counts import structured_flops
+from innergrad.interpret.repeats import FEWEST_HIDDEN, longest_run, without_digits
 from innergrad.ir.program import Layer, Options, Program
 from innergrad.model.comparison import Compared, Comparison
 from innergrad.targets.weights.modules import Count
 
-FEWEST_HIDDEN = 4  # a shorter run of layers that repeat is shown in full
-LONGEST_PERIOD = 32  # layers that repeat together
 SAME_NORM = 1e-9
 
 
@@ -177,10 +175,10 @@ def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
     Layers repeat if they differ in nothing but their norm and the digits in their names; if the norms differ, the line
     says so. Left-over layers of a run that is no whole number of repetitions come first, so that the run ends with it.
     """
-    forms = [(_without_digits(r.name), r.kind, r.times, r.heads, r.d_head, r.nonzeros) for r in rows]
+    forms = [(without_digits(r.name), r.kind, r.times, r.heads, r.d_head, r.nonzeros) for r in rows]
     start = 0
     while start < len(rows):
-        period, length = _longest_run(forms, start)
+        period, length = longest_run(forms, start)
         extra = length % period
         if length - extra - period < FEWEST_HIDDEN:
             yield rows[start]
@@ -189,18 +187,6 @@ def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
             yield from rows[start : start + extra]
             yield from _shown_once(rows[start + extra : start + length], period)
             start += length
-
-
-def _longest_run(forms: Sequence[object], start: int) -> tuple[int, int]:
-    """The period, and the length, of the periodic run from here whose repetitions are the most layers."""
-
-    def length(period: int) -> int:
-        same = takewhile(lambda at: forms[at] == forms[at + period], range(start, len(forms) - period))
-        return period + sum(1 for _ in same)
-
-    periods = range(1, min((len(forms) - start) // 2, LONGEST_PERIOD) + 1)
-    best = max(periods, key=lambda period: length(period) // period * period - period, default=1)
-    return best, length(best)
 
 
 def _shown_once(run: Sequence[LayerCost], period: int) -> Iterator[LayerCost | str]:
@@ -212,9 +198,7 @@ def _shown_once(run: Sequence[LayerCost], period: int) -> Iterator[LayerCost | s
     yield from run[:period]
     others = len(run) // period - 1
     above = "layer" if period == 1 else f"{period} layers"
-    norms = [
-        f"of {_without_digits(run[i].name)} {spread}" for i in range(period) if (spread := _spread(run[i::period]))
-    ]
+    norms = [f"of {without_digits(run[i].name)} {spread}" for i in range(period) if (spread := _spread(run[i::period]))]
     yield f"... the {above} above, {others} more times{'; norm ' if norms else ''}{', '.join(norms)}"
 
 
@@ -225,10 +209,6 @@ def _spread(rows: Sequence[LayerCost]) -> str:
         return ""
     digits = next((digits for digits in (3, 6, 9) if f"{low:.{digits}g}" != f"{high:.{digits}g}"), 12)
     return f"{low:.{digits}g} to {high:.{digits}g}"
-
-
-def _without_digits(name: str) -> str:
-    return " ".join(re.sub(r"\d+", "", name).split())
 
 
 def dense_heads(heads: int, tokens: int, D: int, *, own: bool) -> Flops:

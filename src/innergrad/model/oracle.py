@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from innergrad.algorithms.base import Algorithm
 from innergrad.interpret import plain
 from innergrad.ir.program import Options, Program
 from innergrad.ir.stream import State
+from innergrad.model.learning import Learning
 from innergrad.model.preparation import default_variant
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.model.running import Run, as_run
@@ -42,16 +45,18 @@ def reference(
         if oracle is not None and program.causal:
             online = algorithm.reference_online(X, y, w0, omega)
     weights, state = exact_run(program, prompt)
-    run = as_run(program, prompt, weights, state, None)
+    learning = Learning(algorithm, program, prompt, program.functions())
+    run = replace(as_run(program, prompt, weights, state, None), learning=learning)
     if oracle is None:
         return run
     online = None if online is None else online[..., 0]
     std = algorithm.reference_std(prompt.X, prompt.X_query)
     oracle = oracle[0], prompt.like_y(oracle[1])
     if prompt.batched:
-        return Run(*oracle, online, std)
+        return Run(*oracle, online, std, learning=learning)
     weights, predictions = (part[0] for part in oracle)
-    return Run(weights, predictions, None if online is None else online[0], None if std is None else std[0])
+    online, std = (None if part is None else part[0] for part in (online, std))
+    return Run(weights, predictions, online, std, learning=learning)
 
 
 def exact_run(program: Program, prompt: Prompt) -> tuple[Tensor, State]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +19,13 @@ from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
 from innergrad.model.executors import OVERFLOWED, Executor, Name, choose, executor_of, recorded, require_finite
 from innergrad.model.guard import Guard, Outside
+from innergrad.model.learning import Learning, plot_loss
 from innergrad.model.prompt import ArrayLike, Prompt
 from innergrad.model.rates import lower_rate
 from innergrad.model.symptoms import Symptom, symptoms
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NUMBER = 48  # bytes of a number of a step, in a tuple
 
@@ -42,6 +48,7 @@ class Run:
     violations: what left its domain, a sentence each, if they were to be flagged
     recorded: the steps after which ``weights`` are, 0 for the initial weights
     symptoms: what is plainly wrong with what was learned, and what to change; ``warnings`` are the sentences
+    learning: what it learned from, of which ``loss`` and ``plot`` are made
     """
 
     weights: Tensor
@@ -52,11 +59,46 @@ class Run:
     violations: tuple[str, ...] = ()
     recorded: tuple[int, ...] = ()
     symptoms: tuple[Symptom, ...] = ()
+    learning: Learning | None = field(default=None, compare=False, repr=False)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """A sentence for each symptom: the loss rises, the box binds, units are saturated, predictions are constant."""
         return tuple(map(str, self.symptoms))
+
+    @cached_property
+    def loss(self) -> Tensor:
+        """(..., recorded): what the algorithm makes small, on the examples, after every step ``weights`` has."""
+        found = self._learned_from.loss(self._batched, self._steps)
+        return found if self._learned_from.prompt.batched else found[0]
+
+    @cached_property
+    def exact_loss(self) -> Tensor:
+        """The same of the algorithm itself, without a transformer: by autograd where it says how."""
+        found = self._learned_from.exact_loss(self._steps)
+        return found if self._learned_from.prompt.batched else found[0]
+
+    def plot(self, path: str | Path | None = None, *, exact: bool = True, force: bool = False) -> Figure:
+        """The loss by step, beside the algorithm's own; with a path it is saved as a PNG."""
+        beside = self.exact_loss if exact else None
+        rows = [None if part is None else part.reshape(-1, part.shape[-1]) for part in (self.loss, beside)]
+        assert rows[0] is not None
+        return plot_loss(self._steps, rows[0], rows[1], path, force)
+
+    @property
+    def _learned_from(self) -> Learning:
+        if self.learning is None:
+            what = "this run does not know what it learned from"
+            raise InputError(what, hint="runs of tf.run and of ig.reference do")
+        return self.learning
+
+    @property
+    def _batched(self) -> Tensor:
+        return self.weights if self._learned_from.prompt.batched else self.weights.unsqueeze(0)
+
+    @property
+    def _steps(self) -> tuple[int, ...]:
+        return self.recorded or tuple(range(self.weights.shape[-2]))
 
 
 def run(
@@ -115,6 +157,7 @@ def run(
         violations=tuple(guard.violations),
         recorded=wanted,
         symptoms=found,
+        learning=Learning(of.algorithm, of.program, prompt, of.functions),
     )
 
 

@@ -5,7 +5,7 @@ a picture.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,7 +152,7 @@ def draw(explanation: Explanation, path: Path | str, mark: str | None = None) ->
     """
     with figures.new(1, 2, size=(13, 5)) as (figure, (left, right)):
         _draw_steps(left, explanation)
-        _draw_layers(right, explanation)
+        draw_layers(right, explanation)
         figures.save(figure, path, mark=mark)
 
 
@@ -168,42 +168,23 @@ def _draw_steps(ax: Axes, explanation: Explanation) -> None:
         ([step.path for step in steps], {"color": ORANGE, "label": f"{path}: measured"} | outer),
     ]
     shown = [line for line in lines if not all(map(math.isnan, line[0]))]  # no path bound, no line
-    _draw_lines(ax, range(1, len(steps) + 1), shown, max(max(step.path, step.measured) for step in steps))
+    measured = max(max(step.path, step.measured) for step in steps)
+    figures.log_lines(ax, range(1, len(steps) + 1), shown, HUGE * measured if measured > 0.0 else math.inf)
+    ax.legend()
     kind = "sup errors" if explanation.proven else "errors at the arguments"
     ax.set(title=f"Error by step (bounds from {kind})", xlabel="step", ylabel="Euclidean norm")
     ax.set(xlim=(0.5, len(steps) + 0.5))
     figures.whole_numbers(ax)
 
 
-def _draw_layers(ax: Axes, explanation: Explanation) -> None:
+def draw_layers(ax: Axes, explanation: Explanation) -> None:
+    """Bound and measured error of every layer, of the worst step."""
     layers = explanation.layers[-40:]
     bars = {"color": BLUE, "marker": "_", "ms": 14, "label": "bound", "ls": "", "mew": 3}
     dots = {"color": ORANGE, "marker": "o", "ms": 6, "label": "measured", "ls": "", "mew": 3}
     lines = [([layer.bound for layer in layers], bars), ([layer.measured for layer in layers], dots)]
-    _draw_lines(ax, range(len(layers)), lines, 0.0)
+    figures.log_lines(ax, range(len(layers)), lines)
+    ax.legend()
     names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
     ax.set_xticks(range(len(layers)), names, rotation=40, ha="right", fontsize=size)
     ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
-
-
-def _draw_lines(
-    ax: Axes, numbers: Sequence[int], lines: Sequence[tuple[list[float], dict[str, Any]]], measured: float
-) -> None:
-    """Values and how to draw them, on a log axis for what is positive and, beside something measured, not enormous.
-    What is infinite has a marker at its top, and the word.
-    """
-    reach = HUGE * measured if measured > 0.0 else math.inf
-    known = [value for values, _ in lines for value in values if 0.0 < value < reach] or [1.0]
-    top = max(known) * (max(known) / min(known)) ** 0.12 * 2
-    ax.set_yscale("log")
-    ax.set_ylim(min(known) / 2, top * 1.4)
-    for values, style in lines:
-        ax.plot(numbers, [value if 0.0 < value < math.inf else math.nan for value in values], **style)
-        places = [number for number, value in zip(numbers, values, strict=True) if math.isinf(value)]
-        if places:
-            colour = style["color"]
-            ax.plot(places, [top] * len(places), "^", color=colour, ms=6)
-            ax.annotate(
-                "infinite", (places[0], top), (0, -16), textcoords="offset points", color=colour, fontsize=SMALL
-            )
-    ax.legend()

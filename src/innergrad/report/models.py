@@ -1,0 +1,250 @@
+"""The report of a compiled model: what it is made of, what it learned on a prompt, how far that is from the algorithm,
+and what it costs.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from innergrad import figures
+from innergrad.errors import InputError, JobError, PoorRun
+from innergrad.evidence.explain import Explanation, explain
+from innergrad.evidence.explain.explanation import draw_layers
+from innergrad.evidence.pictures import draw_certificate
+from innergrad.evidence.report import Report
+from innergrad.evidence.verification import random_prompt
+from innergrad.figures import GREY, ORANGE, SMALL
+from innergrad.manifest import manifest
+from innergrad.model import cost as costs
+from innergrad.model.cost import Cost, LayerCost
+from innergrad.model.executors import Name
+from innergrad.model.learning import draw_loss
+from innergrad.report.page import Page, Picture, Section, Table, number, some
+from innergrad.transformer import CompiledTransformer, Run, reference
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SIZE = (5.4, 4.0)  # inches of a panel: on a telephone its words can still be read
+LARGEST = 2 * 10**6  # nonzero weights: a larger model is interpreted, and its matrices are not multiplied
+PROMPTS = 2  # that the laws are checked on
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A prompt, what the transformer learned from it, and what the algorithm itself does."""
+
+    X: Tensor
+    y: Tensor
+    w0: Tensor | None
+    run: Run
+    exact: Run
+    losses: tuple[list[float], list[float]] | None
+    source: str
+
+
+def report_of_model(
+    tf: CompiledTransformer,
+    name: str,
+    *,
+    X: Tensor | None = None,
+    y: Tensor | None = None,
+    X_query: Tensor | None = None,
+    source: str = "",
+    seed: int = 0,
+) -> Page:
+    """The page. X, y: the examples, from ``source``; by default a prompt of the algorithm's own, drawn from the seed.
+    X_query: what else is to be predicted.
+    """
+    learned, cost = _learned(tf, X, y, X_query, source, seed), tf.cost()
+    laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None
+    explanation, why_not = _explained(tf, learned)
+    algorithm = tf.algorithm.kind.replace("_", " ")
+    found = _found(tf, cost, learned, explanation, laws)
+    sections = [
+        _architecture(tf, cost),
+        _training(learned, algorithm),
+        _errors(explanation, why_not, laws),
+        _cost(cost),
+    ]
+    made = manifest({"model": name, "algorithm": tf.algorithm.config(), "compile": vars(tf.options), "seed": seed})
+    title = f"{algorithm[0].upper()}{algorithm[1:]}, compiled into a transformer ({tf.options.target})"
+    return Page(title, _lead(found, algorithm), sections, json.dumps(made, indent=1, default=str), found)
+
+
+def _learned(
+    tf: CompiledTransformer, X: Tensor | None, y: Tensor | None, X_query: Tensor | None, source: str, seed: int
+) -> Learned:
+    w0 = None
+    if X is None or y is None:
+        drawn = random_prompt(tf, seed, 1, None)
+        X, y, X_query, w0 = drawn.X[0], drawn.y[0], None, drawn.w0[0]
+        source = f"a random prompt of the algorithm's own, seed {seed}"
+    queries = X if X_query is None or not len(X_query) else X_query
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PoorRun)  # the page says it
+        run = tf.run(X, y, queries, w0=w0, seed=seed, executor=_executor(tf))
+    exact = reference(tf.algorithm, X, y, queries, w0=w0, seed=seed)
+    try:
+        losses = run.loss.tolist(), exact.loss[list(run.recorded)].tolist()
+    except InputError:  # of an algorithm that says of no loss that it makes it small
+        losses = None
+    return Learned(X, y, w0, run, exact, losses, source)
+
+
+def _executor(tf: CompiledTransformer) -> Name:
+    """The matrices themselves, where that takes seconds."""
+    return "dense" if tf.cost().nonzeros <= LARGEST else "plain"
+
+
+def _explained(tf: CompiledTransformer, learned: Learned) -> tuple[Explanation | None, str]:
+    try:
+        return explain(tf, learned.X, learned.y, w0=learned.w0, executor=_executor(tf)), ""
+    except (InputError, JobError) as error:
+        return None, str(error)
+
+
+def _found(
+    tf: CompiledTransformer, cost: Cost, learned: Learned, explanation: Explanation | None, laws: Report | None
+) -> dict[str, Any]:
+    """The numbers of the page."""
+    steps = [] if explanation is None else explanation.steps
+    return {
+        "algorithm": tf.algorithm.kind,
+        "target": tf.options.target,
+        "blocks": cost.blocks,
+        "steps": tf.program.steps,
+        "examples": len(learned.X),
+        "data": learned.source,
+        "loss": None if learned.losses is None else learned.losses[0],
+        "loss_exact": None if learned.losses is None else learned.losses[1],
+        "prediction_difference": float((learned.run.predictions - learned.exact.predictions).abs().max()),
+        "path_error": [step.path for step in steps],
+        "path_bound": [step.path_bound for step in steps],
+        "step_bound": [step.bound for step in steps],
+        "laws_hold": None if laws is None else laws.passed,
+        "warnings": list(learned.run.warnings),
+    }
+
+
+def _lead(found: dict[str, Any], algorithm: str) -> str:
+    what = f"Inside one forward pass of {found['blocks']} blocks this transformer does {found['steps']} steps of "
+    what += f"{algorithm} on {found['examples']} examples"
+    losses = found["loss"]
+    if losses:
+        what += f": the loss goes from {number(losses[0])} to {number(losses[-1])}"
+    same = f"its predictions are those of {algorithm} itself to within {found['prediction_difference']:.1e}"
+    return f"{what}, and {same}."
+
+
+# ------------------------------------------------------------------------------------------------------------ sections
+
+
+def _architecture(tf: CompiledTransformer, cost: Cost) -> Section:
+    words = (
+        f"{cost.blocks:,} blocks learn and {cost.readout_blocks} read out; every token carries {tf.d_model:,} numbers, "
+        f"the lanes on the right; {cost.nonzeros:,} weights are not zero. Read it from top to bottom: a line says in "
+        "words what a layer adds, a ring marks a lane it reads, a dot the lane it writes. What repeats is drawn once."
+    )
+    return Section("Architecture", [words], [Picture(tf.draw().svg, "Drawn from the program itself.", wide=True)])
+
+
+def _training(learned: Learned, algorithm: str) -> Section:
+    words = [f"Data: {learned.source}; {len(learned.X)} examples."]
+    words += [f"Not well: {sentence}" for sentence in learned.run.warnings]
+    pictures, tables = list[Picture](), list[Table]()
+    if learned.losses is not None:
+        own, exact = learned.losses
+        caption = f"The loss on the examples after every step: {algorithm} itself, and inside the forward pass."
+        pictures.append(_panel(lambda ax: draw_loss(ax, learned.run.recorded, own, exact, algorithm), caption))
+        rows = [["step", "loss of the algorithm", "loss in context"]]
+        rows += [
+            [str(step), f"{a:.6f}", f"{b:.6f}"] for step, a, b in zip(learned.run.recorded, exact, own, strict=True)
+        ]
+        tables.append(Table("Loss by step", some(rows), shown=False))
+    there = learned.run.predictions.flatten().tolist()
+    here = learned.exact.predictions.flatten().tolist()
+    caption = f"Predictions of the transformer, against those of {algorithm} itself: on the line they are equal."
+    pictures.append(_panel(lambda ax: _draw_predictions(ax, here, there), caption))
+    return Section("Training, in context and by itself", words, pictures, tables)
+
+
+def _draw_predictions(ax: Axes, exact: Sequence[float], own: Sequence[float]) -> None:
+    low, high = min(*exact, *own), max(*exact, *own)
+    ax.plot([low, high], [low, high], color=GREY, lw=1, zorder=0)
+    ax.scatter(exact, own, s=22, color=ORANGE, edgecolor="white", lw=0.4)
+    worst = max(abs(a - b) for a, b in zip(exact, own, strict=True))
+    ax.set(title=f"{len(own)} predictions", xlabel="the algorithm itself", ylabel="transformer, off the query token")
+    ax.text(0.05, 0.92, f"largest difference {worst:.1e}", transform=ax.transAxes, color=GREY, fontsize=SMALL)
+
+
+def _errors(explanation: Explanation | None, why_not: str, laws: Report | None) -> Section:
+    title = "Error and certificate"
+    checked = [] if laws is None else [_laws(laws)]
+    if explanation is None:
+        return Section(title, [f"There is no certificate: {why_not}."], [], checked)
+    steps = explanation.steps
+    bounds = None if any(step.path_bound is None for step in steps) else [step.path_bound or 0.0 for step in steps]
+    words = [
+        "A certificate is a number that the error provably does not exceed, rounding included. "
+        f"What is known of the functions: {explanation.state}.",
+        *explanation.notes,
+    ]
+    by_step = [step.bound for step in steps], bounds, [step.path for step in steps]
+    pictures = [
+        _panel(lambda ax: draw_certificate(ax, *by_step), f"By step, of the {explanation.learned}.", height=4.8),
+        _panel(lambda ax: draw_layers(ax, explanation), "By layer, in the step with the largest error.", height=4.8),
+    ]
+    rows = [["step", f"error of the {explanation.learned}", "bound", "distance to the exact path", "bound"]]
+    rows += [
+        [
+            str(n),
+            number(s.measured),
+            number(s.bound),
+            number(s.path),
+            "-" if s.path_bound is None else number(s.path_bound),
+        ]
+        for n, s in enumerate(steps, start=1)
+    ]
+    shares = [["function", "share of the bound"], *([k, f"{v:.1%}"] for k, v in explanation.functions.items())]
+    tables = [Table("Errors by step", some(rows), shown=False)]
+    tables += [Table("Where the bound comes from", shares)] if len(shares) > 1 else []
+    return Section(title, words, pictures, [*tables, *checked])
+
+
+def _laws(laws: Report) -> Table:
+    rows = [["law", "value", "limit", "holds"]]
+    rows += [[law.name, f"{law.value:.2e}", f"{law.limit:.2e}", "yes" if law.holds else "NO"] for law in laws.laws]
+    failed = sum(not law.holds for law in laws.laws)
+    words = f"{failed} fail" if failed else "all hold"
+    return Table(f"Laws of the weights, checked on random prompts: {words}", rows, shown=bool(failed))
+
+
+def _cost(cost: Cost) -> Section:
+    head = [["layer", "kind", "times", "heads or units", "nonzero weights", "norm"]]
+    layers = [*head, *map(_layer, costs.condensed(cost.rows))]
+    totals = [["", "here", *["the paper"] * bool(cost.paper)]]
+    for name, value in cost.totals().items():
+        totals.append([name, costs.number(value), *[cost.paper.get(name, "")] * bool(cost.paper)])
+    return Section(
+        "Cost", [f"For {cost.n_tokens} tokens."], [], [Table("Totals", totals), Table("Layers", layers, 2, shown=False)]
+    )
+
+
+def _layer(row: LayerCost | str) -> list[str]:
+    if isinstance(row, str):
+        return [row, "", "", "", "", ""]
+    times = str(row.times) if row.times else "read-out"
+    return [row.name, row.kind, times, f"{row.heads:,}", f"{row.nonzeros:,}", f"{row.norm:.3g}"]
+
+
+def _panel(draw: Any, caption: str, height: float = SIZE[1]) -> Picture:
+    with figures.new(size=(SIZE[0], height)) as (figure, (ax,)):
+        draw(ax)
+        return Picture(figures.as_svg(figure), caption)
