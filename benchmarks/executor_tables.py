@@ -49,7 +49,7 @@ def grid() -> list[str]:
 
 
 def short() -> list[str]:
-    """One thread, for the README: the largest ratios."""
+    """One thread, for docs/speed.md: the largest ratios."""
     lines = [
         "| processor, one thread | dtype | compiled, median (largest) | where n K <= 4,096 | plain torch |",
         "|---|---|---|---|---|",
@@ -67,6 +67,19 @@ def short() -> list[str]:
             )
         ]
         lines.append(f"| {processor} | {dtype} | {' | '.join(cells)} |")
+    return lines
+
+
+def door() -> list[str]:
+    """For the README: against the fastest way to train in torch at each size, autograd or by hand; float32."""
+    lines = ["| one thread, float32 | sizes | median | largest | rival is by hand |", "|---|---|---|---|---|"]
+    rows = [row for row in _rows("executor_grid_1", "executor_grid_1_xeon") if row["dtype"] == "float32"]
+    for processor in dict.fromkeys(row["processor"] for row in rows):
+        part = [row for row in rows if row["processor"] == processor]
+        found = [max(row["ratio"], row["manual_ratio"]) for row in part]
+        by_hand = sum(row["manual_ratio"] >= row["ratio"] for row in part)
+        cells = [str(len(part)), f"{statistics.median(found):.2f}", f"{max(found):.2f}", f"{by_hand} times"]
+        lines.append(f"| {processor} | {' | '.join(cells)} |")
     return lines
 
 
@@ -174,6 +187,7 @@ def auto() -> list[str]:
 TABLES: dict[str, Callable[[], list[str]]] = {
     "executor_grid": grid,
     "executor_short": short,
+    "executor_door": door,
     "executor_sizes": sizes,
     "executor_batch": batch,
     "executor_growth": growth,

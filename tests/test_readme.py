@@ -1,4 +1,4 @@
-"""The README is true: its code runs, its commands exist. (Its tables: ``make check``.)"""
+"""The pages are true: code runs, commands exist, links lead somewhere. (Tables: ``make check``.)"""
 
 from __future__ import annotations
 
@@ -9,20 +9,56 @@ from pathlib import Path
 
 import pytest
 
+import tables
 from innergrad.testing import Conformance
 from test_cli import call
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+QUICKSTART, COMMANDS = DOCS / "quickstart.md", DOCS / "commands.md"
+FIRST = [README, QUICKSTART, COMMANDS]  # read first: commands of other pages use the models that these make
+PAGES = [*FIRST, *(page for page in sorted(DOCS.glob("*.md")) if page not in FIRST)]
+REFERENCE = {  # pages to look things up in; all others are short enough to be read at once
+    "certificates",
+    "claims",
+    "constructions",
+    "coverage",
+    "error",
+    "executor",
+    "extending",
+    "lab",
+    "ledger",
+    "optimisers",
+    "products",
+    "reliability",
+    "resources",
+    "variants",
+}
 
 
-def blocks(language: str) -> list[str]:
-    return [block for page in PAGES for block in re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)]
+def blocks(language: str, pages: list[Path] = PAGES) -> list[str]:
+    return [block for page in pages for block in re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", blocks("python", [page for page in PAGES if page not in (README, QUICKSTART)]))
 def test_python_blocks_run(code: str) -> None:
     exec(compile(code, "a page", "exec"), {})
+
+
+def test_the_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,), (output,) = blocks("python", [README]), blocks("text", [README])
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10  # it promises ten lines
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out == output
+
+
+@pytest.mark.slow
+def test_the_quickstart_is_one_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    session: dict[str, object] = {}
+    for code in blocks("python", [QUICKSTART]):
+        exec(compile(code, "quickstart.md", "exec"), session)
+    assert {path.name for path in tmp_path.iterdir()} == {"sine.svg", "loss.png", "sine", "sine-llama"}
 
 
 def test_the_battery_of_the_page_is_collected_and_passes(pytester: pytest.Pytester) -> None:
@@ -33,11 +69,6 @@ def test_the_battery_of_the_page_is_collected_and_passes(pytester: pytest.Pytest
     laws = [name for name in dir(Conformance) if name.startswith("test_")]
     twice = sum("long_prompts" in name for name in laws) - 1  # on different and on equal examples
     pytester.runpytest_inprocess("-p", "no:xdist", "-p", "no:cacheprovider").assert_outcomes(passed=len(laws) + twice)
-
-
-def test_the_readme_promises_ten_lines_of_python() -> None:
-    lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
-    assert len(lines) <= 10
 
 
 def commands(lab: bool) -> list[list[str]]:
@@ -92,10 +123,49 @@ def test_commands_run_at_full_size(lab: bool, folder: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_links_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+def prose(page: Path) -> str:
+    """Without code blocks, in which brackets are no links and # begins no heading."""
+    return re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+
+
+def links(page: Path) -> list[tuple[str, str]]:
+    """Relative ones: the file ("" for the page itself) and the place in it."""
+    found = re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    return [(file, place) for file, _, place in (target.partition("#") for target in found) if "://" not in file]
+
+
+def places(page: Path) -> set[str]:
+    """What a link can point to: headings, as GitHub names them, and anchors."""
+    text = prose(page)
+    headings = [re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {heading.strip().replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for file, place in links(page):
+        target = (page.parent / file) if file else page
+        assert target.exists(), f"{page.name}: {file}"
+        assert not place or target.suffix != ".md" or place in places(target), f"{page.name}: {file}#{place}"
+
+
+def test_the_index_has_every_page() -> None:
+    linked = {(DOCS / file).resolve() for file, _ in links(DOCS / "index.md") if file}
+    assert [page.name for page in PAGES if page.resolve() not in linked and page.name != "index.md"] == []
+
+
+def test_pages_can_be_read_at_once() -> None:
+    long = {page.stem for page in PAGES if len(page.read_text().split()) > 1500}
+    assert long <= REFERENCE
+    assert len(re.sub(r"^\|.*$", "", prose(README), flags=re.MULTILINE).split()) <= 650  # tables aside: a front door
+
+
+def test_every_table_is_on_a_page_that_is_checked() -> None:
+    """By tables.py, or, docs/resources.md, by bridges.py."""
+    holds = {page.relative_to(ROOT).as_posix() for page in PAGES if "<!-- table: " in page.read_text()}
+    assert holds == {*tables.PAGES, "docs/resources.md"}
+    shown = {name for page in PAGES for name in re.findall(r"<!-- table: (\w+) -->", page.read_text())}
+    assert set(tables.TABLES) <= shown
 
 
 def test_the_example_algorithm_is_under_60_lines() -> None:
