@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import tables
 from innergrad.testing import Conformance
 from test_cli import call
 
@@ -162,6 +161,8 @@ def test_pages_can_be_read_at_once() -> None:
 
 def test_every_table_is_on_a_page_that_is_checked() -> None:
     """By tables.py, or, docs/resources.md, by bridges.py."""
+    import tables
+
     holds = {page.relative_to(ROOT).as_posix() for page in PAGES if "<!-- table: " in page.read_text()}
     assert holds == {*tables.PAGES, "docs/resources.md"}
     shown = {name for page in PAGES for name in re.findall(r"<!-- table: (\w+) -->", page.read_text())}
