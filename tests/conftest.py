@@ -84,7 +84,7 @@ SAMPLED = {
     "test_queries_or_keys_set_to_zero_are_noticed": 2,
     "test_verify_passes_and_notices_a_corrupted_weight": 4,
     "test_verify_notices_one_changed_weight": 2,
-    "test_every_algorithm_verifies": 2,
+    "test_every_algorithm_verifies": 3,
     "test_piecewise_linear_networks_are_exact_without_ramp_hits": 3,
     "test_gradient_error_is_a_few_epsilon": 7,
     "test_gradient_error_of_the_dense_transformer": 3,
@@ -131,6 +131,18 @@ SAMPLED = {
     "test_poisson_regression_by_fits": 2,
     "test_poisson_regression_is_within_its_certificate": 2,
     "test_gradient_error_of_deep_networks": 2,
+    "test_save_and_load_is_the_identity": 3,
+    "test_an_independent_forward_pass_of_the_saved_folder_agrees": 2,
+    "test_float32_is_close_to_float64": 2,
+    "test_fused_equals_plain": 3,
+    "test_a_declared_radius_is_the_domain_on_every_target": 3,
+    "test_blocks_a_step": 3,
+    "test_every_law_holds": 2,
+    "test_every_law_holds_and_the_fit_is_called_one": 2,
+    "test_every_law_holds_for_small_and_large_ranges": 2,
+    "test_every_lane_after_every_layer_is_within_its_bounds": 2,
+    "test_broken_models": 2,
+    "test_samples_do_not_decide": 2,
 }
 
 
@@ -171,10 +183,14 @@ NAMES = {id(case): name for table in (CASES, LONG) for name, case in table.items
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """The row of ``cases.py``, or of the table of ``test_cli.py``, that a test is about, if it is about one."""
+    """The row of ``cases.py``, or of the table of ``test_cli.py``, that a test is about, or the model that its module
+    makes once for several tests, if there is one.
+    """
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if "each" in given:
         return f"model: {given['each']}"
+    if isinstance(given.get("model"), str) or "solved" in getattr(item, "fixturenames", ()):
+        return f"{item.path.stem}: {given.get('model', 'solved')}"
     name = given.get("name")
     if isinstance(name, str) and name in CASES:
         return name
