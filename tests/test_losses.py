@@ -256,7 +256,7 @@ def test_a_loss_with_a_remainder_is_certified_with_it(tmp_path) -> None:
     assert certificate.trajectory is not None
     off = float((tf.run(X, y, w0=w0).weights[-1] - weights).norm())
     assert off <= float(certificate.trajectory[..., -1].max())
-    fine = ig.GradientDescent(algorithm.network, loss=replace(loss, accuracy=4e-3), lr=0.1, steps=2)
+    fine = ig.GradientDescent(algorithm.network, loss=replace(loss, accuracy=1e-3), lr=0.1, steps=2)
     finer = ig.compile(fine, epsilon=1e-4, n_examples=6).certify(X, y, w0=w0)
     assert max(finer.gradient) < max(certificate.gradient), "the remainder is part of it"
     report = tf.verify(X, y, w0=w0)
