@@ -449,11 +449,19 @@ LLAMA_PATHS = (
 LLAMA_STEPS_QUICK = 20
 
 
-def llama_paths(workers: int, quick: bool = False) -> Row:
-    """The demo's network, data and settings on target llama, which errs by rounding alone; and random prompts."""
+def llama_paths(workers: int, quick: bool = False, known: Sequence[Row] = ()) -> Row:
+    """The demo's network, data and settings on target llama, which errs by rounding alone; and random prompts. known:
+    rows of an earlier run.
+    """
     cells = [(*cell[:3], min(cell[3], LLAMA_STEPS_QUICK) if quick else cell[3], cell[4]) for cell in LLAMA_PATHS]
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    return {"trajectory": list(_parallel(follow_llama, cells, workers, threads))}
+    rows = {cell_of(row): row for row in known}
+    threads, missing = max(1, (os.cpu_count() or 1) // workers), [cell for cell in cells if cell not in rows]
+    rows |= {cell_of(row): row for row in _parallel(follow_llama, missing, workers, threads)}
+    return {"trajectory": [rows[cell] for cell in cells]}
+
+
+def cell_of(row: Row) -> tuple[str, tuple[int, ...], float, int, int]:
+    return row["data"], tuple(row["sizes"]), row["lr"], row["steps"], row["seed"]
 
 
 def follow_llama(data: str, sizes: tuple[int, ...], lr: float, steps: int, seed: int) -> Row:
@@ -480,7 +488,7 @@ def follow_llama(data: str, sizes: tuple[int, ...], lr: float, steps: int, seed:
         "violations": int((~(apart <= long(along))).sum()),
         "seconds": _short(seconds),
     }
-    print(row, flush=True)
+    print(json.dumps(row), flush=True)
     return row
 
 
@@ -544,18 +552,21 @@ def main() -> None:
     torch.set_num_threads(1)
     command, name = f"python benchmarks/certificates.py {given.part}", given.part
     if given.part == "violations":
-        known = {row["number"]: row for path in given.rows for row in json.loads(path.read_text())}
+        rows_of = {row["number"]: row for path in given.rows for row in json.loads(path.read_text())}
         first, count = given.first + (LLAMA if given.target else 0), given.count or (2_000 if given.target else 10_000)
         wanted, name = range(first, first + count), given.target or given.part
-        rows = examined([number for number in wanted if number not in known], given.workers, given.seconds)
+        rows = examined([number for number in wanted if number not in rows_of], given.workers, given.seconds)
         if given.out is not None and rows:
             given.out.mkdir(parents=True, exist_ok=True)
             (given.out / f"rows_{rows[0]['number']}_{len(rows)}.json").write_text(json.dumps(rows))
-        known |= {row["number"]: row for row in rows}
-        data = {"asked": len(wanted), **violations([known[number] for number in wanted if number in known])}
+        rows_of |= {row["number"]: row for row in rows}
+        data = {"asked": len(wanted), **violations([rows_of[number] for number in wanted if number in rows_of])}
         command += f"{f' --target {given.target}' if given.target else ''} --first {given.first} --count {count}"
     elif given.part == "trajectory":
-        data = (llama_paths if given.target else trajectory)(given.workers, given.quick)
+        earlier = [row for path in given.rows for row in json.loads(path.read_text())]
+        data = (
+            llama_paths(given.workers, given.quick, earlier) if given.target else trajectory(given.workers, given.quick)
+        )
         command += f"{f' --target {given.target}' if given.target else ''}{' --quick' if given.quick else ''}"
         name = f"{given.target}_{name}" if given.target else name
     else:

@@ -109,7 +109,8 @@ def measured(cell: Cell, count: int, memory: float, ends: float = math.inf, devi
         needed = different_bytes(tf, dtype)
         if needed > memory * 1e9:
             return {**row, "left_out": f"{needed / 1e9:.1f} GB"}
-        model = to_llama(tf, dtype, cell.family).to(device)
+        model: Any = to_llama(tf, dtype, cell.family)
+        model.to(device)
         found = forward(tf, model, dtype, X, y, X_query, w0)
         row |= {f"blocks_{name}": blocks_a_step(model, cell.steps), f"width_{name}": tf.d_model}
         row |= {f"heads_{name}": model.config.num_attention_heads, f"units_{name}": model.config.intermediate_size}

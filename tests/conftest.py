@@ -60,9 +60,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 #: It is for tables of like cases, any of which could stand for the others; a shorter one runs as a whole.
 #: What is long by itself, a test or one value of a parameter, carries the mark ``soak`` where it stands.
 SAMPLED = {
-    "test_the_certificate_holds": 4,
-    "test_the_certificate_holds_in_float32": 5,
-    "test_every_law_of_verify_holds": 3,
+    "test_the_certificate_holds": 6,
+    "test_the_certificate_holds_in_float32": 8,
+    "test_every_law_of_verify_holds": 4,
     "test_rows_are_what_they_are_alone": 6,
     "test_long_prompts_every_law_of_verify_holds": 7,
     "test_long_prompts_the_certificate_holds": 7,
@@ -70,13 +70,13 @@ SAMPLED = {
     "test_the_state_dict_is_dense_and_loads_back": 3,
     "test_fused_equals_dense": 6,
     "test_a_prompt_does_not_depend_on_its_batch": 3,
-    "test_its_certificate_holds": 5,
+    "test_its_certificate_holds": 8,
     "test_gradient_descent_on_relu_attention_is_compiled": 2,
     "test_float32_is_within_the_radius_of_float64": 8,
     "test_every_choice_is_the_same_in_every_interpreter": 3,
-    "test_no_weight_is_farther_off_than_certified": 5,
-    "test_a_step_from_every_point_of_the_ellipsoid_is_enclosed": 2,
-    "test_every_bound_holds": 2,
+    "test_no_weight_is_farther_off_than_certified": 8,
+    "test_a_step_from_every_point_of_the_ellipsoid_is_enclosed": 3,
+    "test_every_bound_holds": 3,
     "test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named": 6,
     "test_a_corrupted_weight_of_any_layer_is_noticed": 2,
     "test_a_corrupted_weight_of_a_value_output_or_mlp_matrix_is_noticed": 2,
@@ -84,7 +84,7 @@ SAMPLED = {
     "test_queries_or_keys_set_to_zero_are_noticed": 2,
     "test_verify_passes_and_notices_a_corrupted_weight": 4,
     "test_verify_notices_one_changed_weight": 2,
-    "test_every_algorithm_verifies": 2,
+    "test_every_algorithm_verifies": 3,
     "test_piecewise_linear_networks_are_exact_without_ramp_hits": 3,
     "test_gradient_error_is_a_few_epsilon": 7,
     "test_gradient_error_of_the_dense_transformer": 3,
@@ -96,7 +96,7 @@ SAMPLED = {
     "test_networks_with_kinks_train_as_in_torch": 3,
     "test_any_number_of_examples_and_threads": 3,
     "test_layers_a_step": 3,
-    "test_every_variant_has_every_rule": 2,
+    "test_every_variant_has_every_rule": 3,
     "test_the_exact_program_and_the_oracle_are_torch_optim": 2,
     "test_the_transformer_is_within_its_certificate_of_torch_optim": 2,
     "test_without_data_it_is_certified_on_random_prompts": 2,
@@ -106,7 +106,7 @@ SAMPLED = {
     "test_number_of_pieces": 4,
     "test_joint_knots": 2,
     "test_bounded_domains_are_proven_by_balls": 2,
-    "test_no_gradient_in_the_domain_is_farther_off": 2,
+    "test_no_gradient_in_the_domain_is_farther_off": 4,
     "test_runs_stay_within_the_trajectory_bounds": 3,
     "test_runs_stay_within_the_bounds_for_every_input": 2,
     "test_no_certificate_comes_from_declarations": 2,
@@ -131,6 +131,18 @@ SAMPLED = {
     "test_poisson_regression_by_fits": 2,
     "test_poisson_regression_is_within_its_certificate": 2,
     "test_gradient_error_of_deep_networks": 2,
+    "test_save_and_load_is_the_identity": 3,
+    "test_an_independent_forward_pass_of_the_saved_folder_agrees": 2,
+    "test_float32_is_close_to_float64": 2,
+    "test_fused_equals_plain": 3,
+    "test_a_declared_radius_is_the_domain_on_every_target": 3,
+    "test_blocks_a_step": 3,
+    "test_every_law_holds": 2,
+    "test_every_law_holds_and_the_fit_is_called_one": 2,
+    "test_every_law_holds_for_small_and_large_ranges": 2,
+    "test_every_lane_after_every_layer_is_within_its_bounds": 2,
+    "test_broken_models": 2,
+    "test_samples_do_not_decide": 2,
 }
 
 
@@ -171,10 +183,14 @@ NAMES = {id(case): name for table in (CASES, LONG) for name, case in table.items
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """The row of ``cases.py``, or of the table of ``test_cli.py``, that a test is about, if it is about one."""
+    """The row of ``cases.py``, or of the table of ``test_cli.py``, that a test is about, or the model that its module
+    makes once for several tests, if there is one.
+    """
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if "each" in given:
         return f"model: {given['each']}"
+    if isinstance(given.get("model"), str) or "solved" in getattr(item, "fixturenames", ()):
+        return f"{item.path.stem}: {given.get('model', 'solved')}"
     name = given.get("name")
     if isinstance(name, str) and name in CASES:
         return name

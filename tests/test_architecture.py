@@ -26,7 +26,7 @@ ROOT = Path(innergrad.__file__).parent
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
     ("errors", "moved"),
-    ("files", "flops", "memory", "modes"),
+    ("files", "flops", "memory"),
     ("figures",),
     ("functions",),
     ("ir",),
@@ -155,7 +155,7 @@ def test_no_module_is_part_of_a_cycle() -> None:
 @pytest.mark.parametrize(
     ("below", "above"),
     [
-        ("functions", tuple(name for name in ROW if name not in ("errors", "modes", "functions"))),
+        ("functions", tuple(name for name in ROW if name not in ("errors", "functions"))),
         ("ir", ("algorithms", "interpret", "targets", "model", "evidence", "transformer", "compiler")),
         ("algorithms", ("interpret", "targets", "model", "evidence", "transformer", "compiler")),
         ("interpret", ("algorithms", "targets", "model", "evidence", "transformer", "compiler")),

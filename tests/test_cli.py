@@ -32,6 +32,7 @@ from innergrad.cli import animation, main
 from innergrad.cli.app import app
 from innergrad.cli.data import read_table
 from innergrad.cli.demo import explained, ridge, sentence
+from innergrad.cli.flags import MODEL
 from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import explain
@@ -39,6 +40,7 @@ from innergrad.files import made_by
 from innergrad.model.cost import Cost, LayerCost, condensed
 from innergrad.model.storage import seal
 from innergrad.papers.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
+from innergrad.targets import TARGETS
 
 COMMANDS = ("demo", "compile", "run", "verify", "cost", "report")
 EXECUTABLE = Path(sys.executable).parent / "innergrad"
@@ -565,6 +567,16 @@ def test_a_kernel_without_guarantees_is_a_warning(tmp_path: Path) -> None:
             assert result.err.count("\n") == 1
         assert call(*command, *settings, "--quiet") == Result(0, "", "")
     good("verify", tmp_path / "model")
+
+
+def test_the_help_names_every_variant_of_every_target() -> None:
+    """It is written by hand, for it is shown without torch, which targets need."""
+    _, text = MODEL["Settings of every algorithm"]["variant"]
+    parts = dict(part.split(": ", 1) for part in re.split(r"; (?=\w+: )", text)[1:])
+    assert set(parts) == set(TARGETS)
+    for name, target in TARGETS.items():
+        assert re.split(r"\W* ", parts[name])[0].rstrip(",") == target.variants[0], "the default comes first"
+        assert set(target.variants) <= set(re.findall(r"[\w-]+", parts[name]))
 
 
 def test_every_setting_is_a_flag_of_compile_and_cost() -> None:
@@ -1101,16 +1113,14 @@ def installed() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_the_installed_command(tmp_path: Path, data: Path) -> None:
-    """compile, run; then verify with a changed weight (exit code 1) and a bad option value (exit code 2)."""
-    folder = tmp_path / "model"
-    done = shell("compile", *SMALL, "--out", folder)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_installed_command(model: Path, tmp_path: Path, data: Path) -> None:
+    """run; then verify with a changed weight (exit code 1) and a file that is not there (exit code 2)."""
+    folder = shutil.copytree(model, tmp_path / "model")
     done = shell("run", folder, "--data", data, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert_printed(done.stdout, python_run(folder, *random_data(2, 1)))
     change_weight(folder, "body.0.4.W_Q", 0.5)
-    done = shell("verify", folder)
+    done = shell("verify", folder, "--prompts", 1)
     assert (done.returncode, done.stderr) == (1, "")
     assert "backward 2" in done.stdout
     done = shell("run", folder, "--data", tmp_path / "nothing.csv")

@@ -237,15 +237,27 @@ def check(*layer: Attend, state: State, **kind: bool) -> None:
         np.testing.assert_allclose(np.repeat(value, tokens // value.shape[1], axis=1), expected, rtol=1e-12, atol=1e-11)
 
 
-@settings(max_examples=600, deadline=None)
-@given(
+LAYERS = given(
     layer=st.lists(instructions(), min_size=1, max_size=2),
     batch=st.integers(1, 2),
     tokens=st.integers(1, 4),
     seed=st.integers(0, 999),
 )
+
+
+@settings(max_examples=200, deadline=None)
+@LAYERS
 def test_every_instruction_means_its_definition(layer: list[Attend], batch: int, tokens: int, seed: int) -> None:
     """apply_layer is the triple loop, for one or two random instructions that read the same state and both add."""
+    check(*layer, state=random_state(batch, tokens, seed))
+
+
+@pytest.mark.soak
+@settings(max_examples=2000, deadline=None)
+@LAYERS
+def test_every_one_of_many_instructions_means_its_definition(
+    layer: list[Attend], batch: int, tokens: int, seed: int
+) -> None:
     check(*layer, state=random_state(batch, tokens, seed))
 
 

@@ -70,6 +70,15 @@ def test_the_battery_of_the_page_is_collected_and_passes(pytester: pytest.Pytest
     pytester.runpytest_inprocess("-p", "no:xdist", "-p", "no:cacheprovider").assert_outcomes(passed=len(laws) + twice)
 
 
+SHORTER = {
+    "--steps 20": "--steps 2",
+    "--n-examples 48": "--n-examples 12",
+    "--sizes 10,8,8,1": "--sizes 10,3,1",
+    "--sizes 2,4,1": "--sizes 2,2,1",
+    "--points 20,8,3": "--points 4,4,2",
+}
+
+
 def commands(lab: bool) -> list[list[str]]:
     """The arguments of every command of the pages, those of the lab or the others, in order."""
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("innergrad ")]
@@ -78,10 +87,13 @@ def commands(lab: bool) -> list[list[str]]:
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """The same with a few steps of training or descent, and for prompts as long as examples.csv."""
+    """The same with a few steps of training or descent, on small networks, and for prompts as long as examples.csv."""
     if arguments[0] in ("train", "sweep"):
         return [*arguments, "--set", "train.steps=4"]
-    return " ".join(arguments).replace("--steps 20", "--steps 2").replace("--n-examples 48", "--n-examples 12").split()
+    line = " ".join(arguments)
+    for long, short in SHORTER.items():
+        line = line.replace(long, short)
+    return line.split()
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import InputError, LoweringError, shortened, within_limits
+from innergrad.errors import InputError, LoweringError, in_no_mode, shortened, within_limits
 from innergrad.evidence.solver import solve
 from innergrad.ir.program import Options
 from innergrad.model.preparation import check_options, default_variant, prepared
 from innergrad.model.prompt import ArrayLike
-from innergrad.modes import in_no_mode
 from innergrad.targets import TARGETS
 from innergrad.transformer import CompiledTransformer
 

@@ -1,5 +1,8 @@
-"""Errors that teach: what is wrong, what was found, what is allowed, what to do next; and the things that users choose
-among by name (activations, losses, targets, algorithms, kinds of tasks), whose unknown names are such errors.
+"""What a public call goes through. Errors that teach: what is wrong, what was found, what is allowed, what to do next;
+limits of the machine as such errors; no mode of torch's that the caller is in; and the things that users choose among
+by name (activations, losses, targets, algorithms, kinds of tasks), whose unknown names are such errors.
+
+torch is imported where it is used: errors come before it, and ``--help`` without it.
 """
 
 from __future__ import annotations
@@ -7,14 +10,18 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, SupportsIndex, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, SupportsIndex, TypeVar
 
 MOST_WORDS = 500  # characters of a part of a sentence
 LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
 NO_MEMORY = ("can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
 LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class InputError(ValueError):
@@ -97,6 +104,37 @@ def within_limits(what: str) -> Iterator[None]:
         raise InputError(f"{what} failed", got=words) from error
 
 
+@contextmanager
+def own_gradients() -> Iterator[None]:
+    """Gradients are taken: under ``torch.no_grad`` and in ``torch.inference_mode``, too."""
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+def in_no_mode(f: Callable[P, T]) -> Callable[P, T]:
+    """A function that takes gradients of its own, and keeps none of the caller's."""
+
+    @wraps(f)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        with own_gradients():
+            given = {name: _constant(value) for name, value in kwargs.items()}
+            return f(*map(_constant, args), **given)  # type: ignore[arg-type]
+
+    return called
+
+
+def _constant(value: object) -> object:
+    """A tensor, or those of a tuple, without the caller's gradients and mode."""
+    from torch import Tensor
+
+    if isinstance(value, tuple):
+        return tuple(map(_constant, value)) if type(value) is tuple else value
+    through = isinstance(value, Tensor) and (value.requires_grad or value.is_inference())
+    return value.detach().clone() if isinstance(value, Tensor) and through else value
+
+
 def lacks(instance: object, method: str) -> InputError:
     """The error of a class of the user's own that has left out what its family asks for."""
     return InputError(f"{type(instance).__name__} has no {method}", hint="docs/extending.md shows an example")
@@ -162,9 +200,6 @@ def seed_number(value: object) -> int:
     if number >= 2**63:
         raise InputError("seed must be less than 2^63", got=number)
     return number
-
-
-T = TypeVar("T")
 
 
 class Registry(dict[str, T]):

@@ -28,7 +28,7 @@ MOVED = {
     "innergrad.executor": "innergrad.model.executors.fused",
     "innergrad.options": "innergrad.ir.program",
     "innergrad.ir.options": "innergrad.ir.program",
-    "innergrad.registry": "innergrad.errors",
+    **dict.fromkeys(("innergrad.registry", "innergrad.modes"), "innergrad.errors"),
     "innergrad.algorithms.optimisers": "innergrad.algorithms.descent.step",
     "innergrad.functions.piecewise": "innergrad.functions.scalar",
     "innergrad.functions.activations": "innergrad.functions.scalar",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from innergrad.errors import in_no_mode
 from innergrad.evidence.attack import Attack, attack
 from innergrad.evidence.bounds import DomainCertificate, apriori
 from innergrad.evidence.certificate import Certificate, certify
@@ -27,7 +28,6 @@ from innergrad.model.oracle import exact_run, reference
 from innergrad.model.prompt import ArrayLike, Prompt
 from innergrad.model.running import Run, run
 from innergrad.model.storage import read, save
-from innergrad.modes import in_no_mode
 
 __all__ = ["CompiledTransformer", "Run", "exact_run", "load", "reference"]
 

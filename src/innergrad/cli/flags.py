@@ -33,9 +33,9 @@ MODEL: Table = {
         "variant": (
             str,
             "Of the target; relu: literal (default), compact, shallow or narrow (the last three: gradient-descent "
-            "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, or raw, which has no LayerNorm "
-            "before attention; softmax: sink (default), mean, markers or lookup; sigma: backprop (default) or "
-            "recursion; llama: chain (default), wide, widest or shortest",
+            "only); kernel: attention; gpt: pre-ln (default), GPT-2's block, raw, which has no LayerNorm before "
+            "attention, or markers; softmax: sink (default), mean, lookup or markers; sigma: backprop (default) "
+            "or recursion; llama: chain (default), wide, widest or shortest",
         ),
         "epsilon": (
             float,

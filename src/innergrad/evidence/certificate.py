@@ -614,15 +614,16 @@ def _factor(old: Tensor | None, new: list[Tensor], steps: int) -> Tensor:
         share = (fresh / (fresh + old.flatten(1).norm(dim=-1))).clamp(min=1 / (4 * steps))
         parts, shares = [old, *new], torch.cat([1 - share[None], shares * share])
     columns = [part / share.sqrt()[:, None, None] for part, share in zip(parts, shares.clamp(min=1e-60), strict=True)]
-    return torch.linalg.qr(torch.cat(columns, dim=-1).mT, mode="r").R.mT
+    triangular: Tensor = torch.linalg.qr(torch.cat(columns, dim=-1).mT, mode="r").R
+    return triangular.mT
 
 
 def _off(A: Tensor, parts: int) -> Tensor:
     """What the rows of the factor of so many square parts may be off by: Higham 2002, Theorem 19.4, with 4 for its
     small constant.
     """
-    size = A.shape[1]
-    return 4 * parts * size * size * U * A.norm(dim=-1)
+    lengths: Tensor = A.norm(dim=-1)
+    return 4 * parts * A.shape[1] ** 2 * U * lengths
 
 
 def _small(value: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from innergrad.errors import own_gradients
 from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.functions.fits.sums import Approximant
 from innergrad.functions.scalar import Function, PiecewiseLinear
@@ -30,7 +31,6 @@ from innergrad.interpret.pairs import Pair, Pairs
 from innergrad.interpret.walk import added
 from innergrad.ir.program import Layer, Program, Score
 from innergrad.ir.stream import State
-from innergrad.modes import own_gradients
 
 U = 2.0**-53
 FEW = 16  # products, divisions and weights that are rounded themselves

@@ -285,7 +285,10 @@ class _Verification:
         if self._inexact(law, layer):
             functions = self.program.functions()
             radii = radii_after(self.program, layer, before, functions, radii, partial(self._off, law))
+        written = {i.dst.lane for i in layer.instructions}
         for name, value in after.items():
+            if name not in written and torch.equal(value, expected[name]):
+                continue  # as it was
             where, allowed = f"layer {layer.name}, lane {name}", rounded[name].expand_as(value)
             if bool(torch.isfinite(allowed).all()):
                 self._see(law, (value - expected[name]).abs(), allowed + radii.get(name, 0.0), where)

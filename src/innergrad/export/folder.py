@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,35 @@ from innergrad.files import Writer, digest, digests
 NOTE, WHOLE, INDEX = "innergrad.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = 2**30  # bytes of the largest file
 LARGEST = 2 * 10**9  # bytes of a folder that is written without being asked for
+
+
+class Sizes(ABC):
+    """Of the model that a transformer becomes."""
+
+    n_layer: int
+    n_head: int
+    d_head: int
+    n_inner: int
+
+    def __str__(self) -> str:
+        return f"{self.n_layer} blocks, {self.heads}, width {self.width}, {self.n_inner} units"
+
+    @property
+    def heads(self) -> str:
+        return f"{self.n_head} heads of {self.d_head}"
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Of the stream."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int: ...
+
+    def n_bytes(self, dtype: torch.dtype) -> int:
+        """Of the files, almost: every block is stored, also those that are equal."""
+        return self.n_parameters * dtype.itemsize
 
 
 def require_small(size: int, in_memory: str, *, large: bool) -> None:

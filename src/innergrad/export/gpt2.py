@@ -24,7 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError
 from innergrad.export.card import card_texts
-from innergrad.export.folder import SHARD, require_small, write_model
+from innergrad.export.folder import SHARD, Sizes, require_small, write_model
 from innergrad.export.note import note
 from innergrad.memory import require_memory
 from innergrad.targets.parts.attention import SoftmaxAttention
@@ -39,7 +39,7 @@ Block = tuple[SoftmaxAttention | None, FeedForward | None]
 
 
 @dataclass(frozen=True)
-class GPT2Export:
+class GPT2Export(Sizes):
     """Sizes of the GPT-2 that a transformer becomes."""
 
     n_layer: int
@@ -47,22 +47,18 @@ class GPT2Export:
     d_head: int
     n_inner: int
 
-    def __str__(self) -> str:
-        heads = f"{self.n_head} heads of {self.d_head}"
-        return f"{self.n_layer} blocks, {heads}, width {self.n_embd}, {self.n_inner} units"
-
     @property
     def n_embd(self) -> int:
         return self.n_head * self.d_head
 
     @property
+    def width(self) -> int:
+        return self.n_embd
+
+    @property
     def n_parameters(self) -> int:
         D = self.n_embd
         return self.n_layer * (4 * D * D + 2 * D * self.n_inner + 9 * D + self.n_inner) + 2 * D
-
-    def n_bytes(self, dtype: torch.dtype) -> int:
-        """Of the files, almost: every block is stored, also those that are equal."""
-        return self.n_parameters * dtype.itemsize
 
 
 def blocks_of(tf: CompiledTransformer) -> list[Block]:

@@ -16,10 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
-
 from innergrad.errors import InputError
 from innergrad.export.families import Family
+from innergrad.export.folder import Sizes
 from innergrad.export.frames import least_width
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.weights.modules import SparseStack
@@ -30,7 +29,7 @@ Piece = tuple[int, int]  # a head of a layer, and the first of its values
 
 
 @dataclass(frozen=True)
-class LlamaExport:
+class LlamaExport(Sizes):
     """Sizes of the model that a transformer becomes."""
 
     n_layer: int
@@ -40,9 +39,13 @@ class LlamaExport:
     n_inner: int
     d_model: int
 
-    def __str__(self) -> str:
-        heads = f"{self.n_head} heads of {self.d_head}, {self.n_kv} of keys and values"
-        return f"{self.n_layer} blocks, {heads}, width {self.d_model}, {self.n_inner} units"
+    @property
+    def heads(self) -> str:
+        return f"{super().heads}, {self.n_kv} of keys and values"
+
+    @property
+    def width(self) -> int:
+        return self.d_model
 
     @property
     def share(self) -> int:
@@ -54,10 +57,6 @@ class LlamaExport:
         D = self.d_model
         attention = 2 * D * (self.n_head + self.n_kv) * self.d_head
         return self.n_layer * (attention + 3 * D * self.n_inner + 2 * D) + 2 * D
-
-    def n_bytes(self, dtype: torch.dtype) -> int:
-        """Of the files, almost: every block is stored, also those that are equal."""
-        return self.n_parameters * dtype.itemsize
 
 
 def groups(layer: SoftmaxAttention, size: int, share: int) -> list[list[Piece]]:

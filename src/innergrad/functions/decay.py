@@ -31,10 +31,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError, integer
+from innergrad.errors import InputError, integer, own_gradients
 from innergrad.functions.fits.sums import FEATURES
 from innergrad.functions.scalar import ACTIVATIONS, Activation, Asymptote, Function
-from innergrad.modes import own_gradients
 
 Kind = Literal[
     "decays itself",

@@ -29,13 +29,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, own_gradients
 from innergrad.functions.intervals import SMALLEST_NORMAL, Interval, quiet
 from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
 from innergrad.functions.scalar import Asymptote, Function, Levels, PiecewiseLinear
 from innergrad.functions.tape import Formula, Tape
-from innergrad.modes import own_gradients
 
 REACH = 2.0**128
 U = 2.0**-53

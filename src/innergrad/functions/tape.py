@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, own_gradients
 from innergrad.functions.jets import NoRule
-from innergrad.modes import own_gradients
 
 Formula = Callable[..., Any]
 COMPARISONS = ("lt", "le", "gt", "ge")

@@ -10,7 +10,7 @@ taken to be accurate to the same number of units in the last place as torch's fu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +41,9 @@ class Long:
         missing = tuple(axis for axis, label in enumerate(labels) if label not in self.labels)
         return np.expand_dims(array, missing)
 
-    def joined(self, other: Long) -> str:
+    def with_labels(self, more: str) -> str:
         """Its labels, and then those it lacks."""
-        return "".join(dict.fromkeys(self.labels + other.labels))
+        return "".join(dict.fromkeys(self.labels + more))
 
 
 def long(tensor: Tensor) -> Array:
@@ -80,7 +80,7 @@ class Extended(Algebra[Long]):
     def sum(self, terms: list[Long]) -> Long:
         found = terms[0]
         for term in terms[1:]:
-            labels = found.joined(term)
+            labels = found.with_labels(term.labels)
             found = Long(found.aligned(labels) + term.aligned(labels), labels)
         return found
 
@@ -91,16 +91,16 @@ class Extended(Algebra[Long]):
         return self.scale(argument, f.slopes[0])
 
     def softmax(self, scores: Long, mask: Long | None) -> Long:
-        labels = scores.joined(Long(np.empty(0), "S" if mask is None else "S" + mask.labels))
+        labels = scores.with_labels("S" if mask is None else "S" + mask.labels)
         axis, z = labels.index("S"), scores.aligned(labels)
         tokens = tokens_in(self.state)
         z = np.broadcast_to(z, [tokens if n == axis else size for n, size in enumerate(z.shape)])
         if mask is not None:
-            z = np.where(mask.aligned(labels) == 0, -np.inf, z)
-        top: Any = z.max(axis, keepdims=True)
-        weights = np.exp(z - np.where(np.isfinite(top), top, 0.0))
-        total = weights.sum(axis, keepdims=True)
-        return Long(weights / np.where(total > 0, total, 1.0), labels)
+            z = np.where(mask.aligned(labels) == 0, np.longdouble(-np.inf), z)
+        top = z.max(axis, keepdims=True)
+        weights: Array = np.exp(z - np.where(np.isfinite(top), top, np.longdouble(0)))
+        total: Array = weights.sum(axis, keepdims=True)
+        return Long(weights / np.maximum(total, np.finfo(np.longdouble).tiny), labels)
 
     def mask(self, seen: Seen) -> Long:
         return Long(long(seen.mask(self.state, tokens_in(self.state))), seen.labels)
@@ -110,7 +110,7 @@ class Extended(Algebra[Long]):
         if power > 0:
             return self.scale(value, tokens)
         shown = Long(np.array(tokens, np.longdouble), "") if mask is None else self.product([mask], "BI")
-        labels = value.joined(shown)
+        labels = value.with_labels(shown.labels)
         return Long(value.aligned(labels) / np.maximum(shown.aligned(labels), 1.0), labels)
 
     def scale(self, value: Long, factor: float) -> Long:

@@ -27,7 +27,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from innergrad.errors import InputError, LoweringError
@@ -366,6 +366,10 @@ class Program:
 
     def functions(self) -> dict[str, Function]:
         """Every scalar function the program uses, by name."""
+        return dict(self._functions)
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
         found: dict[str, Function] = {}
         for layer in self.layers:
             for instruction in layer.instructions:

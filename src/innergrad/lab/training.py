@@ -23,7 +23,7 @@ import torch
 from torch import distributed as dist
 
 from innergrad.config import differences, parse, to_table
-from innergrad.errors import InputError, JobError, within_limits
+from innergrad.errors import InputError, JobError, own_gradients, within_limits
 from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
@@ -33,7 +33,6 @@ from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.room import check_learner, check_training
 from innergrad.lab.stack import Stack
-from innergrad.modes import own_gradients
 
 
 @dataclass(frozen=True)

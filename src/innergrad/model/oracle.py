@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
+from innergrad.errors import own_gradients
 from innergrad.interpret import plain
 from innergrad.ir.program import Options, Program
 from innergrad.ir.stream import State
@@ -16,7 +17,6 @@ from innergrad.model.learning import Learning
 from innergrad.model.preparation import default_variant
 from innergrad.model.prompt import ArrayLike, Prompt, make_prompt
 from innergrad.model.running import Run, as_run
-from innergrad.modes import own_gradients
 
 
 def reference(

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import LARGEST, SMALLEST
+from innergrad.errors import LARGEST, SMALLEST, own_gradients
 from innergrad.model.prompt import Prompt
-from innergrad.modes import own_gradients
 
 TRIED, TRIALS, WORK = 64, 8, 5e8  # prompts, rates, and additions and multiplications of each trial
 FASTER, FALL = 10.0, 0.05  # times the rate, and of the loss: what is worth a word where it did not move

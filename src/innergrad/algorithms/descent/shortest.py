@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from innergrad.algorithms.descent import wide
 from innergrad.algorithms.descent.averages import forward
 from innergrad.algorithms.descent.chain import Chain, Output, output_of, program_of
 from innergrad.algorithms.descent.sigmoids import LOG_2, SIGMOIDS, Sigmoid
@@ -29,8 +30,8 @@ from innergrad.algorithms.descent.step import DescentSettings, below, times
 from innergrad.algorithms.descent.widest import Carried, carried_of, lanes_of, longer, names_of
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
-from innergrad.functions.scalar import IDENTITY, NEGATION
-from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score, expr, pointwise
+from innergrad.functions.scalar import IDENTITY
+from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score, expr
 from innergrad.ir.stream import Lane
 
 PAIRS = SIGMOIDS**2
@@ -185,18 +186,14 @@ def _with_targets(net: Network, j: int) -> Iterator[Attend]:
     if net.bias:
         yield Attend(f"yT{j}_{net.sizes[j + 1]}[o,e,k]", Score(IDENTITY, (f"{U}[e,k]", y)))
     for m in range(1, j):
-        for lane, labels in zip(_targets(net, j + 1, m), ("k,c", "k"), strict=False):
-            old = f"{lane.name.rpartition('_')[0]}_{net.sizes[j]}"
-            if any(lane in _targets(net, i, m) for i in range(m + 1, j + 1)):  # what a product before it has left there
-                yield from pointwise(NEGATION, (lane,))
-            yield Attend(f"{lane.name}[o,e,{labels}]", Score(IDENTITY, (f"{U}[e,a]", f"{old}[o,a,{labels}]")))
+        before = [lane for i in range(m + 1, j + 1) for lane in _targets(net, i, m)]
+        for lane, old in zip(_targets(net, j + 1, m), _targets(net, j, m), strict=True):
+            yield from wide.onward(U, lane, old.name, before, lead="o,")
 
 
 def _targets(net: Network, j: int, m: int) -> tuple[Lane, ...]:
     """The lanes of y S_m and y T_m for the derivatives of z_j."""
-    shape = net.sizes[-1], net.sizes[j], net.sizes[m], net.sizes[m - 1]
-    S = Lane(f"yS{m}_{shape[1]}", shape)
-    return (S, Lane(f"yT{m}_{shape[1]}", shape[:3])) if net.bias else (S,)
+    return tuple(Lane(f"y{lane.name}", (net.sizes[-1], *lane.shape)) for lane in wide.lanes_of(net, j, m))
 
 
 def _scratch(net: Network, carried: Carried) -> Iterator[Lane]:

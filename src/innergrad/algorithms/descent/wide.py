@@ -16,7 +16,7 @@ value has two lanes (:mod:`innergrad.model.double`), its correction needs its fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from innergrad.algorithms.descent.step import below
 from innergrad.algorithms.networks import Network
@@ -31,17 +31,37 @@ def product_lanes(net: Network, apart: bool = False) -> tuple[Lane, ...]:
     for m in range(1, net.depth):
         lanes[f"H{m}"] = Lane(f"H{m}", (net.sizes[m], net.sizes[m - 1]))
         for j in range(m + 1, net.depth):
-            for lane in _lanes(net, j, m, apart):
+            for lane in lanes_of(net, j, m, apart=apart):
                 lanes[lane.name] = lane
     return tuple(lanes.values())
 
 
-def _lanes(net: Network, j: int, m: int, apart: bool) -> tuple[Lane, ...]:
-    """Of the products from U_j to m."""
+def lanes_of(net: Network, j: int, m: int, *, bias: bool | None = None, apart: bool = False) -> tuple[Lane, ...]:
+    """Of the products from U_j to m; bias: whether there is one for it, by default where the network has biases."""
     (a, k), c = (net.sizes[i] for i in (j, m)), net.sizes[m - 1]
     name = f"{m}_{a}_{j}" if apart else f"{m}_{a}"
     S = Lane(f"S{name}", (a, k, c))
-    return (S, Lane(f"T{name}", (a, k))) if net.bias else (S,)
+    return (S, Lane(f"T{name}", (a, k))) if (net.bias if bias is None else bias) else (S,)
+
+
+def onward(U: str, lane: Lane, old: str, before: Iterable[Lane], lead: str = "") -> Iterator[Attend]:
+    """U times the product in the lane ``old``; where it takes the lane of one before it, what that has left is cleared.
+
+    lead: labels in front of those of U.
+    """
+    if lane in before:
+        yield from pointwise(NEGATION, (lane,))
+    factors = f"{U}[e,a]", f"{old}[{lead}a,{_rest(lane, lead)}]"
+    yield Attend(view_of(lane, lead), Score(IDENTITY, factors))
+
+
+def view_of(lane: Lane, lead: str = "") -> str:
+    return f"{lane.name}[{lead}e,{_rest(lane, lead)}]"
+
+
+def _rest(lane: Lane, lead: str) -> str:
+    """The labels behind e: those of a matrix, for S_m, or of a bias, for T_m."""
+    return "k,c" if len(lane.shape) - lead.count(",") == 3 else "k"
 
 
 def outer_slopes(j: int) -> Attend:
@@ -55,29 +75,23 @@ def longer(net: Network, j: int, apart: bool = False) -> tuple[Attend, ...]:
 
 
 def _longer(net: Network, j: int, m: int, apart: bool) -> Iterator[Attend]:
-    new = _lanes(net, j, m, apart)
+    new = lanes_of(net, j, m, apart=apart)
     U = f"U{j}"
     if j == m + 1:
         first = {"S": (f"{U}[e,k]", f"H{m}[k,c]"), "T": (f"{U}[e,k]", f"d{m}[k]")}
         for lane in new:
-            yield Attend(_view(lane), Score(IDENTITY, first[lane.name[0]]))
+            yield Attend(view_of(lane), Score(IDENTITY, first[lane.name[0]]))
         return
-    for lane, old in zip(new, _lanes(net, j - 1, m, apart), strict=True):
-        if any(lane in _lanes(net, i, m, apart) for i in range(m + 1, j)):  # what a product before it has left there
-            yield from pointwise(NEGATION, (lane,))
-        labels = "a,k,c" if lane.name[0] == "S" else "a,k"
-        yield Attend(_view(lane), Score(IDENTITY, (f"{U}[e,a]", f"{old.name}[{labels}]")))
-
-
-def _view(lane: Lane) -> str:
-    return f"{lane.name}[e,k,c]" if lane.name[0] == "S" else f"{lane.name}[e,k]"
+    before = [lane for i in range(m + 1, j) for lane in lanes_of(net, i, m, apart=apart)]
+    for lane, old in zip(new, lanes_of(net, j - 1, m, apart=apart), strict=True):
+        yield from onward(U, lane, old.name, before)
 
 
 def gradients(net: Network, apart: bool = False) -> tuple[Attend, ...]:
     """G_m and s_m, m < N - 1, from q_{N-1}."""
     made = list[Attend]()
     for m in range(1, net.depth - 1):
-        for lane in _lanes(net, net.depth - 1, m, apart):
+        for lane in lanes_of(net, net.depth - 1, m, apart=apart):
             dst = f"G{m}[k,c]" if lane.name[0] == "S" else f"s{m}[k]"
-            made.append(Attend(dst, Score(IDENTITY, (f"q{net.depth - 1}[e]", _view(lane)))))
+            made.append(Attend(dst, Score(IDENTITY, (f"q{net.depth - 1}[e]", view_of(lane)))))
     return tuple(made)

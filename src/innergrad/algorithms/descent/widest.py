@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from innergrad.algorithms.descent import wide
 from innergrad.algorithms.descent.activate import Activate, ByUnits, Weighted
 from innergrad.algorithms.descent.averages import forward
 from innergrad.algorithms.descent.chain import Chain, Output, output_of, program_of
@@ -36,7 +37,7 @@ from innergrad.algorithms.descent.step import DescentSettings, below
 from innergrad.algorithms.networks import Network
 from innergrad.errors import InputError
 from innergrad.functions.scalar import IDENTITY, NEGATION
-from innergrad.ir.program import Attend, Layer, Options, Program, Score, expr, pointwise
+from innergrad.ir.program import Attend, Layer, Options, Program, Score, expr
 from innergrad.ir.stream import Lane
 
 
@@ -171,23 +172,19 @@ def lanes_of(net: Network, j: int, m: int) -> tuple[Lane, ...]:
     """The derivatives of z_j in V_m, and, for the bias, in z_m, which for j = m + 1 is U_j; products of the same shape
     share a lane.
     """
-    shape = net.sizes[j], net.sizes[m], net.sizes[m - 1]
-    S = Lane(f"S{m}_{shape[0]}", shape)
-    return (S, Lane(f"T{m}_{shape[0]}", shape[:2])) if net.bias and j > m + 1 else (S,)
+    return wide.lanes_of(net, j, m, bias=net.bias and j > m + 1)
 
 
 def longer(net: Network, j: int) -> tuple[Attend, ...]:
     """The derivatives of z_{j+1}: U_{j+1} times those of z_j, and S_j = U_{j+1} p_{j-1}^T."""
-    own = Attend(view_of(lanes_of(net, j + 1, j)[0]), Score(IDENTITY, (f"U{j + 1}[e,k]", f"{below(j)}[c]")))
+    own = Attend(wide.view_of(lanes_of(net, j + 1, j)[0]), Score(IDENTITY, (f"U{j + 1}[e,k]", f"{below(j)}[c]")))
     return (own, *(i for m in range(1, j) for i in _longer(net, j, m)))
 
 
 def _longer(net: Network, j: int, m: int) -> Iterator[Attend]:
-    for lane, old in zip(lanes_of(net, j + 1, m), (*names_of(net, j, m),), strict=False):
-        if any(lane in lanes_of(net, i, m) for i in range(m + 1, j + 1)):  # what a product before it has left there
-            yield from pointwise(NEGATION, (lane,))
-        labels = "a,k,c" if lane.name[0] == "S" else "a,k"
-        yield Attend(view_of(lane), Score(IDENTITY, (f"U{j + 1}[e,a]", f"{old}[{labels}]")))
+    before = [lane for i in range(m + 1, j + 1) for lane in lanes_of(net, i, m)]
+    for lane, old in zip(lanes_of(net, j + 1, m), names_of(net, j, m), strict=False):
+        yield from wide.onward(f"U{j + 1}", lane, old, before)
 
 
 def names_of(net: Network, j: int, m: int) -> Iterator[str]:
@@ -195,10 +192,6 @@ def names_of(net: Network, j: int, m: int) -> Iterator[str]:
     yield lanes_of(net, j, m)[0].name
     if net.bias:
         yield lanes_of(net, j, m)[1].name if j > m + 1 else f"U{j}"
-
-
-def view_of(lane: Lane) -> str:
-    return f"{lane.name}[e,k,c]" if lane.name[0] == "S" else f"{lane.name}[e,k]"
 
 
 def _slopes(net: Network) -> Iterator[Attend]:
