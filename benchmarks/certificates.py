@@ -442,9 +442,8 @@ LLAMA_PATHS = (
     ("diabetes", (10, 8, 8, 1), 0.1, 1000, 0),
     ("diabetes", (10, 8, 8, 1), 0.5, 300, 0),
     ("diabetes", (10, 8, 8, 1), 0.5, 300, 1),
-    ("diabetes", (10, 8, 8, 1), 0.1, 300, 2),
-    *(("random", (D_X, *[8] * (N - 1), D_Y), lr, 300, 0) for N in (1, 2, 3, 4) for lr in (0.1, 0.5)),
-    ("random", (D_X, 8, 8, D_Y), 2.0, 300, 0),
+    *(("random", (D_X, *[8] * (N - 1), D_Y), lr, 100, 0) for N in (1, 2, 3, 4) for lr in (0.1, 0.5)),
+    ("random", (D_X, 8, 8, D_Y), 2.0, 100, 0),
 )
 LLAMA_STEPS_QUICK = 20
 

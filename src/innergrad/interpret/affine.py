@@ -295,6 +295,8 @@ class Forms(Algebra[Form]):
 
     def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
         """f(z), with the errors of the argument and of what stands for f."""
+        if score.f == IDENTITY:
+            return argument
         f, z, stand_in = score.f, argument, None if self.lanes.pointwise else self.lanes.approximants.get(score.f.name)
         t, labels = z.centre.tensor.detach(), z.centre.labels
         found = self.lanes.at(f, t)
