@@ -18,13 +18,12 @@ from torch import Tensor
 
 from innergrad import figures
 from innergrad.algorithms.base import Algorithm
-from innergrad.errors import lacks
+from innergrad.errors import lacks, own_gradients
 from innergrad.figures import BLUE, ORANGE
 from innergrad.interpret import plain
 from innergrad.interpret.plain import ScalarFunction
 from innergrad.ir.program import Program
 from innergrad.model.prompt import Prompt
-from innergrad.modes import own_gradients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
