@@ -5,13 +5,16 @@ transformers this is a law of the battery.)
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
 
 import invariance as bench
+from _parts import Parts
 from cases import CASES
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
@@ -105,19 +108,36 @@ def test_the_law_of_learners_can_fail(wrong: Any, name: str, monkeypatch: pytest
 def test_cases_of_the_trial_are_a_function_of_their_number() -> None:
     """And every case is taken once, whoever takes it."""
     assert bench.of_the_lab(14) == bench.of_the_lab(14)
-    numbers = sorted(number for _, part in bench.chunks(1500) for number in part)
-    assert numbers == list(range(1500))
+    taken = [number for _, part in bench.chunks(range(1500)) for number in part]
+    assert sorted(taken) == list(range(1500))
     name = "kernel: softmax"
-    found = [bench.compiled(number, name, CASES[name]) for number in (3, 8, 3)]
+    found = [bench.compiled(place, name, CASES[name]) for place in (3, 8, 3)]
     assert found[0] == found[2] != found[1]
-    whole = bench.summary([*found, bench.of_the_lab(14), {**found[1], "share": 1.5}])
-    assert (whole["cases"], len(whole["apart"])) == (5, 1)
+    assert [row["number"] for row in found[0]] == [15, 16, 17, 18]
+    assert len({row["change"] for row in found[0]}) == 4
+    whole = bench.summary([*found[0], bench.of_the_lab(14), {**found[1][0], "share": 1.5}])
+    assert (whole["cases"], len(whole["apart"])) == (6, 1)
+
+
+def test_a_trial_goes_on_where_it_ended(tmp_path: Path) -> None:
+    """Cases that were done are not done again, half a line is; rows of another code are not taken."""
+    path, numbers, done = tmp_path / "rows", range(4, 64, 5), Parts(tmp_path / "rows", {}, ())
+    bench.examined(numbers[:5], 1, done)
+    path.write_text(path.read_text() + '{"number": 29, "ca')
+    parts = Parts(path, {}, ())
+    assert parts.rows == done.rows
+    with mock.patch.object(bench, "of_the_lab", side_effect=bench.of_the_lab) as made:
+        bench.examined(numbers, 1, parts)
+    assert [call.args[0] for call in made.call_args_list] == list(numbers[5:])
+    assert Parts(path, {}, ()).rows == {number: bench.of_the_lab(number) for number in numbers}
+    with pytest.raises(SystemExit, match="another code"):
+        Parts(path, {"seed": 1}, ())
 
 
 @pytest.mark.soak
 def test_hundreds_of_cases_of_the_trial() -> None:
     """Of those that are stored, others."""
     draw, table = random.Random(5), bench.table()
-    found = [bench.compiled(draw.randrange(10**6), name, case) for name, case in table.items() for _ in range(2)]
+    found = [row for name, case in table.items() for row in bench.compiled(draw.randrange(10**6), name, case)]
     found += [bench.of_the_lab(draw.randrange(10**6)) for _ in range(300)]
     assert bench.summary(found)["apart"] == []
