@@ -1,14 +1,16 @@
 """Long runs in several commands: every row goes to a file at once, and the next command leaves out what is there.
 
-A file belongs to one code: rows of another are not mixed with these.
+A file belongs to one code: rows of another are not mixed with these. What was found to be wrong, and mended, is judged
+again by its number; then the result says so, and has both rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +29,23 @@ def code(more: Iterable[Path]) -> str:
 class Parts:
     """rows: by number, those of earlier commands first. Without a path, nothing is kept."""
 
-    def __init__(self, path: Path | None, settings: Row, made_by: Iterable[Path]) -> None:
+    def __init__(self, path: Path | None, settings: Row, made_by: Iterable[Path], again: Collection[int] = ()) -> None:
+        """again: numbers whose rows are made anew, by the code of now; the file keeps those of before."""
         self.rows: dict[int, Row] = {}
+        self.before: dict[int, Row] = {}
         self._file = None
         if path is None:
             return
         head = {"code": code(made_by), **settings}
         if path.exists():
             first, *lines = path.read_text().splitlines(keepends=True) or [""]
-            if first and json.loads(first) != head:
+            if first and json.loads(first) != head and not again:
                 sys.exit(f"{path} has rows of another code, or of other settings: begin another file")
             known = [json.loads(line) for line in lines if line.endswith("\n")]  # the last may have been cut
             self.rows = {row["number"]: row for row in known}
+        if again:
+            self.before = {number: self.rows.pop(number) for number in again}
+            return
         self._file = path.open("w")
         self._file.writelines(json.dumps(each) + "\n" for each in (head, *self.rows.values()))
         self._file.flush()
@@ -48,3 +55,16 @@ class Parts:
         if self._file is not None:
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
+
+    def mended(self) -> list[Row]:
+        """What was judged again: the row of before, and then that of now."""
+        both = [(when, rows[number]) for number in self.before for when, rows in self._times()]
+        return [{"judged": when, **{key: _written(value) for key, value in row.items()}} for when, row in both]
+
+    def _times(self) -> tuple[tuple[str, dict[int, Row]], ...]:
+        return ("before", self.before), ("again", self.rows)
+
+
+def _written(value: Any) -> Any:
+    """JSON has no infinity, and nothing that is no number."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -176,7 +176,8 @@ def summary(found: list[Row]) -> Row:
     ran = [row for row in found if "share" in row]
     return {
         "cases": len(found),
-        "refused": len(found) - len(ran),
+        "refused": sum("refused" in row for row in found),
+        "overflowed": sum("overflowed" in row for row in found),
         "apart": [row for row in ran if not row["share"] <= 1.0],
         "vacuous": sum(vacuous(row) for row in ran),
         "kinds": grouped(ran, "kind"),
@@ -218,14 +219,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--parts", type=Path, help="a file of the cases done: a command that ended goes on from it")
+    parser.add_argument(
+        "--again", type=int, action="append", default=[], help="with --parts: cases that something was mended for"
+    )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     made_by = (Path(__file__), ROOT / "tests" / "cases.py", *(ROOT / "examples").glob("*.py"))
-    parts, every = Parts(given.parts, {}, made_by), range(given.count)
+    parts, every = Parts(given.parts, {}, made_by, given.again), range(given.count)
     examined(every, given.workers, parts)
-    found = summary([parts.rows[number] for number in every])
-    print(f"{found['cases']} cases, {found['refused']} refused, {len(found['apart'])} apart")
+    found = summary([parts.rows[number] for number in every]) | {"mended": parts.mended()}
+    told = f"{found['refused']} refused, {len(found['apart'])} apart, {len(given.again)} judged again"
+    print(f"{found['cases']} cases, {told}")
     store("invariance", f"python benchmarks/invariance.py --count {given.count}", found, given.out)
     if found["apart"]:
         sys.exit(1)

@@ -63,7 +63,7 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
     "products.rounding_of_positions_does_not_grow_in_the_built_layer": ("products", ("codes", 0, "last"), times(4)),
     "products.steps_of_training_round_as_training_does": ("products", ("training", 0, "error"), times(4)),
     "products.outside_is_always_said": ("products", ("outside", 0, "says"), to("outside")),
-    "reliability.every_kill_is_as_if_it_never_was": ("kills", ("kills",), to(99)),
+    "reliability.every_kill_is_as_if_it_never_was": ("kills", ("kills",), to(499)),
     "reliability.rows_are_what_they_are_alone": ("invariance", ("apart",), to([{"share": 2.0}])),
     "reliability.no_bit_flips_without_a_word": ("damage", ("rows", 0, "raw"), to(1)),
     "training.speeds_add_up": ("training_speed_cpu", ("stacks", 0, "against_reference"), times(1.02)),
