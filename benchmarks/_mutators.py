@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import itertools
 import json
 import math
 import random
@@ -242,6 +243,7 @@ CELLS = (
     *("1e308", "-1e308", "1e-400", "\u0661\u0662", "\uff11", "1\u00a0000", "--1", "1e", "true", "\x00", "a" * 200_000),
     *("9" * 5000, '"', '""', '"a\nb"', "=1+1", "1;2", "\t", "\ufeff1", "\ud83d\ude00", CODE, "1" * 131_073),
 )
+LARGEST = 2**30  # characters of a table: it has to be made before it can be refused
 
 
 def table(rng: random.Random, text: str) -> bytes:
@@ -264,6 +266,8 @@ def table(rng: random.Random, text: str) -> bytes:
             row *= rng.choice((0, 2, 50, 3000))
         if not rows:
             break
+    sizes = itertools.accumulate(sum(map(len, row)) + len(row) for row in rows)
+    rows = [row for row, _ in itertools.takewhile(lambda pair: pair[1] <= LARGEST, zip(rows, sizes, strict=True))]
     separator = rng.choice((",",) * 8 + (";", "\t", ", ", "|"))
     end = rng.choice(("\n",) * 6 + ("\r\n", "\r", "\n\n", "\x85", "\u2028"))
     content = end.join(separator.join(row) for row in rows) + rng.choice((end, "", end * 3))

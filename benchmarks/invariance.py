@@ -155,7 +155,7 @@ def examine(name: str, numbers: list[int]) -> list[Row]:
 def examined(numbers: Iterable[int], workers: int, parts: Parts) -> None:
     """Every case that is not among the parts already."""
     started, before = time.perf_counter(), len(parts.rows)
-    cells = sorted(chunks(number for number in numbers if number not in parts.rows), key=lambda cell: cell[0] == LAB)
+    cells = sorted(chunks(parts.missing(numbers)), key=lambda cell: cell[0] == LAB)
     if workers == 1 or not cells:
         found: Iterator[list[Row]] = (examine(*cell) for cell in cells)
     else:

@@ -832,6 +832,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="with --only: its files")
     parser.add_argument("--show", type=int, default=20, help="how many wrong ones are printed")
     parser.add_argument("--parts", type=Path, help="a file of the cases done: a command that ended goes on from it")
+    parser.add_argument("--again", type=int, action="append", default=[], help="as in invariance.py")
     parser.add_argument("--store", action="store_true", help="write results/mutations.json")
     parser.add_argument("--out", type=Path, help="with --store: also into this folder")
     chosen = parser.parse_args()
@@ -848,9 +849,9 @@ def main() -> None:
             return
         every = range(chosen.first, chosen.first + chosen.cases)
         made_by = (Path(__file__), Path(_mutators.__file__), *GOLDEN.glob("*.zip"))
-        parts = Parts(chosen.parts, {"seed": chosen.seed}, made_by)
+        parts = Parts(chosen.parts, {"seed": chosen.seed}, made_by, chosen.again)
         before, began = len(parts.rows), time.monotonic()
-        for one in judged([n for n in every if n not in parts.rows], chosen.seed, chosen.workers, given):
+        for one in judged(parts.missing(every), chosen.seed, chosen.workers, given):
             kept = one.words if one.verdict in BAD else ""
             parts.add(one._replace(words=kept)._asdict())
             if len(parts.rows) % 5000 == 0:
@@ -873,7 +874,7 @@ def main() -> None:
         limits = {"room_mb": round(ROOM / 1e6), "seconds": SECONDS}
         about = {"seed": chosen.seed, "first": chosen.first, "processor_s": round(seconds)}
         command = f"python benchmarks/mutations.py --cases {chosen.cases} --store"
-        data = {**about, "limits": limits, "kinds": summary, "wrong": bad[:100]}
+        data = {**about, "limits": limits, "kinds": summary, "wrong": bad[:100], "mended": parts.mended()}
         store("mutations", command, data, chosen.out)
     sys.exit(1 if bad else 0)
 

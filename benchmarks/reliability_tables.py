@@ -37,7 +37,10 @@ def mutations(stored: Row) -> tuple[str, str]:
     tried = f"{found['cases']:,} damaged or hostile inputs ({', '.join(kinds)})"
     slow = f"the slowest took {found['slowest_s']:g} s, the largest {found['largest_mb']:,} MB"
     wrong = found["cases"] - sum(found[verdict] for verdict in ("done", "refused", "failed", "said"))
-    return f"{tried}; {slow}", f"{wrong} gave an exception, wrote elsewhere, or took too much without a word"
+    return (
+        f"{tried}; {slow}",
+        f"{wrong} gave an exception, wrote elsewhere, or took too much without a word{_again(stored)}",
+    )
 
 
 def kills(stored: Row) -> tuple[str, str]:

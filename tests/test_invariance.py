@@ -167,6 +167,8 @@ def test_what_was_mended_is_judged_again_and_said(tmp_path: Path) -> None:
     assert before == {"judged": "before", **done.rows[9], "share": "inf"}
     assert again == {"judged": "again", **bench.of_the_lab(9)}
     assert bench.summary(list(parts.rows.values()))["apart"] == []
+    with pytest.raises(SystemExit, match="code of then"):
+        parts.missing(range(4, 29, 5))
 
 
 @pytest.mark.soak

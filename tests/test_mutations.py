@@ -19,6 +19,7 @@ from unittest import mock
 import pytest
 import torch
 
+import _mutators
 import mutations
 from innergrad.config import to_toml
 from mutations import BAD, KINDS, Act, Bases, Case, Found, bases, judged
@@ -73,6 +74,13 @@ def test_the_files_of_a_case_are_a_function_of_its_number(given: Bases, tmp_path
     other = bases((tmp_path / "bases").resolve(), few=True)
     for number in range(80):
         assert made(number, given, tmp_path / "a") == made(number, other, tmp_path / "b"), number
+
+
+def test_a_table_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long cells, in long rows, many times: what is tried has to fit into memory before anybody can refuse it."""
+    monkeypatch.setattr(_mutators, "LARGEST", 2**20)
+    sizes = [len(_mutators.table(random.Random(number), "a,b\n1,2\n")) for number in range(500)]
+    assert 2**19 < max(sizes) < 2**24
 
 
 # ------------------------------------------------------------------------------------------- every setting, one by one
