@@ -66,7 +66,8 @@ def places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 def value(rng: random.Random, old: Any = None) -> Any:
     """A value that nobody would write; near the old one, sometimes."""
-    if isinstance(old, bool) or not isinstance(old, int | float) or rng.random() < 0.6:
+    whole = isinstance(old, int) and not isinstance(old, bool)
+    if not (whole or isinstance(old, float)) or rng.random() < 0.6 or (whole and abs(old) > 2**990):  # no float's size
         return nested(rng) if rng.random() < 0.04 else copy.deepcopy(rng.choice(HOSTILE))
     factor = rng.choice((-1, 0.5, 2, 3, 10, 100, 10**4, 10**6, 10**9))
     near = rng.choice((old + 1, old - 1, old * factor, old * factor + rng.random()))

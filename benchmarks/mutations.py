@@ -28,6 +28,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -75,6 +76,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 CSV = "a,b,y\n1,0.2,0.3\n0.5,0.1,0.2\n-0.25,0.75,0.5\n0.1,0.2,\n"
 VERDICTS = ("done", "refused", "failed", "said", "raw", "outside", "code", "memory", "slow", "died")
 BAD = VERDICTS[4:]
+FOLDERS = re.compile(r'File "[^"]*/([^"/]+)"')  # of a traceback: where a machine has its files is its own business
 
 
 # ------------------------------------------------------------------------------------------------- what is mutated
@@ -697,7 +699,14 @@ def judge(number: int, seed: int, given: Bases, home: Path, watch: Watch) -> Fou
         verdict, words = event, f"{what}\n{words}"
     if any(here.iterdir()) or list(home.rglob(CANARY)):
         verdict, words = "code", f"files appeared: {[str(path) for path in here.iterdir()]}\n{words}"
-    return Found(number, kind, verdict, time.process_time() - began, max(0, _peak()[0] - before), words[-4000:])
+    return Found(
+        number,
+        kind,
+        verdict,
+        time.process_time() - began,
+        max(0, _peak()[0] - before),
+        FOLDERS.sub(r'File "\1"', words[-4000:]),
+    )
 
 
 def _said(error: BaseException) -> str:

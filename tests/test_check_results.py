@@ -66,6 +66,7 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
     "reliability.every_kill_is_as_if_it_never_was": ("kills", ("kills",), to(499)),
     "reliability.rows_are_what_they_are_alone": ("invariance", ("apart",), to([{"share": 2.0}])),
     "reliability.no_bit_flips_without_a_word": ("damage", ("rows", 0, "raw"), to(1)),
+    "reliability.whatever_is_read_gets_a_sentence": ("mutations", ("wrong",), to([{"verdict": "raw"}])),
     "training.speeds_add_up": ("training_speed_cpu", ("stacks", 0, "against_reference"), times(1.02)),
     "training.speeds_on_a_gpu_are_those_asked_for": ("training_speed_cuda", ("stacks", 0, "mfu"), times(1.1)),
     "training.operations_are_counted_by_the_one_counter": ("training_speed_cpu", ("gflop_a_step",), times(1.01)),

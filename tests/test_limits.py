@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -19,6 +20,7 @@ import torch
 
 import innergrad as ig
 from innergrad import memory
+from innergrad.algorithms import lookup
 from innergrad.cli import commands
 from innergrad.errors import InputError, JobError, integer, limit_of, real, within_limits
 from innergrad.evidence.verification import foreseen_bytes
@@ -29,6 +31,7 @@ from innergrad.lab.learners import GPTConfig, LearnerConfig
 from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
 from innergrad.lab.tasks import Linear
 from innergrad.lab.training import load_learner, train
+from innergrad.model.storage import seal
 from innergrad.targets.parts import base
 from innergrad.targets.weights import rows
 from test_cli import call
@@ -134,6 +137,30 @@ def test_what_takes_long_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
         tf.cost()
     with pytest.warns(ig.LongRun, match="building the weights will take about"):
         _ = tf.module
+
+
+def test_a_table_that_takes_long_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ig.GradientDescent(ig.Network([1, 1], bias=False), steps=1, box=1.0)
+    monkeypatch.setattr(lookup, "LONG", 1e-9)
+    with pytest.warns(ig.LongRun, match="tabulating 2 cells of the weights will take about"):
+        ig.compile(ig.GridDescent(one, grid=2), n_examples=2)
+
+
+@pytest.mark.parametrize("size", [True, False, 1.0, 2.5, "2", None, [2], 10**30, -1], ids=str)
+def test_a_size_in_a_folder_is_a_whole_number(size: object, tmp_path: Path) -> None:
+    """Of every matrix, wherever it stands."""
+    tf = ig.compile(ig.GradientDescent(ig.Network([1, 1]), steps=1), n_examples=2)
+    tf.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    layers = [layer for part in config["body"] for layer in part["layers"]]
+    for shape in [shape for layer in layers for shape in layer["shapes"].values()]:
+        for place in range(3):
+            kept, shape[place] = shape[place], size
+            (tmp_path / "config.json").write_text(json.dumps(config))
+            seal(tmp_path)
+            with pytest.raises(InputError):
+                ig.load(tmp_path)
+            shape[place] = kept
 
 
 @pytest.mark.parametrize("sizes", [[8192, 3, 1], [2, 3000, 1], [3, 3, 3000], [60, 60, 60], [8] * 40], ids=str)

@@ -76,6 +76,12 @@ def test_the_files_of_a_case_are_a_function_of_its_number(given: Bases, tmp_path
         assert made(number, given, tmp_path / "a") == made(number, other, tmp_path / "b"), number
 
 
+def test_a_number_of_any_size_can_be_mutated() -> None:
+    for old in (10**5000, -(10**5000), 2**1023, 10**300, 1e308, 0, True):
+        for number in range(200):
+            _mutators.value(random.Random(number), old)
+
+
 def test_a_table_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long cells, in long rows, many times: what is tried has to fit into memory before anybody can refuse it."""
     monkeypatch.setattr(_mutators, "LARGEST", 2**20)

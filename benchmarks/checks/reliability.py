@@ -1,4 +1,4 @@
-"""Stored results of kills.py, invariance.py and damage.py: what docs/reliability.md claims."""
+"""Stored results of kills.py, invariance.py, damage.py and mutations.py: what docs/reliability.md claims."""
 
 from __future__ import annotations
 
@@ -36,4 +36,16 @@ def no_bit_flips_without_a_word() -> None:
         equal(f"{where}, raw", row["raw"], 0)
 
 
-CHECKS = (every_kill_is_as_if_it_never_was, rows_are_what_they_are_alone, no_bit_flips_without_a_word)
+def whatever_is_read_gets_a_sentence() -> None:
+    stored, file = read("mutations"), "results/mutations.json"
+    equal(f"{file}, wrong", stored["wrong"], [])
+    cases = stored["kinds"][-1]["cases"]
+    require(cases >= 50_000, f"{file}, cases", cases, "at least 50,000")
+
+
+CHECKS = (
+    every_kill_is_as_if_it_never_was,
+    rows_are_what_they_are_alone,
+    no_bit_flips_without_a_word,
+    whatever_is_read_gets_a_sentence,
+)
