@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import itertools
 import json
 import math
 import random
@@ -65,7 +66,8 @@ def places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 def value(rng: random.Random, old: Any = None) -> Any:
     """A value that nobody would write; near the old one, sometimes."""
-    if isinstance(old, bool) or not isinstance(old, int | float) or rng.random() < 0.6:
+    whole = isinstance(old, int) and not isinstance(old, bool)
+    if not (whole or isinstance(old, float)) or rng.random() < 0.6 or (whole and abs(old) > 2**990):  # no float's size
         return nested(rng) if rng.random() < 0.04 else copy.deepcopy(rng.choice(HOSTILE))
     factor = rng.choice((-1, 0.5, 2, 3, 10, 100, 10**4, 10**6, 10**9))
     near = rng.choice((old + 1, old - 1, old * factor, old * factor + rng.random()))
@@ -174,9 +176,17 @@ DTYPES = (
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 1e308, -1e308, 1e-320, math.nan, math.inf, -math.inf, 2.0**31, -(2.0**31), 2.0**62)
 
 
+def settled(content: bytes) -> bytes:
+    """A file of safetensors with its header in alphabetical order, which otherwise is another in every process."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
+
+
 def changed_tensors(rng: random.Random, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Other entries, types, shapes and names; some missing, some more."""
-    tensors = dict(tensors)
+    tensors = dict(sorted(tensors.items()))  # safetensors reads them in an order that is another in every process
     for _ in range(rng.choice((1, 1, 2, 4))):
         if not tensors:
             break
@@ -234,6 +244,7 @@ CELLS = (
     *("1e308", "-1e308", "1e-400", "\u0661\u0662", "\uff11", "1\u00a0000", "--1", "1e", "true", "\x00", "a" * 200_000),
     *("9" * 5000, '"', '""', '"a\nb"', "=1+1", "1;2", "\t", "\ufeff1", "\ud83d\ude00", CODE, "1" * 131_073),
 )
+LARGEST = 2**30  # characters of a table: it has to be made before it can be refused
 
 
 def table(rng: random.Random, text: str) -> bytes:
@@ -256,6 +267,8 @@ def table(rng: random.Random, text: str) -> bytes:
             row *= rng.choice((0, 2, 50, 3000))
         if not rows:
             break
+    sizes = itertools.accumulate(sum(map(len, row)) + len(row) for row in rows)
+    rows = [row for row, _ in itertools.takewhile(lambda pair: pair[1] <= LARGEST, zip(rows, sizes, strict=True))]
     separator = rng.choice((",",) * 8 + (";", "\t", ", ", "|"))
     end = rng.choice(("\n",) * 6 + ("\r\n", "\r", "\n\n", "\x85", "\u2028"))
     content = end.join(separator.join(row) for row in rows) + rng.choice((end, "", end * 3))

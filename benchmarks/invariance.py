@@ -6,8 +6,9 @@ Compiled transformers: every algorithm of ``tests/cases.py`` (all targets and va
 and float64, on random prompts of 1 to 9 examples (some algorithms: of 1 to 40), with random weights of the examples
 where the algorithm takes them. Models of the lab: GPTs of every kind of attention, position, norm and token, and the
 attention-only learners, with random weights. What must not matter is drawn from ``innergrad.testing.invariance``, which
-also says how far rounding may take two runs apart; ``share`` is the difference over that. Cases are a function of their
-number alone.
+also says how far rounding may take two runs apart; ``share`` is the difference over that. A case is one comparison;
+four of them, with four different changes, share their prompts and the run that they are compared with. Cases are a
+function of their number alone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # of two threads on a busy core, one would spin for seconds
 import torch
 
+from _parts import ROOT, Parts
 from _results import store
-from innergrad.errors import InputError, JobError
+from innergrad.errors import InputError, JobError, PoorRun
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
@@ -39,12 +43,12 @@ from innergrad.testing.invariance import CHANGES, OF_LEARNERS, SYMMETRIC, compar
 Row = dict[str, Any]
 EXECUTORS: tuple[Executor, ...] = ("plain", "fused", "dense", "auto")
 LAB = "lab"
+LAB_SHARE, CHUNK = 5, 4  # one case in five is the lab's; a process takes the rest of so many fives at a time
 
 
 def table() -> dict[str, Any]:
     """Name -> case; long ones have 40 examples."""
-    root = Path(__file__).parent.parent
-    sys.path += [folder for folder in (str(root / "tests"), str(root / "examples")) if folder not in sys.path]
+    sys.path += [folder for folder in (str(ROOT / "tests"), str(ROOT / "examples")) if folder not in sys.path]
     cases: Any = importlib.import_module("cases")
     return {**cases.CASES, **{f"{name} (40 examples)": case for name, case in cases.LONG.items()}}
 
@@ -52,11 +56,11 @@ def table() -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ compiled
 
 
-def compiled(number: int, name: str, case: Any) -> Row:
-    draw = random.Random(number)
-    executor, dtype = EXECUTORS[number % 4], (torch.float64, torch.float32)[number // 4 % 2]
-    changes = [change for change in CHANGES if change != SYMMETRIC or not case.ordered]
-    change = draw.choice(changes)
+def compiled(place: int, name: str, case: Any) -> list[Row]:
+    """The first four of five cases: the same prompts, and as many changes."""
+    draw = random.Random(place)
+    executor, dtype = EXECUTORS[place % 4], (torch.float64, torch.float32)[place // 4 % 2]
+    changes = draw.sample([change for change in CHANGES if change != SYMMETRIC or not case.ordered], LAB_SHARE - 1)
     tf, long = case.tf, "(40" in name
     batch = draw.choice([1, 2]) if long else draw.randint(1, 6)
     n_query, most = draw.randint(1, 3), tf.options.n_examples
@@ -64,19 +68,20 @@ def compiled(number: int, name: str, case: Any) -> Row:
         most = min(most, tf.program.length - tf.program.carriers - n_query)
     least = max((max(batch) + 1 for batch in tf.program.batches), default=1)  # some example of every batch
     n = draw.randint(min(least, most), most)
-    prompts = case.prompts(batch, n, n_query, seed=number)
+    prompts = case.prompts(batch, n, n_query, seed=place)
     if not tf.proven:  # fits have a bounded domain, which normal numbers leave now and then
         prompts |= {name: prompts[name] / 2 for name in ("X", "X_query")}
     if tf.algorithm.weighted and not tf.algorithm.by_place and draw.random() < 0.3:
-        generator = torch.Generator().manual_seed(number)
+        generator = torch.Generator().manual_seed(place)
         prompts["sample_weight"] = torch.rand(batch, n, generator=generator, dtype=torch.float64) + 0.1
     kind = f"{tf.options.target}, {executor}, {str(dtype).removeprefix('torch.')}"
-    row = {"number": number, "case": name, "kind": kind, "change": change}
+    numbered = enumerate(changes, start=LAB_SHARE * place)
+    cases: list[Row] = [{"number": n, "case": name, "kind": kind, "change": change} for n, change in numbered]
     try:
-        found = compared(tf, prompts, [change], torch.Generator().manual_seed(number), executor, dtype)[change]
+        found = compared(tf, prompts, changes, torch.Generator().manual_seed(place), executor, dtype)
     except (InputError, JobError) as refusal:  # a program that cannot be fused, a prompt that leaves the domain
-        return {**row, "refused": str(refusal).splitlines()[0]}
-    return {**row, **vars(found)}
+        return [{**row, "refused": str(refusal).splitlines()[0]} for row in cases]
+    return [{**row, **vars(found[row["change"]])} for row in cases]
 
 
 # ------------------------------------------------------------------------------------------------------------- the lab
@@ -127,50 +132,52 @@ def of_the_lab(number: int) -> Row:
 
 # ---------------------------------------------------------------------------------------------------------- everything
 
-LAB_SHARE, CHUNK = 5, 16  # one case in five is the lab's; a process takes so many of an algorithm at a time
 
-
-def chunks(count: int) -> Iterator[tuple[str, list[int]]]:
-    """Name of the algorithm (or the lab), numbers of the cases."""
-    names, groups = list(table()), dict[str, list[int]]()
-    for number in range(count):
+def chunks(numbers: Iterable[int]) -> Iterator[tuple[str, list[int]]]:
+    """Name of the algorithm (or the lab), numbers of the cases; cases that share a run stay together."""
+    names, groups = list(table()), dict[tuple[str, int], list[int]]()
+    for number in numbers:
         place, rest = divmod(number, LAB_SHARE)
-        name = LAB if rest == LAB_SHARE - 1 else names[(place * (LAB_SHARE - 1) + rest) // 8 % len(names)]
-        groups.setdefault(name, []).append(number)
-    for name, numbers in groups.items():
-        size = 4 * CHUNK if name == LAB else max(CHUNK, len(numbers) // 4 + 1)
-        yield from ((name, numbers[start : start + size]) for start in range(0, len(numbers), size))
+        name = LAB if rest == LAB_SHARE - 1 else names[place // 8 % len(names)]
+        part = number // 256 if name == LAB else place // (8 * len(names)) // CHUNK
+        groups.setdefault((name, part), []).append(number)
+    yield from ((name, group) for (name, _), group in groups.items())
 
 
 def examine(name: str, numbers: list[int]) -> list[Row]:
-    case = None if name == LAB else table()[name]
-    return [of_the_lab(number) if case is None else compiled(number, name, case) for number in numbers]
+    warnings.simplefilter("ignore", PoorRun)  # that nothing good is learned from random numbers
+    if name == LAB:
+        return [of_the_lab(number) for number in numbers]
+    case, places = table()[name], sorted({number // LAB_SHARE for number in numbers})
+    return [row for place in places for row in compiled(place, name, case) if row["number"] in numbers]
 
 
-def examined(count: int, workers: int) -> list[Row]:
-    started, found = time.perf_counter(), list[Row]()
-    cells = sorted(chunks(count), key=lambda cell: (cell[0] == LAB, -len(cell[1])))
-    if workers == 1:
-        parts: Iterator[list[Row]] = (examine(*cell) for cell in cells)
+def examined(numbers: Iterable[int], workers: int, parts: Parts) -> None:
+    """Every case that is not among the parts already."""
+    started, before = time.perf_counter(), len(parts.rows)
+    cells = sorted(chunks(parts.missing(numbers)), key=lambda cell: cell[0] == LAB)
+    if workers == 1 or not cells:
+        found: Iterator[list[Row]] = (examine(*cell) for cell in cells)
     else:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,))
-        parts = iter(pool.map(examine, *zip(*cells, strict=True)))
-    for done, part in enumerate(parts, start=1):
-        found += part
+        found = iter(pool.map(examine, *zip(*cells, strict=True)))
+    for done, part in enumerate(found, start=1):
         for row in part:
+            parts.add(row)
             if row.get("share", 0.0) > 1.0:
                 print(f"APART: {row}", flush=True)
-        if done % 40 == 0:
-            print(f"{len(found)} cases, {time.perf_counter() - started:.0f} s", flush=True)
-    return sorted(found, key=lambda row: row["number"])
+        if done % 20 == 0:
+            told = f"{len(parts.rows) - before} more in {time.perf_counter() - started:.0f} s"
+            print(f"{len(parts.rows)} cases, {told}", flush=True)
 
 
 def summary(found: list[Row]) -> Row:
     ran = [row for row in found if "share" in row]
     return {
         "cases": len(found),
-        "refused": len(found) - len(ran),
+        "refused": sum("refused" in row for row in found),
+        "overflowed": sum("overflowed" in row for row in found),
         "apart": [row for row in ran if not row["share"] <= 1.0],
         "vacuous": sum(vacuous(row) for row in ran),
         "kinds": grouped(ran, "kind"),
@@ -211,12 +218,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--parts", type=Path, help="a file of the cases done: a command that ended goes on from it")
+    parser.add_argument(
+        "--again", type=int, action="append", default=[], help="with --parts: cases that something was mended for"
+    )
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    started = time.perf_counter()
-    found = summary(examined(given.count, given.workers))
-    found["seconds"] = round(time.perf_counter() - started)
-    print(f"{found['cases']} cases, {found['refused']} refused, {len(found['apart'])} apart")
+    torch.set_num_threads(1)
+    made_by = (Path(__file__), ROOT / "tests" / "cases.py", *(ROOT / "examples").glob("*.py"))
+    parts, every = Parts(given.parts, {}, made_by, given.again), range(given.count)
+    examined(every, given.workers, parts)
+    found = summary([parts.rows[number] for number in every]) | {"mended": parts.mended()}
+    told = f"{found['refused']} refused, {len(found['apart'])} apart, {len(given.again)} judged again"
+    print(f"{found['cases']} cases, {told}")
     store("invariance", f"python benchmarks/invariance.py --count {given.count}", found, given.out)
     if found["apart"]:
         sys.exit(1)

@@ -12,7 +12,8 @@ can be had may take long, if that is said first (``said``). Wrong are:
     slow       more than SECONDS of processor time, and nothing was said before
     died       the process ended: a signal, or no answer
 
-``--only 123`` runs one case here, and shows it; ``--keep folder`` leaves its files there.
+``--only 123`` runs one case here, and shows it; ``--keep folder`` leaves its files there. Many small files are made:
+TMPDIR=/dev/shm keeps them off the disk.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ import argparse
 import contextlib
 import copy
 import ctypes
+import functools
 import io
 import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -37,7 +40,7 @@ import warnings
 import weakref
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -46,11 +49,14 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
+import typer.main
 from safetensors.torch import load as tensors_of
 from safetensors.torch import save, save_file
 
+import _mutators
 import innergrad as ig
-from _mutators import CANARY, DIGITS, PICKLE, as_json, change, changed_tensors, damaged, forged, table, value
+from _mutators import CANARY, DIGITS, PICKLE, as_json, change, changed_tensors, damaged, forged, settled, table, value
+from _parts import Parts
 from innergrad import manifest
 from innergrad.cli import main as command_line
 from innergrad.cli.flags import MODEL, THEOREM
@@ -70,6 +76,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 CSV = "a,b,y\n1,0.2,0.3\n0.5,0.1,0.2\n-0.25,0.75,0.5\n0.1,0.2,\n"
 VERDICTS = ("done", "refused", "failed", "said", "raw", "outside", "code", "memory", "slow", "died")
 BAD = VERDICTS[4:]
+FOLDERS = re.compile(r'File "[^"]*/([^"/]+)"')  # of a traceback: where a machine has its files is its own business
 
 
 # ------------------------------------------------------------------------------------------------- what is mutated
@@ -149,6 +156,19 @@ def bases(folder: Path, few: bool = False) -> Bases:
 def _train(base: Experiment, folder: Path) -> None:
     train(base, folder / "run")
     train([base, replace(base, name="other", seed=1)], folder / "stack")
+    for run in (folder / "run", folder / "stack"):
+        _settle(run)
+
+
+def _settle(run: Path) -> None:
+    """Without what is another the next time: times, and the order of keys. Cases are a function of their number."""
+    log, about = run / "log.jsonl", run / "manifest.json"
+    rows = [{**json.loads(line), "seconds": 0.25} for line in log.read_text().splitlines()]
+    log.write_bytes(b"".join(as_json(row) + b"\n" for row in rows))
+    then = {"started": "2026-01-01T00:00:00+00:00", "command": ["innergrad"]}
+    about.write_bytes(as_json({**json.loads(about.read_text()), **then}))
+    for path in checkpoints.every(run):
+        path.write_bytes(settled(path.read_bytes()))
 
 
 # ---------------------------------------------------------------------------------------------------- kinds of cases
@@ -376,7 +396,7 @@ def checkpoint(case: Case) -> Act:
             header |= {k: v if isinstance(v, str) else str(v) for k, v in meta.items() if k != "meta"}
             header["meta"] = as_json(meta.get("meta")).decode()
         header["digest"] = checkpoints._digest(tensors, header)
-        content = save(tensors, {k: v.encode("utf-8", "replace").decode() for k, v in header.items()})
+        content = settled(save(tensors, {k: v.encode("utf-8", "replace").decode() for k, v in header.items()}))
     folder = case.inputs / "run"
     shutil.copytree(run, folder)
     (folder / "checkpoints" / path.name).write_bytes(content)
@@ -679,7 +699,14 @@ def judge(number: int, seed: int, given: Bases, home: Path, watch: Watch) -> Fou
         verdict, words = event, f"{what}\n{words}"
     if any(here.iterdir()) or list(home.rglob(CANARY)):
         verdict, words = "code", f"files appeared: {[str(path) for path in here.iterdir()]}\n{words}"
-    return Found(number, kind, verdict, time.process_time() - began, max(0, _peak()[0] - before), words[-4000:])
+    return Found(
+        number,
+        kind,
+        verdict,
+        time.process_time() - began,
+        max(0, _peak()[0] - before),
+        FOLDERS.sub(r'File "\1"', words[-4000:]),
+    )
 
 
 def _said(error: BaseException) -> str:
@@ -700,6 +727,7 @@ def prepare() -> Watch:
     signal.signal(signal.SIGPROF, interrupt)
     manifest._run = lambda *command: None  # no git: it is somebody else's program
     os.fsync = lambda fd: None
+    typer.main.get_command = functools.cache(typer.main.get_command)  # the same for every case, and dear to make
     whole, begun = Stack.run, weakref.WeakSet[Stack]()
 
     def run(self: Stack, steps: int, n: int) -> None:
@@ -716,31 +744,32 @@ def prepare() -> Watch:
 # ------------------------------------------------------------------------------------------------------- many at a time
 
 
-def _worker(first: int, cases: int, stride: int, seed: int, given: Bases, home: Path, answers: Connection) -> None:
+def _worker(numbers: list[int], seed: int, given: Bases, home: Path, answers: Connection) -> None:
     with contextlib.suppress(Exception):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with the process that started it
     watch = prepare()
-    for number in range(first, cases, stride):
+    for number in numbers:
         answers.send(number)
         answers.send(judge(number, seed, given, home, watch))
     answers.send(None)
 
 
-def judged(cases: int, seed: int, workers: int, given: Bases, start: int = 0) -> Iterator[Found]:
+def judged(numbers: Sequence[int], seed: int, workers: int, given: Bases) -> Iterator[Found]:
     """Every case, by processes that are started again where one dies."""
     context = multiprocessing.get_context("fork")
     running: dict[Connection, tuple[Any, int, int, float]] = {}  # process, worker, case, since when
+    shares = [list(numbers[worker::workers]) for worker in range(workers)]
 
-    def begin(worker: int, first: int) -> None:
+    def begin(worker: int) -> None:
         ours, theirs = context.Pipe(duplex=False)
-        arguments = (first, start + cases, workers, seed, given, given.folder / f"worker-{worker}", theirs)
+        arguments = (shares[worker], seed, given, given.folder / f"worker-{worker}", theirs)
         process = context.Process(target=_worker, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        running[ours] = (process, worker, first, time.monotonic())
+        running[ours] = (process, worker, -1, time.monotonic())
 
     for worker in range(workers):
-        begin(worker, start + worker)
+        begin(worker)
     while running:
         for connection in wait(list(running), timeout=1.0):
             assert isinstance(connection, Connection)
@@ -750,13 +779,16 @@ def judged(cases: int, seed: int, workers: int, given: Bases, start: int = 0) ->
             except EOFError:
                 process.join()
                 del running[connection]
+                if number == -1:
+                    raise RuntimeError(f"a process ended before its first case: exit code {process.exitcode}") from None
                 yield Found(number, kind_of(number, seed), "died", 0.0, 0, f"exit code {process.exitcode}")
-                begin(worker, number + workers)
+                begin(worker)
                 continue
             if found is None:
                 del running[connection]
                 process.join()
             elif isinstance(found, int):
+                shares[worker].remove(found)
                 running[connection] = (process, worker, found, time.monotonic())
             else:
                 yield found
@@ -808,13 +840,15 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="one case, in this process")
     parser.add_argument("--keep", type=Path, help="with --only: its files")
     parser.add_argument("--show", type=int, default=20, help="how many wrong ones are printed")
+    parser.add_argument("--parts", type=Path, help="a file of the cases done: a command that ended goes on from it")
+    parser.add_argument("--again", type=int, action="append", default=[], help="as in invariance.py")
     parser.add_argument("--store", action="store_true", help="write results/mutations.json")
     parser.add_argument("--out", type=Path, help="with --store: also into this folder")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with tempfile.TemporaryDirectory() as folder:
-        given, began = bases(Path(folder).resolve()), time.monotonic()
+        given = bases(Path(folder).resolve())
         if chosen.only is not None:
             found = [judge(chosen.only, chosen.seed, given, given.folder / "only", prepare())]
             print(found[0])
@@ -822,28 +856,34 @@ def main() -> None:
             if chosen.keep is not None:
                 shutil.copytree(given.folder / "only", chosen.keep, symlinks=True, ignore=_special)
             return
-        found = []
-        for one in judged(chosen.cases, chosen.seed, chosen.workers, given, chosen.first):
-            found.append(one)
-            if len(found) % 5000 == 0:
-                wrong = sum(each.verdict in BAD for each in found)
-                print(f"{len(found):,} cases in {time.monotonic() - began:.0f} s, {wrong} wrong", file=sys.stderr)
-        seconds = time.monotonic() - began
+        every = range(chosen.first, chosen.first + chosen.cases)
+        made_by = (Path(__file__), Path(_mutators.__file__), *GOLDEN.glob("*.zip"))
+        parts = Parts(chosen.parts, {"seed": chosen.seed}, made_by, chosen.again)
+        before, began = len(parts.rows), time.monotonic()
+        for one in judged(parts.missing(every), chosen.seed, chosen.workers, given):
+            kept = one.words if one.verdict in BAD else ""
+            parts.add(one._replace(words=kept)._asdict())
+            if len(parts.rows) % 5000 == 0:
+                wrong = sum(row["verdict"] in BAD for row in parts.rows.values())
+                told = f"{len(parts.rows) - before:,} more in {time.monotonic() - began:.0f} s"
+                print(f"{len(parts.rows):,} cases, {wrong} wrong, {told}", file=sys.stderr)
         os.chdir("/")
+    found = [Found(**parts.rows[number]) for number in every]
     found.sort()
     _shown(found, chosen.show)
     print()
     summary = rows(found)
     print_rows(summary)
     bad = [one._asdict() for one in found if one.verdict in BAD]
-    print(f"{len(found):,} cases, {len(bad)} wrong, {seconds:.0f} s on {chosen.workers} processes")
+    seconds = sum(one.seconds for one in found)
+    print(f"{len(found):,} cases, {len(bad)} wrong, {seconds:.0f} s of a processor")
     if chosen.store:
         from _results import store
 
         limits = {"room_mb": round(ROOM / 1e6), "seconds": SECONDS}
-        about = {"seed": chosen.seed, "first": chosen.first, "wall_s": round(seconds), "workers": chosen.workers}
-        command = f"python benchmarks/mutations.py --cases {chosen.cases} --workers {chosen.workers} --store"
-        data = {**about, "limits": limits, "kinds": summary, "wrong": bad[:100]}
+        about = {"seed": chosen.seed, "first": chosen.first, "processor_s": round(seconds)}
+        command = f"python benchmarks/mutations.py --cases {chosen.cases} --store"
+        data = {**about, "limits": limits, "kinds": summary, "wrong": bad[:100], "mended": parts.mended()}
         store("mutations", command, data, chosen.out)
     sys.exit(1 if bad else 0)
 

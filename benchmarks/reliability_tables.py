@@ -37,7 +37,10 @@ def mutations(stored: Row) -> tuple[str, str]:
     tried = f"{found['cases']:,} damaged or hostile inputs ({', '.join(kinds)})"
     slow = f"the slowest took {found['slowest_s']:g} s, the largest {found['largest_mb']:,} MB"
     wrong = found["cases"] - sum(found[verdict] for verdict in ("done", "refused", "failed", "said"))
-    return f"{tried}; {slow}", f"{wrong} gave an exception, wrote elsewhere, or took too much without a word"
+    return (
+        f"{tried}; {slow}",
+        f"{wrong} gave an exception, wrote elsewhere, or took too much without a word{_again(stored)}",
+    )
 
 
 def kills(stored: Row) -> tuple[str, str]:
@@ -56,7 +59,14 @@ def damage(stored: Row) -> tuple[str, str]:
 
 def invariance(stored: Row) -> tuple[str, str]:
     tried = f"{stored['cases']:,} rows alone, in batches, in other orders, by two threads"
-    return tried, f"{len(stored['apart'])} apart by more than rounding allows"
+    return tried, f"{len(stored['apart'])} apart by more than rounding allows{_again(stored)}"
+
+
+def _again(stored: Row) -> str:
+    """What was wrong at first, mended, and judged again."""
+    again = [row["number"] for row in stored.get("mended", []) if row["judged"] == "again"]
+    many = "case was" if len(again) == 1 else "cases were"
+    return f"; {len(again)} {many} judged again after something was mended (see below)" if again else ""
 
 
 TRIALS: dict[str, Callable[[Row], tuple[str, str]]] = {
@@ -109,8 +119,9 @@ def rows_alone() -> list[str]:
         model, _, precision = row["kind"].split(", ")
         kinds.setdefault(f"{'lab' if model == 'lab' else f'target `{model}`'}, {precision}", []).append(row)
     lines += [_compared(name, rows) for name, rows in kinds.items()]
-    share = stored["vacuous"] / max(1, stored["cases"] - stored["refused"])
-    refused = f"{stored['refused']} were refused with a sentence (a program that cannot be fused, a prompt outside)"
+    share = stored["vacuous"] / max(1, stored["all"][0]["cases"])
+    refused = f"{stored['refused']} were refused with a sentence (ramps too steep for float32, a prompt outside), and"
+    refused += f" {stored['overflowed']} random learners of the lab overflowed, which leaves nothing to compare"
     few = f"In {share:.1%} the limit leaves less than half the digits"
     return [*lines, "", f"{stored['algorithms']} algorithms. Of {stored['cases']:,} cases {refused}. {few}."]
 

@@ -5,17 +5,20 @@ transformers this is a law of the battery.)
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from torch import Tensor
 
 import invariance as bench
+from _parts import Parts
 from cases import CASES
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
-from innergrad.testing.invariance import OF_LEARNERS, SYMMETRIC, learner_limit, rows
+from innergrad.testing.invariance import OF_LEARNERS, SYMMETRIC, judged, learner_limit, rows
 from innergrad.testing.rounding import radii_of
 
 PROVEN = [name for name, case in CASES.items() if case.options["target"] in (None, "relu", "kernel") and case.float32]
@@ -49,6 +52,27 @@ def test_the_radius_grows_with_what_is_summed() -> None:
     assert float(radii_of(tf, many, torch.float64)[1].mean()) > 2 * float(small.mean())
     ratio = radii_of(tf, few, torch.float32)[1] / small
     assert bool((ratio / 2.0**29 - 1).abs().max() < 1e-3)
+
+
+FITTED = [name for name in bench.table() if name.startswith(("gpt", "softmax", "sigma", "llama"))]
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_radius_is_a_number_or_infinite(name: str) -> None:
+    """Of recursions, radii grow beyond all numbers; then there is no limit, and not one that is no number."""
+    case = bench.table()[name]
+    n = min(case.tf.options.n_examples, (case.tf.program.length or 99) - case.tf.program.carriers - 2)
+    prompt = case.tf.prompt(**case.prompts(2, n, 2))
+    for fits in (False, True):
+        radii = radii_of(case.tf, prompt, torch.float32, True, fits)
+        assert all(bool((part >= 0).all()) for part in radii)
+
+
+def test_without_a_limit_the_difference_is_still_said() -> None:
+    parts = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 1)
+    other = parts[0] + torch.tensor([0.0, 0.5, 0.25]), parts[1]
+    found = judged(other, parts, (torch.full((1, 3), torch.inf), torch.full((1, 1), torch.inf)))
+    assert (found.share, found.equal, found.difference, found.limit) == (0.0, False, 0.5, torch.inf)
 
 
 KINDS = [
@@ -105,19 +129,52 @@ def test_the_law_of_learners_can_fail(wrong: Any, name: str, monkeypatch: pytest
 def test_cases_of_the_trial_are_a_function_of_their_number() -> None:
     """And every case is taken once, whoever takes it."""
     assert bench.of_the_lab(14) == bench.of_the_lab(14)
-    numbers = sorted(number for _, part in bench.chunks(1500) for number in part)
-    assert numbers == list(range(1500))
+    taken = [number for _, part in bench.chunks(range(1500)) for number in part]
+    assert sorted(taken) == list(range(1500))
     name = "kernel: softmax"
-    found = [bench.compiled(number, name, CASES[name]) for number in (3, 8, 3)]
+    found = [bench.compiled(place, name, CASES[name]) for place in (3, 8, 3)]
     assert found[0] == found[2] != found[1]
-    whole = bench.summary([*found, bench.of_the_lab(14), {**found[1], "share": 1.5}])
-    assert (whole["cases"], len(whole["apart"])) == (5, 1)
+    assert [row["number"] for row in found[0]] == [15, 16, 17, 18]
+    assert len({row["change"] for row in found[0]}) == 4
+    whole = bench.summary([*found[0], bench.of_the_lab(14), {**found[1][0], "share": 1.5}])
+    assert (whole["cases"], len(whole["apart"])) == (6, 1)
+
+
+def test_a_trial_goes_on_where_it_ended(tmp_path: Path) -> None:
+    """Cases that were done are not done again, half a line is; rows of another code are not taken."""
+    path, numbers, done = tmp_path / "rows", range(4, 64, 5), Parts(tmp_path / "rows", {}, ())
+    bench.examined(numbers[:5], 1, done)
+    path.write_text(path.read_text() + '{"number": 29, "ca')
+    parts = Parts(path, {}, ())
+    assert parts.rows == done.rows
+    with mock.patch.object(bench, "of_the_lab", side_effect=bench.of_the_lab) as made:
+        bench.examined(numbers, 1, parts)
+    assert [call.args[0] for call in made.call_args_list] == list(numbers[5:])
+    assert Parts(path, {}, ()).rows == {number: bench.of_the_lab(number) for number in numbers}
+    with pytest.raises(SystemExit, match="another code"):
+        Parts(path, {"seed": 1}, ())
+
+
+def test_what_was_mended_is_judged_again_and_said(tmp_path: Path) -> None:
+    """The rows of before are kept beside those of now; all others stay."""
+    numbers, done = range(4, 24, 5), Parts(tmp_path / "rows", {"code of": "before"}, ())
+    bench.examined(numbers, 1, done)
+    done.add({**done.rows[9], "share": float("inf")})
+    parts = Parts(tmp_path / "rows", {}, (), again=[9])
+    assert sorted(parts.rows) == [4, 14, 19]
+    bench.examined(numbers, 1, parts)
+    before, again = parts.mended()
+    assert before == {"judged": "before", **done.rows[9], "share": "inf"}
+    assert again == {"judged": "again", **bench.of_the_lab(9)}
+    assert bench.summary(list(parts.rows.values()))["apart"] == []
+    with pytest.raises(SystemExit, match="code of then"):
+        parts.missing(range(4, 29, 5))
 
 
 @pytest.mark.soak
 def test_hundreds_of_cases_of_the_trial() -> None:
     """Of those that are stored, others."""
     draw, table = random.Random(5), bench.table()
-    found = [bench.compiled(draw.randrange(10**6), name, case) for name, case in table.items() for _ in range(2)]
+    found = [row for name, case in table.items() for row in bench.compiled(draw.randrange(10**6), name, case)]
     found += [bench.of_the_lab(draw.randrange(10**6)) for _ in range(300)]
     assert bench.summary(found)["apart"] == []

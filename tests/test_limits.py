@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import subprocess
 import sys
+import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +20,18 @@ import torch
 
 import innergrad as ig
 from innergrad import memory
+from innergrad.algorithms import lookup
 from innergrad.cli import commands
 from innergrad.errors import InputError, JobError, integer, limit_of, real, within_limits
 from innergrad.evidence.verification import foreseen_bytes
 from innergrad.files import Writer
 from innergrad.lab.checkpoints import every, load
 from innergrad.lab.experiments import Experiment, TrainConfig
-from innergrad.lab.learners import GPTConfig
+from innergrad.lab.learners import GPTConfig, LearnerConfig
+from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
 from innergrad.lab.tasks import Linear
 from innergrad.lab.training import load_learner, train
+from innergrad.model.storage import seal
 from innergrad.targets.parts import base
 from innergrad.targets.weights import rows
 from test_cli import call
@@ -132,6 +137,84 @@ def test_what_takes_long_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
         tf.cost()
     with pytest.warns(ig.LongRun, match="building the weights will take about"):
         _ = tf.module
+
+
+def test_a_table_that_takes_long_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ig.GradientDescent(ig.Network([1, 1], bias=False), steps=1, box=1.0)
+    monkeypatch.setattr(lookup, "LONG", 1e-9)
+    with pytest.warns(ig.LongRun, match="tabulating 2 cells of the weights will take about"):
+        ig.compile(ig.GridDescent(one, grid=2), n_examples=2)
+
+
+@pytest.mark.parametrize("size", [True, False, 1.0, 2.5, "2", None, [2], 10**30, -1], ids=str)
+def test_a_size_in_a_folder_is_a_whole_number(size: object, tmp_path: Path) -> None:
+    """Of every matrix, wherever it stands."""
+    tf = ig.compile(ig.GradientDescent(ig.Network([1, 1]), steps=1), n_examples=2)
+    tf.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    layers = [layer for part in config["body"] for layer in part["layers"]]
+    for shape in [shape for layer in layers for shape in layer["shapes"].values()]:
+        for place in range(3):
+            kept, shape[place] = shape[place], size
+            (tmp_path / "config.json").write_text(json.dumps(config))
+            seal(tmp_path)
+            with pytest.raises(InputError):
+                ig.load(tmp_path)
+            shape[place] = kept
+
+
+@pytest.mark.parametrize("sizes", [[8192, 3, 1], [2, 3000, 1], [3, 3, 3000], [60, 60, 60], [8] * 40], ids=str)
+def test_the_time_to_count_the_weights_is_not_underrated(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide, narrow, deep: what is said is at least half of what the processor takes."""
+    said: dict[str, float] = {}
+    monkeypatch.setattr(rows, "_announce", said.__setitem__)
+    tf = ig.compile(ig.GradientDescent(ig.Network(sizes), steps=1), n_examples=2, epsilon=0.01)
+    began = time.process_time()
+    assert tf.foreseen
+    assert said[rows.COUNTING] > (time.process_time() - began) / 2 - 0.1
+
+
+LAYERED = {
+    "gpt": GPTConfig(100_000, 4, 1, 4),
+    "tied": GPTConfig(100_000, 4, 1, 4, tied=True),
+    "no mlp": GPTConfig(100_000, 4, 1, 0, positions="none", tokens="columns"),
+    "kernel": KernelLearnerConfig(100_000, ("linear",)),
+}
+
+
+@pytest.mark.parametrize("learner", LAYERED.values(), ids=LAYERED)
+def test_many_small_layers_are_refused_before_they_take_memory(
+    learner: LearnerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a layer takes is not its numbers alone, but the graph of its operations."""
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**31)
+    job = Experiment("many", n_points=4, task=Linear(d=2), learner=learner, train=TrainConfig(steps=1, batch=2))
+    with pytest.raises(InputError, match="training with batches of 2 prompts needs"):
+        train(job)
+
+
+TAKEN = """
+import sys, resource
+from innergrad.lab.stack import Stack
+from innergrad.lab.room import LAYER
+from test_limits import LAYERED, Experiment, Linear, TrainConfig, replace
+
+def peak(n):
+    learner, config = replace(LAYERED[sys.argv[1]], n_layers=n), TrainConfig(batch=2)
+    Stack([Experiment("a", n_points=4, task=Linear(d=2), learner=learner, train=config)], "cpu").advance(4)
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+few = peak(2)
+assert (peak(4000) - few) / 4000 < LAYER, "bytes for a layer"
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LAYERED)
+def test_a_layer_takes_no_more_than_is_foreseen(name: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", TAKEN, name], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_thousand_parts_of_the_weights_and_marks_are_checked_one_by_one() -> None:

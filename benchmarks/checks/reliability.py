@@ -1,4 +1,4 @@
-"""Stored results of kills.py, invariance.py and damage.py: what docs/reliability.md claims."""
+"""Stored results of kills.py, invariance.py, damage.py and mutations.py: what docs/reliability.md claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checks._require import equal, require
 def every_kill_is_as_if_it_never_was() -> None:
     stored, file = read("kills"), "results/kills.json"
     equal(f"{file}, wrong", stored["wrong"], [])
-    require(stored["kills"] >= 100, f"{file}, kills", stored["kills"], "at least 100")
+    require(stored["kills"] >= 500, f"{file}, kills", stored["kills"], "at least 500")
     equal(f"{file}, scenarios", {row["scenario"] for row in stored["scenarios"]}, set(bench.SCENARIOS))
     places = {row["where"].split(",")[0] for row in stored["where"]}
     missing = {"first checkpoint", "a later checkpoint", "the journal", "sweep.json"} - places
@@ -20,7 +20,7 @@ def every_kill_is_as_if_it_never_was() -> None:
 def rows_are_what_they_are_alone() -> None:
     stored, file = read("invariance"), "results/invariance.json"
     equal(f"{file}, apart", stored["apart"], [])
-    require(stored["cases"] >= 1_000, f"{file}, cases", stored["cases"], "at least 1,000")
+    require(stored["cases"] >= 10_000, f"{file}, cases", stored["cases"], "at least 10,000")
     refused = stored["refused"]
     require(refused < 0.1 * stored["cases"], f"{file}, refused", refused, "less than 10%")
     for row in stored["changes"]:
@@ -36,4 +36,16 @@ def no_bit_flips_without_a_word() -> None:
         equal(f"{where}, raw", row["raw"], 0)
 
 
-CHECKS = (every_kill_is_as_if_it_never_was, rows_are_what_they_are_alone, no_bit_flips_without_a_word)
+def whatever_is_read_gets_a_sentence() -> None:
+    stored, file = read("mutations"), "results/mutations.json"
+    equal(f"{file}, wrong", stored["wrong"], [])
+    cases = stored["kinds"][-1]["cases"]
+    require(cases >= 50_000, f"{file}, cases", cases, "at least 50,000")
+
+
+CHECKS = (
+    every_kill_is_as_if_it_never_was,
+    rows_are_what_they_are_alone,
+    no_bit_flips_without_a_word,
+    whatever_is_read_gets_a_sentence,
+)

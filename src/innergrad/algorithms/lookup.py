@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,12 +29,13 @@ from torch import Tensor
 
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.gradient_descent import GradientDescent
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, LongRun, integer, real
 from innergrad.functions.scalar import IDENTITY, NEGATION, Function, Levels, PiecewiseLinear, clip_residual
 from innergrad.ir.program import Attend, Layer, Loop, Options, Program, Score, pointwise
 from innergrad.ir.stream import Lane, example_stream
 
 MOST_ROWS = 2_000_000
+SECONDS_A_CELL, LONG = 3e-3, 10.0  # about, for every cell of the weights: five steps on all prompts; worth a word
 RAMP = 2.0**-20  # of a quantiser, in cells
 SAME, APART = 1e-13, 1e-11  # ids closer than SAME are equal; different ones must be APART
 SHARPNESS = tuple(float(s) for s in np.geomspace(1.0, 48.0, 24))  # candidates for s
@@ -395,6 +397,10 @@ def _outputs(algorithm: Tabulated, multisets: Tensor) -> tuple[Tensor, Tensor | 
     X = algorithm.middles(entries[..., : algorithm.d_x], algorithm.x_bound)
     y = algorithm.middles(entries[..., algorithm.d_x :], algorithm.y_bound)
     found, labels = [], list[Tensor]()
+    if (seconds := SECONDS_A_CELL * D**W) > LONG:
+        warnings.warn(
+            f"tabulating {D**W:,} cells of the weights will take about {seconds:.0f} s", LongRun, stacklevel=2
+        )
     for cell in range(D**W):
         digits = torch.tensor([float(cell // D**i % D) for i in range(W)], dtype=torch.float64)
         w = algorithm.middles(digits, algorithm.box).expand(len(X), W)

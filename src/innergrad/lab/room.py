@@ -22,6 +22,7 @@ from innergrad.memory import require_memory
 WEIGHT = 64  # bytes for a parameter in training: itself, its gradient, what the optimiser remembers, and copies
 DRAWN = 48  # bytes for an entry of the largest tensor of a prompt while it is drawn: there are a few such, of 64 bits
 KEPT = 4  # bytes for a number that a forward pass keeps for the way back
+LAYER = 2**16  # bytes for a layer, however small: the graph of its operations, and what torch keeps for each tensor
 SMALLER = "take a smaller learner, shorter prompts or a smaller batch"
 
 
@@ -31,7 +32,8 @@ def check_training(experiments: Sequence[Experiment]) -> None:
     weights = numbers_of_learner(first.learner, first.task.d, first.n_points, stack)
     prompts = first.train.batch * sum(numbers_of_prompt(one.task, first.n_points) for one in experiments)
     activations = first.train.batch * stack * first.learner.activations(first.n_points)
-    n_bytes = WEIGHT * weights + DRAWN * prompts + KEPT * activations
+    layers = LAYER * int(getattr(first.learner, "n_layers", 1))
+    n_bytes = WEIGHT * weights + DRAWN * prompts + KEPT * activations + layers
     require_memory(n_bytes, f"training with batches of {first.train.batch:,} prompts", SMALLER)
 
 

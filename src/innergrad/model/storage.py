@@ -369,6 +369,8 @@ def _module(
     kind = target.modules[entry["kind"]]
     for name in kind.matrices:
         shape = tuple(entry["shapes"][name])
+        if any(type(size) is not int for size in shape):  # true is 1 where entries are compared, and no size elsewhere
+            raise ValueError(f"{prefix}.{name} has a shape that is no numbers: {shape}")
         place = entry.get("stored", {}).get(name, f"{prefix}.{name}")
         if place in made:
             stacks.append(made[place])

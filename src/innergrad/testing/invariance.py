@@ -168,7 +168,7 @@ def judged(found: Parts, expected: Parts, limit: Parts) -> Compared:
             continue
         off = (a - b).abs()
         share = torch.where(off == 0, 0.0, off / allowed).nan_to_num(nan=float("inf"))
-        place = int(share.flatten().argmax())
+        place = int((share if bool(share.any()) else off).flatten().argmax())  # of an infinite limit, all share nothing
         here = Compared(
             float(share.max()),
             worst.equal and bool((off == 0).all()),
@@ -176,7 +176,8 @@ def judged(found: Parts, expected: Parts, limit: Parts) -> Compared:
             float(allowed.flatten()[place]),
             _largest(b),
         )
-        worst = here if here.share >= worst.share else Compared(**{**vars(worst), "equal": here.equal})
+        further = (here.share, here.difference) >= (worst.share, worst.difference)
+        worst = here if further else Compared(**{**vars(worst), "equal": here.equal})
     return worst
 
 

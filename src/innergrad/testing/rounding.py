@@ -150,7 +150,8 @@ def radii_of(
 ) -> tuple[Tensor, Tensor]:
     """What the last weights (batch, D_w) and the predictions (batch, n_query, d_y) of a prompt, given in float64, may
     be off by in a dtype. dense: as the matrices compute it; where functions are fitted, products are, too, and every
-    layer may be off by what the target states of it. fits: also by fits that are summed over tokens.
+    layer may be off by what the target states of it. fits: also by fits that are summed over tokens. Where radii grow
+    beyond all numbers, they are infinite.
     """
     program, u, functions = tf.program, unit(dtype), dict(tf.functions)
     state = prompt.state(program)
@@ -169,7 +170,12 @@ def radii_of(
             radii[name] = radii[name] + (1 + more) * u * after[name].abs() + stated * largest
         state = after
         weights = radii if step_ends else weights
-    return prompt.weights(program, _full(weights, state)), prompt.predictions(program, radii).abs()
+    return _bound(prompt.weights(program, _full(weights, state))), _bound(prompt.predictions(program, radii).abs())
+
+
+def _bound(radius: Tensor) -> Tensor:
+    """Infinite times zero is no number, and no bound either."""
+    return torch.where(radius.isnan(), torch.inf, radius)
 
 
 def _given(name: str, value: Tensor, u: float) -> Tensor:
