@@ -292,6 +292,19 @@ def test_what_is_off_along_one_direction_does_not_leak_into_another() -> None:
     assert float(A[0, :4].norm()) <= 2 * 1.14
 
 
+@pytest.mark.parametrize("tiny", [1e-9, 1e-13, 1e-20, 0.0])
+def test_rows_of_any_size_are_enclosed(tiny: float) -> None:
+    """Entries may be off by orders of magnitude less than others, also in the same units."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.tensor([1.0, 1.0, tiny, tiny, 1e-3], dtype=torch.float64)
+    M = sizes[:, None] * torch.randn(1, 5, 5, generator=generator, dtype=torch.float64)
+    R = 1e-14 * sizes[None]
+    A = certificates._enclose(M, [], R, 0 * R, torch.ones(1, 5, dtype=torch.float64), steps=50)[0]
+    assert bool(torch.isfinite(A).all())
+    assert bool((A.norm(dim=-1) <= 1.2 * M[0].norm(dim=-1) + 1e-12 * M.norm()).all())
+    assert bool((A.norm(dim=-1) >= M[0].norm(dim=-1)).all())
+
+
 def test_a_corrupted_weight_is_inside_its_certificate() -> None:
     """Rounding is measured on what the layers wrote, so is everything else that is wrong with them."""
     algorithm = ig.GradientDescent(ig.Network([2, 3, 1], "tanh"), lr=0.5, steps=2)

@@ -620,10 +620,10 @@ def _factor(old: Tensor | None, new: list[Tensor], steps: int) -> Tensor:
 
 def _off(A: Tensor, parts: int) -> Tensor:
     """What the rows of the factor of so many square parts may be off by: Higham 2002, Theorem 19.4, with 4 for its
-    small constant.
+    small constant. Rows that are tiny beside the others count for a little more: they grow when this is enclosed, too.
     """
     lengths: Tensor = A.norm(dim=-1)
-    return 4 * parts * A.shape[1] ** 2 * U * lengths
+    return 4 * parts * A.shape[1] ** 2 * U * torch.maximum(lengths, 1e-6 * lengths.sum(-1, keepdim=True))
 
 
 def _small(value: Tensor) -> Tensor:
