@@ -128,6 +128,8 @@ def test_the_plot_of_a_certificate_shows_bounds_above_the_distance(tf: ig.Compil
     assert figure.axes[0].get_yscale() == "log"
     assert len(drawn(certificate.plot())) == 2
     assert len(drawn(tf.certify(X, y, trajectory=False).plot())) == 1
+    with pytest.raises(InputError, match=r"a certificate is compared with a run; got str 'a.png'.*for a file: plot"):
+        certificate.plot("a.png")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the reference is of another run"):
         certificate.plot(exact.weights[:-1])
 

@@ -63,6 +63,7 @@ INFLATION = 1 + 1e-9  # for the rounding of the bounds' own arithmetic
 ROUND = 1024  # with more entries the ellipsoid is a ball
 SHARE = 0.25  # of the memory there is
 LOST = 1e9  # a bound this large says nothing, and is infinite a step later
+PLOT = "for a file: plot(path=...)"
 LARGEST = 1536  # with more entries there is no trajectory bound unless it is asked for
 
 
@@ -143,6 +144,11 @@ class Certificate:
     def distance(self, reference: Run | Tensor) -> list[float]:
         """Of the run's weights to those of ``ig.reference``, or to these (..., steps + 1, D_w), after each step."""
         exact = reference.weights if isinstance(reference, Run) else reference
+        if not isinstance(exact, Tensor):
+            got, hint = f"{type(exact).__name__} {str(exact)!r}", "for a file: plot(path=...)"
+            raise InputError(
+                "a certificate is compared with a run", got=got, allowed="what ig.reference gives", hint=hint
+            )
         exact = exact if exact.ndim == 3 else exact.unsqueeze(0)
         if exact.shape != self.path.shape or not exact.shape[-1]:
             got, allowed = f"{tuple(exact.shape)}", f"{tuple(self.path.shape)}, with weights"
