@@ -38,6 +38,12 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
         ("trajectory", 0, "violations"),
         to(1),
     ),
+    "certificates.long_paths_on_llama_are_bounded": (
+        "certificates_llama_trajectory",
+        ("trajectory", 1, "bound"),
+        to(2e-3),
+    ),
+    "certificates.no_certificate_on_llama_is_violated": ("certificates_llama", ("violations",), to([{"number": 1}])),
     "claims.every_stored_verdict_is_accepted": ("claims", ("claims", 7, "measured"), to(1e-3)),
     "executor.the_grid_is_whole_and_meets_its_goals": ("executor_grid_1", ("rows", 9, "ratio"), to(1.01)),
     "executor.batches_are_faster_than_vmap": ("executor_batch_gpu", ("rows", 0, "ratio"), to(float("nan"))),

@@ -81,7 +81,26 @@ def trajectories_are_as_tight_as_claimed() -> None:
                 require(row["max"] <= 300.0, f"{where}, max", row["max"], "at most 300")
 
 
+def long_paths_on_llama_are_bounded() -> None:
+    """The demo's: 1,000 steps at a rate of 0.1, 300 at 0.5, at most 1e-3. None is violated."""
+    rows, file = read("certificates_llama_trajectory")["trajectory"], "results/certificates_llama_trajectory.json"
+    found = {(row["data"], row["lr"], row["steps"], row["seed"]): row["bound"] for row in rows}
+    for cell in (("diabetes", 0.1, 1000, 0), ("diabetes", 0.5, 300, 0)):
+        bound = found.get(cell)
+        require(bound is not None and bound <= 1e-3, f"{file}, {cell}, bound", bound, "at most 1e-3")
+    equal(f"{file}, violations", [row for row in rows if row["violations"]], [])
+
+
+def no_certificate_on_llama_is_violated() -> None:
+    stored, file = read("certificates_llama"), "results/certificates_llama.json"
+    require(stored["configurations"] >= 1_500, f"{file}, configurations", stored["configurations"], "at least 1,500")
+    equal(f"{file}, violations", stored["violations"], [])
+    equal(f"{file}, failed", stored["failed"], [])
+
+
 CHECKS = (
+    long_paths_on_llama_are_bounded,
+    no_certificate_on_llama_is_violated,
     no_certificate_is_violated,
     certificates_are_as_tight_as_claimed,
     no_attack_breaks_a_certificate,
