@@ -3,7 +3,7 @@
     python benchmarks/llama.py stock                                N = 1 .. 6, K = 4: the smallest of every depth
     python benchmarks/llama.py stock --sizes 4 8 16 --workers 4     all of it
     python benchmarks/llama.py stock --sizes 16 --more              rows that are not stored yet, beside the others
-    python benchmarks/llama.py own                                  the errors of autograd in float32 again, of all rows
+    python benchmarks/llama.py own                                  errors of autograd and blocks of all rows again
 
 stock stores ``results/llama_stock.json``; ``--out folder`` also copies it there. A row is one network, loss and rate on
 ten prompts, each with its own initial weights:
@@ -12,6 +12,7 @@ ten prompts, each with its own initial weights:
     float32     the model of one compiled without, against the same
     own         autograd in float32, against the same: the median over orders of the examples, which change nothing but
                 roundings; given: in the order of the prompt; spread: the largest over the least of these errors
+    own64       autograd in float64, with the examples in other orders, against itself: the largest difference
     growth      how much gradient descent itself enlarges a change of w0: |w_T(w0 + v) - w_T(w0 - v)| / |2 v|, the
                 largest of 32 random v of length 1e-7, in float64, by autograd; later: of the weights after any tenth
                 of the steps
@@ -42,11 +43,13 @@ from torch import Tensor
 import innergrad as ig
 from _results import read, renew, store
 from innergrad.export import llama_sizes, to_llama
+from innergrad.export.llama_weights import llama_blocks
 
 LOSSES, RATES, DEPTHS, WIDTHS = ("squared", "logistic", "softmax"), (0.5, 0.1), range(1, 7), (4,)
 EXAMPLES, QUERIES, STEPS, D_X, CLASSES, DIRECTIONS, STEP = 10, 4, 20, 2, 3, 32, 1e-7
 MANY = 200  # steps of the long runs
-LARGE = 100  # growth of a change of w0 from which on no accuracy is claimed
+NEAR = 1e-11  # to autograd in float64: the promise where nothing grows
+LARGE = 100  # growth of a change from which on no accuracy is claimed
 ORDERS = 15  # of the examples
 APART = 10_000  # between the seeds of prompts and of weights
 Row = dict[str, Any]
@@ -109,8 +112,7 @@ def measured(cell: Cell, count: int, memory: float, ends: float = math.inf, devi
         needed = different_bytes(tf, dtype)
         if needed > memory * 1e9:
             return {**row, "left_out": f"{needed / 1e9:.1f} GB"}
-        model: Any = to_llama(tf, dtype, cell.family)
-        model.to(device)
+        model: Any = to_llama(tf, dtype, cell.family, device=device)
         found = forward(tf, model, dtype, X, y, X_query, w0)
         row |= {f"blocks_{name}": blocks_a_step(model, cell.steps), f"width_{name}": tf.d_model}
         row |= {f"heads_{name}": model.config.num_attention_heads, f"units_{name}": model.config.intermediate_size}
@@ -123,18 +125,21 @@ def own_errors(
     algorithm: ig.GradientDescent, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, exact: tuple[Tensor, Tensor]
 ) -> Row:
     """Of autograd in float32: of every prompt the median over orders of its examples, what the given order has, and
-    how far the orders are apart.
+    how far the orders are apart. Of autograd in float64: how far its orders are from the given one.
     """
     found = list[dict[str, list[float]]]()
+    apart = list[dict[str, list[float]]]()
     for number in range(ORDERS):
         order = torch.randperm(X.shape[1], generator=torch.Generator().manual_seed(number)) if number else slice(None)
-        some = (part.float() for part in (X[:, order], y[:, order], X_query, w0))
-        found.append(errors(trained(algorithm, *some), exact))
+        some = X[:, order], y[:, order], X_query, w0
+        found.append(errors(trained(algorithm, *(part.float() for part in some)), exact))
+        apart.append(errors(trained(algorithm, *some), exact))
     row: Row = {}
     for part in ("weights", "predictions"):
         of_prompts = [*zip(*(one[part] for one in found), strict=True)]
         row[f"{part}_own"] = [statistics.median(each) for each in of_prompts]
         row[f"{part}_given"] = [each[0] for each in of_prompts]
+        row[f"{part}_own64"] = [max(each) for each in zip(*(one[part] for one in apart), strict=True)]
         row[f"{part}_spread"] = [float(f"{max(each) / min(each):.3g}") for each in of_prompts]
     return row
 
@@ -187,7 +192,15 @@ def growth(algorithm: ig.GradientDescent, X: Tensor, y: Tensor, w0: Tensor) -> d
 def blocks_a_step(model: Any, steps: int) -> int:
     """Blocks that occur once a step, counted on the module."""
     places = (
-        layer.self_attn.o_proj.weight.data_ptr() ^ layer.mlp.down_proj.weight.data_ptr() for layer in model.layers
+        (layer.self_attn.o_proj.weight.data_ptr(), layer.mlp.down_proj.weight.data_ptr()) for layer in model.layers
+    )
+    return sum(times == steps for times in Counter(places).values())
+
+
+def written_a_step(tf: ig.CompiledTransformer, steps: int) -> int:
+    """The same, counted on the layers that the module's tensors are written from."""
+    places = (
+        tuple(None if part is None else id(next(part.children())) for part in block) for block in llama_blocks(tf)
     )
     return sum(times == steps for times in Counter(places).values())
 
@@ -216,7 +229,9 @@ def stock(given: argparse.Namespace) -> Row:
         context, share = multiprocessing.get_context("spawn"), given.memory / given.workers
         start = (torch.set_num_threads, (given.threads,))
         with ProcessPoolExecutor(given.workers, context, *start, max_tasks_per_child=1) as pool:
-            waiting = [pool.submit(measured, cell, given.count, share, ends) for cell in reversed(missing)]
+            waiting = [
+                pool.submit(measured, cell, given.count, share, ends, given.device) for cell in reversed(missing)
+            ]
             rows += [said(done.result()) for done in as_completed(waiting)]
     return gathered(rows)
 
@@ -235,35 +250,60 @@ def cell_of(row: Row) -> Cell:
 
 
 def own(rows: list[Row]) -> list[Row]:
-    """The rows with the errors of autograd in float32 measured again."""
+    """The rows with the errors of autograd measured again, and their blocks counted again."""
     found = []
     for row in rows:
-        algorithm = cell_of(row).algorithm
+        cell = cell_of(row)
+        algorithm = cell.algorithm
         X, y, X_query, w0 = prompts(algorithm, row["prompts"])
-        found.append(row | own_errors(algorithm, X, y, X_query, w0, trained(algorithm, X, y, X_query, w0)))
+        row |= own_errors(algorithm, X, y, X_query, w0, trained(algorithm, X, y, X_query, w0))
+        for name, double in (("float64", True), ("float32", False)):
+            tf = ig.compile(algorithm, target="llama", variant=cell.variant, n_examples=EXAMPLES, double=double)
+            row[f"blocks_{name}"] = written_a_step(tf, cell.steps)
+        found.append(row)
     return found
 
 
 def summary(rows: list[Row]) -> Row:
-    """Over all runs of 20 steps, a run being one prompt of a row; float64: where w0 does not grow by 100 or more."""
+    """Over all runs of 20 steps, a run being one prompt of a row; float64: where no change of the weights, whenever it
+    is made, grows by 100 or more.
+    """
     moderate, others, ratios = list[float](), list[float](), list[float]()
     rows = [row for row in rows if row["steps"] == STEPS]
     for row in rows:
         for part in ("weights", "predictions"):
-            runs = zip(row["growth"], row[f"{part}_float64"], row[f"{part}_float32"], row[f"{part}_own"], strict=True)
+            runs = zip(
+                row["growth_later"], row[f"{part}_float64"], row[f"{part}_float32"], row[f"{part}_own"], strict=True
+            )
             for grown, double, single, own in runs:
                 (moderate if grown < LARGE else others).append(double)
                 ratios.append(single / own)
+    late = [*late_growth(rows)]
     return {
         "rows": len(rows),
         "runs": sum(row["prompts"] for row in rows),
         "float64": max(moderate),
-        "large": sum(grown >= LARGE for row in rows for grown in row["growth"]),
+        "large": sum(grown >= LARGE for row in rows for grown in row["growth_later"]),
         "float64_large": max(others, default=None),
         "float32_median": round(statistics.median(ratios), 3),
         "float32_max": round(max(ratios), 3),
         "own_spread": max(max(row[f"{part}_spread"]) for row in rows for part in ("weights", "predictions")),
+        "late": len({where for where, _, _ in late}),
+        "late_float64": max((double for _, double, _ in late), default=None),
+        "late_own64": max((own for _, _, own in late), default=None),
     }
+
+
+def late_growth(rows: list[Row]) -> Iterator[tuple[tuple[int, int], float, float]]:
+    """Runs more than NEAR from autograd of which w0 alone would say that they are moderate: (row, prompt), that error,
+    and how far autograd in float64 is from itself.
+    """
+    for place, row in enumerate(rows):
+        for part in ("weights", "predictions"):
+            runs = zip(row["growth"], row[f"{part}_float64"], row[f"{part}_own64"], strict=True)
+            for prompt, (grown, double, own) in enumerate(runs):
+                if grown < LARGE and double > NEAR:
+                    yield (place, prompt), double, own
 
 
 def said(row: Row) -> Row:

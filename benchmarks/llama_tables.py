@@ -32,7 +32,7 @@ def stock() -> list[str]:
         errors = (f"{max(_moderate(group, part)):.0e}" for part in ("weights", "predictions"))
         ratios = [*_ratios(group, "weights"), *_ratios(group, "predictions")]
         against = (f"{value:.1f}" for value in (statistics.median(ratios), max(ratios)))
-        grown = max(value for row in group for value in row["growth"])
+        grown = max(value for row in group for value in row["growth_later"])
         cells = (name, str(sum(row["prompts"] for row in group)), *blocks, sizes, *errors, *against, f"{grown:.2g}")
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, "", _said(stored)]
@@ -42,8 +42,9 @@ def _said(stored: Row) -> str:
     found = stored["summary"][0]
     missing = sorted({(row["K"], row["N"]) for row in stored["left_out"]})
     text = (
-        f"{found['runs']:,} runs. Where gradient descent enlarges a change of w₀ less than {LARGE}-fold, the float64 "
-        f"model is within {found['float64']:.1e} of autograd. In {found['large']} runs it enlarges it more"
+        f"{found['runs']:,} runs. Growth is how much gradient descent enlarges a change of the weights, whenever the "
+        f"change is made. Where that is less than {LARGE}-fold, the float64 model is within {found['float64']:.1e} of "
+        f"autograd. In {found['large']} runs it is more"
     )
     text += "" if found["float64_large"] is None else f"; there the error is up to {found['float64_large']:.1e}"
     text += (
@@ -51,6 +52,12 @@ def _said(stored: Row) -> str:
         f"{found['float32_max']:.1f} times at most. Autograd's error is the median over {ORDERS} orders of examples: "
         f"one order would be no measure, for its errors in two of them are up to {found['own_spread']:.0f}-fold apart."
     )
+    if found["late"]:
+        text += (
+            f" A change of w₀ alone is no measure, either: {found['late']} runs enlarge it less than {LARGE}-fold and "
+            f"later changes more; they end up to {found['late_float64']:.1e} from autograd. Autograd in float64, given "
+            f"the examples in another order, moves by up to {found['late_own64']:.1e} there."
+        )
     if missing:
         named = "; ".join(
             f"K = {K}: N = {', '.join(str(N) for k, N in missing if k == K)}"
@@ -65,8 +72,8 @@ def door() -> list[str]:
     found = read("llama_stock")["summary"][0]
     calm, runs = found["runs"] - found["large"], found["runs"]
     return [
-        f"Of {runs} runs, {calm} end within {found['float64']:.1e} of autograd in float64 (`double=True`). In the "
-        f"other {found['large']}, descent itself magnifies a change of its start {LARGE}-fold or more; they end within "
+        f"Of {runs:,} runs, {calm:,} end within {found['float64']:.1e} of autograd in float64 (`double=True`). In the "
+        f"other {found['large']}, descent itself magnifies a small change {LARGE}-fold or more; they end within "
         f"{found['float64_large']:.1e}. In float32 the error is that of autograd in float32: "
         f"{found['float32_median']:.1f} times in the median, {found['float32_max']:.1f} times at most."
     ]
@@ -99,7 +106,7 @@ def _most(rows: list[Row], key: str) -> int:
 
 def _moderate(rows: list[Row], part: str) -> list[float]:
     """Errors in float64 of the runs that do not grow."""
-    pairs = ((g, e) for row in rows for g, e in zip(row["growth"], row[f"{part}_float64"], strict=True))
+    pairs = ((g, e) for row in rows for g, e in zip(row["growth_later"], row[f"{part}_float64"], strict=True))
     return [error for grown, error in pairs if grown < LARGE]
 
 

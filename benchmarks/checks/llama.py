@@ -11,9 +11,8 @@ FILE = "results/llama_stock.json"
 
 def stock_covers_every_depth_and_loss() -> None:
     rows = read("llama_stock")["rows"]
-    found = {(row["N"], row["loss"], row["lr"]) for row in rows if row["prompts"] >= 10}
-    missing = {(N, loss, lr) for N in bench.DEPTHS for loss in bench.LOSSES for lr in bench.RATES} - found
-    equal(f"{FILE}, rows, missing (N, loss, lr)", missing, set())
+    found = {bench.cell_of(row) for row in rows if row["prompts"] >= 10}
+    equal(f"{FILE}, rows, missing", {*bench.cells(bench.DEPTHS, (4, 8, 16))} - found, set())
     equal(f"{FILE}, rows, families", {row["family"] for row in rows}, {"llama", "mistral", "qwen2"})
 
 
@@ -29,16 +28,17 @@ def blocks_of_stock_models_are_the_formulas() -> None:
 
 
 def stock_models_are_within_their_limits() -> None:
-    """float64: 1e-11 where a change of w0 grows less than 100-fold. float32: torch's own error, which is the median
-    over orders of the examples, twice in the median, and 20 times at most.
+    """float64: 1e-11 where a change of the weights, whenever made, grows less than 100-fold. float32: torch's own
+    error, which is the median over orders of the examples, twice in the median, and 20 times at most.
     """
     rows = read("llama_stock")["rows"]
     for row in (row for row in rows if row["steps"] == bench.STEPS):
         where = f"{FILE}, rows, {row['family']} {row['sizes']}, {row['loss']}, lr {row['lr']}"
         for part in ("weights", "predictions"):
-            keys = ("growth", f"{part}_float64", f"{part}_float32", f"{part}_own")
+            keys = ("growth_later", f"{part}_float64", f"{part}_float32", f"{part}_own")
             for grown, double, single, own in zip(*(row[key] for key in keys), strict=True):
-                require(double <= 1e-11 or grown >= bench.LARGE, f"{where}, {part}_float64", double, "at most 1e-11")
+                calm = grown < bench.LARGE
+                require(double <= bench.NEAR or not calm, f"{where}, {part}_float64", double, "at most 1e-11")
                 require(single <= 20 * own, f"{where}, {part}_float32", single, f"at most 20 times {own}")
     found = bench.summary(rows)
     equal(f"{FILE}, summary", read("llama_stock")["summary"], [found])

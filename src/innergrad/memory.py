@@ -10,6 +10,7 @@ from pathlib import Path
 from innergrad.errors import InputError
 
 GROUP = Path("/sys/fs/cgroup")  # limits of a container
+ALWAYS = 2**16  # bytes: nobody is asked for so little
 
 
 def available_memory() -> int:
@@ -19,6 +20,8 @@ def available_memory() -> int:
 
 def require_memory(n_bytes: float, what: str, hint: str) -> None:
     """Refuse, before allocating, what the machine has no room for."""
+    if n_bytes <= ALWAYS:
+        return
     available = available_memory()
     if n_bytes > available:
         needs, got = f"{n_bytes / 2**30:.1f} GiB", f"{available / 2**30:.1f} GiB available"

@@ -1,8 +1,8 @@
 """In-context training against training: time of L steps of the fused executor, divided by that of its fastest rival.
 
 Every point is measured in one run: the contenders take turns, and a ratio is the median of the ratios of the rounds,
-for what else the machine does meets both. Before anything is timed, all of them must end with the same weights, up to
-the accuracy of the approximants.
+for what else the machine does meets both. None of them looks for symptoms after a run. Before anything is timed, all of
+them must end with the same weights, up to the accuracy of the approximants.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _measure(point: Point, repeats: int, seconds: float) -> dict[str, Any]:
     one = (time.perf_counter() - start) / CHECKED
     steps = max(LEAST_STEPS, min(400, int(seconds / one)))
     tf = compiled(net, point.n, steps)
-    how = {"w0": w0, "dtype": dtype, "executor": "fused", "record": "last"}
+    how = {"w0": w0, "dtype": dtype, "executor": "fused", "record": "last", "diagnose": False}  # as the rivals
     contenders: dict[str, Callable[[], object]] = {
         name: partial(f, net, X, y, w0, RATE, steps) for name, f in train.items()
     }

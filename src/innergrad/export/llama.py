@@ -72,19 +72,26 @@ def llama_config(tf: CompiledTransformer, family: str = "llama", kv_heads: int |
 
 
 def to_llama(
-    tf: CompiledTransformer, dtype: torch.dtype = torch.float32, family: str = "llama", kv_heads: int | None = None
+    tf: CompiledTransformer,
+    dtype: torch.dtype = torch.float32,
+    family: str = "llama",
+    kv_heads: int | None = None,
+    device: str = "cpu",
 ) -> PreTrainedModel:
-    """A ``transformers.LlamaModel``, or that of another family, with the compiled weights."""
+    """A ``transformers.LlamaModel``, or that of another family, with the compiled weights.
+
+    device: where equal blocks share their tensors. ``model.to(device)`` copies those of every block.
+    """
     import transformers
 
     check_settings(tf, dtype, family)
     config = transformers.AutoConfig.for_model(family, **llama_config(tf, family, kv_heads))
     kind = family_of(family)
-    state = llama_state(tf, llama_sizes(tf, family, kv_heads), kind, dtype)
+    state = llama_state(tf, llama_sizes(tf, family, kv_heads), kind, dtype, device)
     with torch.device("meta"):
         model: PreTrainedModel = getattr(transformers, kind.model)(config)
     model.load_state_dict(state, assign=True)
-    model.rotary_emb = type(model.rotary_emb)(config)  # its buffers are not in the state
+    model.rotary_emb = type(model.rotary_emb)(config).to(device)  # its buffers are not in the state
     model.eval()  # type: ignore[no-untyped-call]
     return model
 

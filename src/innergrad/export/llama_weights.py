@@ -46,11 +46,13 @@ def llama_blocks(tf: CompiledTransformer) -> list[Block]:
     return blocks
 
 
-def llama_state(tf: CompiledTransformer, sizes: LlamaExport, family: Family, dtype: torch.dtype) -> State:
+def llama_state(
+    tf: CompiledTransformer, sizes: LlamaExport, family: Family, dtype: torch.dtype, device: str = "cpu"
+) -> State:
     """All parameters by name."""
-    writer = _Writer(tf, sizes, family, frame(tf, family, sizes.d_model, dtype))
+    writer = _Writer(tf, sizes, family, frame(tf, family, sizes.d_model, dtype), device)
     norm = {name: value.to(dtype) for name, value in writer.norm().items()}
-    state = {"embed_tokens.weight": torch.zeros(1, sizes.d_model, dtype=dtype), **_under("norm", norm)}
+    state = {"embed_tokens.weight": torch.zeros(1, sizes.d_model, dtype=dtype, device=device), **_under("norm", norm)}
     made: dict[object, State] = {}
     for i, (attention, mlp) in enumerate(llama_blocks(tf)):
         for part, layer in (("self_attn", attention), ("mlp", mlp)):
@@ -74,18 +76,22 @@ class _Writer:
     sizes: LlamaExport
     family: Family
     frame: Frame
+    device: str
+
+    def zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(*shape, dtype=torch.float64, device=self.device)
 
     def norm(self) -> State:
-        gain = torch.full((self.sizes.d_model,), self.frame.gain - self.family.offset, dtype=torch.float64)
+        gain = self.zeros(self.sizes.d_model) + (self.frame.gain - self.family.offset)
         return {"weight": gain, "bias": torch.zeros_like(gain)} if self.family.layer_norm else {"weight": gain}
 
     def attention(self, layer: SoftmaxAttention | None) -> State:
         """A group of heads has one place among keys and values."""
         D, size, share = self.tf.d_model, self.sizes.d_head, self.sizes.share
-        q, out = (torch.zeros(self.sizes.n_head, size, D, dtype=torch.float64) for _ in range(2))
-        k, v = (torch.zeros(self.sizes.n_kv, size, D, dtype=torch.float64) for _ in range(2))
+        q, out = (self.zeros(self.sizes.n_head, size, D) for _ in range(2))
+        k, v = (self.zeros(self.sizes.n_kv, size, D) for _ in range(2))
         if layer is not None:
-            W_Q, W_K, W_V, W_O = (stack.dense() for stack in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
+            W_Q, W_K, W_V, W_O = (stack.dense(self.device) for stack in (layer.W_Q, layer.W_K, layer.W_V, layer.W_O))
             for group, members in enumerate(groups(layer, size, share)):
                 for place, (head, first) in enumerate(members, group * share):
                     values = W_V[head, first : first + size]
@@ -107,15 +113,15 @@ class _Writer:
         """The norms of queries and keys: the entry that reads a pad is not seen."""
         if not self.family.pinned:
             return {}
-        gain = torch.full((self.sizes.d_head,), PAD / math.sqrt(self.sizes.d_head), dtype=torch.float64)
+        gain = self.zeros(self.sizes.d_head) + PAD / math.sqrt(self.sizes.d_head)
         gain[-1] = 0.0
         return {"q_norm.weight": gain, "k_norm.weight": gain}
 
     def mlp(self, layer: GatedMlp | None) -> State:
         def filled(stack: SparseStack | None, rows: int, columns: int) -> Tensor:
-            full = torch.zeros(rows, columns, dtype=torch.float64)
+            full = self.zeros(rows, columns)
             if stack is not None:
-                dense = stack.dense()[0]
+                dense = stack.dense(self.device)[0]
                 full[: dense.shape[0], : dense.shape[1]] = dense
             return full
 

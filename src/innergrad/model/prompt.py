@@ -5,7 +5,7 @@ what has become of it: one function, for every target, module and export.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,31 +67,33 @@ class Prompt:
         weights, or marks alone, stand before the demos: blank ones, with their weights and marks. Low lanes hold what
         their lanes hold: such values are open, in the words of :mod:`innergrad.model.double`.
         """
-        (batch, n, _), n_query = self.X.shape, self.X_query.shape[1]
-        blank = self.X.new_zeros(batch, n)
-        lanes: State = {
-            "x": _tokens(program, self.X, torch.zeros_like(self.X), self.X_query, self.X[:, :1]),
-            "y": _tokens(program, torch.zeros_like(self.y), self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])),
-            "t": _tokens(
-                program, self.X.new_zeros(batch, n), self.X.new_ones(batch, n), self.X.new_zeros(batch, n_query)
-            ),
-            "query": _tokens(program, blank, blank, self.X.new_ones(batch, n_query)),
-            "omega": _tokens(program, torch.zeros_like(self.omega), self.omega, self.X.new_zeros(batch, n_query)),
-        }
-        tokens = lanes["x"].shape[1]
-        lanes["log_omega"] = lanes["omega"].log().clamp(min=NO_WEIGHT) / LOG_UNIT
-        lanes["log_tokens"] = self.X.new_full((batch, 1), math.log(tokens - int(program.sink)))
-        lanes["omega"] = lanes["omega"] * tokens
-        lanes["one"] = self.X.new_ones(batch, 1)
+        (batch, n, _), n_query, sink = self.X.shape, self.X_query.shape[1], int(program.sink)
+        zeros, nothing = self.X.new_zeros(batch, n), self.X.new_zeros(batch, n_query)
+        x = _tokens(program, self.X, torch.zeros_like(self.X), self.X_query, self.X[:, :1])
+        tokens = x.shape[1]
+        omega = _tokens(program, zeros, self.omega, nothing)
         position = torch.arange(tokens, dtype=self.X.dtype, device=self.X.device).expand(batch, tokens)
-        lanes["ns"] = (position > 0).to(self.X.dtype)
-        lanes |= {"pos": position * POSITION, "pos2": (position * POSITION) ** 2}
+        known: dict[str, Callable[[], Tensor]] = {
+            "x": lambda: x,
+            "y": lambda: _tokens(
+                program, torch.zeros_like(self.y), self.y, self.y.new_zeros(batch, n_query, self.y.shape[2])
+            ),
+            "t": lambda: _tokens(program, zeros, torch.ones_like(zeros), nothing),
+            "query": lambda: _tokens(program, zeros, zeros, torch.ones_like(nothing)),
+            "omega": lambda: omega * tokens,
+            "log_omega": lambda: omega.log().clamp(min=NO_WEIGHT) / LOG_UNIT,
+            "log_tokens": lambda: self.X.new_full((batch, 1), math.log(tokens - sink)),
+            "one": lambda: self.X.new_ones(batch, 1),
+            "ns": lambda: (position > 0).to(self.X.dtype),
+            "pos": lambda: position * POSITION,
+            "pos2": lambda: (position * POSITION) ** 2,
+            "bits": lambda: signs(position, program.stream["bits"].size),
+            "unmarked": lambda: self._unmarked(program, tokens),
+        }
+        has = program.stream.by_name
+        lanes: State = {name: make() for name, make in known.items() if name in has or low(name) in has}
         lanes |= self._batches(program, tokens) if program.batches else {}
-        if "bits" in program.stream.by_name:
-            lanes["bits"] = signs(position, program.stream["bits"].size)
         lanes |= placed(program, self.w0, tokens)
-        lanes["unmarked"], sink = self.X.new_ones(batch, tokens), int(program.sink)
-        lanes["unmarked"][:, sink : sink + program.carriers] = 0.0
         for mark in program.marks:
             lane = program.stream[mark.lane]
             held = lanes.setdefault(mark.lane, self.X.new_zeros(batch, tokens, *lane.shape))
@@ -103,6 +105,12 @@ class Prompt:
             else self.X.new_full((), lane.fill).expand(batch, 1 if lane.shared else tokens, *lane.shape)
             for lane in program.stream.lanes
         }
+
+    def _unmarked(self, program: Program, tokens: int) -> Tensor:
+        """One, but for the tokens that carry weights, or marks alone."""
+        lane, sink = self.X.new_ones(len(self.X), tokens), int(program.sink)
+        lane[:, sink : sink + program.carriers] = 0.0
+        return lane
 
     def _batches(self, program: Program, tokens: int) -> State:
         """The weights of the examples of every batch, along a new last axis, and their logarithms."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import torch
@@ -125,13 +125,27 @@ class Learned:
         )
         return replace(self, prompt=some, residuals=None if self.residuals is None else self.residuals[:, examples])
 
-    def predictions(self, step: int) -> Tensor | None:
-        """At the examples, by the weights after that step."""
+    @cached_property
+    def predictions(self) -> Tensor | None:
+        """(steps, batch, n, d_y): at the examples, by the weights after every step, all of them at once."""
+        y = self.prompt.y
         if self.residuals is not None:
-            return self.prompt.y - self.residuals if step else torch.zeros_like(self.prompt.y)
-        return self.algorithm.predicted(self.weights[step], self.prompt.X)
+            return torch.stack([torch.zeros_like(y), *[y - self.residuals] * (len(self.weights) - 1)])
+        steps = len(self.weights)
+        found = self.algorithm.predicted(torch.cat(self.weights), self.prompt.X.repeat(steps, 1, 1))
+        return None if found is None else found.view(steps, *y.shape)
 
-    @property
+    @cached_property
+    def losses(self) -> Tensor | None:
+        """(steps, batch): the algorithm's objective, of these predictions."""
+        if self.predictions is None:
+            return None
+        steps, w = len(self.weights), torch.cat(self.weights)
+        y, omega = self.prompt.y.repeat(steps, 1, 1), self.prompt.omega.repeat(steps, 1)
+        found = self.algorithm.objective_at(w, self.predictions.flatten(0, 1), y, omega)
+        return None if found is None else found.view(steps, -1)
+
+    @cached_property
     def spread(self) -> Tensor:
         """(batch,): half the labels' variance, or, where they are equal, half their mean square."""
         y, omega = self.prompt.y, self.prompt.omega.unsqueeze(-1)
@@ -213,15 +227,12 @@ def _some(n: int, steps: int) -> Tensor | None:
 
 def _examined(learned: Learned, program: Program, at_queries: Tensor) -> list[Symptom]:
     rising = standing = saturated = constant = worse = None
-    after = learned.predictions(-1)
-    if after is not None:
-        loss = learned.algorithm.objective_at(learned.weights[-1], after, learned.prompt.y, learned.prompt.omega)
-        if loss is not None:
-            rising = _rising(learned, loss)
-            standing = _standing(learned, loss)
-            saturated = _saturated(learned, loss)
-        constant = _constant(learned, after, at_queries)
-        worse = _worse(learned, after)
+    if learned.losses is not None:
+        rising, standing = _rising(learned, learned.losses), _standing(learned, learned.losses)
+        saturated = _saturated(learned, learned.losses[-1])
+    if learned.predictions is not None:
+        constant = _constant(learned, learned.predictions[-1], at_queries)
+        worse = _worse(learned, learned.predictions[-1])
     box = _box(learned, program)
     found = [one for one in (rising, standing, box, saturated, constant) if one is not None]
     same, far = _constant_inputs(learned), None if constant else _far(learned)
@@ -231,23 +242,14 @@ def _examined(learned: Learned, program: Program, at_queries: Tensor) -> list[Sy
 # ------------------------------------------------------------------------------------------------------------ the loss
 
 
-def _losses(learned: Learned, step: int) -> Tensor | None:
-    predictions = learned.predictions(step)
-    if predictions is None:
-        return None
-    return learned.algorithm.objective_at(learned.weights[step], predictions, learned.prompt.y, learned.prompt.omega)
-
-
-def _rising(learned: Learned, after: Tensor) -> Symptom | None:
-    before = _losses(learned, 0)
-    assert before is not None
+def _rising(learned: Learned, losses: Tensor) -> Symptom | None:
+    before, *between, after = losses
     floor = FLOOR * learned.spread
     algorithm = learned.algorithm
     risen, least = ~(after <= before * (1.0 + (NOISE if algorithm.by_example else RISE)) + floor), before
     if isinstance(algorithm, GradientDescent) and algorithm.monotone:
-        for step in range(1, len(learned.weights) - 1):
-            between = _losses(learned, step)
-            least = least if between is None else torch.fmin(least, between)
+        for loss in between:
+            least = torch.fmin(least, loss)
         risen |= after > least * (1.0 + AGAIN) + LOST * (before - least) + floor
     if not bool(risen.any()):
         return None
@@ -259,10 +261,9 @@ def _rising(learned: Learned, after: Tensor) -> Symptom | None:
     return Symptom("loss rising", f"it rose {way} on the examples{_where(risen)}", prompts=_prompts(risen))
 
 
-def _standing(learned: Learned, after: Tensor) -> Symptom | None:
+def _standing(learned: Learned, losses: Tensor) -> Symptom | None:
     """It did not move, and is large; whether it could have is tried."""
-    before = _losses(learned, 0)
-    assert before is not None
+    before, after = losses[0], losses[-1]
     still = (before - after).abs() <= (STANDS if isinstance(learned.algorithm, GradientDescent) else CREEPS) * before
     still &= after > LEARNED * learned.spread
     if not bool(still.any()):
@@ -321,16 +322,21 @@ def _saturated(learned: Learned, loss: Tensor) -> Symptom | None:
         return None
     network = algorithm.network
     usual, peak = _usual(network.activation)
-    for j, (z, _) in enumerate(network.layers(learned.weights[-1], learned.prompt.X), start=1):
-        if network.activated(j):
-            flat = (network.activation.dr(z).abs() <= FLAT * peak).to(z.dtype).mean(-1)  # (batch, n)
-            share = (learned.prompt.omega * flat).sum(-1)
-            rows = large & (share > usual + MOSTLY * (1.0 - usual))
-            if bool(rows.any()):
-                name, worst = network.activation.name, float(share.max())
-                found = f"{worst:.0%} of the arguments of {name} in layer {j} are where it is flat{_where(rows)}"
-                found += ": almost no gradient comes through"
-                return Symptom("saturation", found, _instead(learned), _prompts(rows))
+    layers = network.layers(learned.weights[-1], learned.prompt.X)
+    arguments = {j: z for j, (z, _) in enumerate(layers, start=1) if network.activated(j)}
+    if not arguments:
+        return None
+    together = torch.cat([*arguments.values()], dim=-1)  # (batch, n, units)
+    flat = (network.activation.dr(together).abs() <= FLAT * peak).to(together.dtype)
+    shares = (learned.prompt.omega.unsqueeze(-1) * flat).sum(1)  # (batch, units)
+    for j, units in zip(arguments, shares.split([z.shape[-1] for z in arguments.values()], -1), strict=True):
+        share = units.mean(-1)
+        rows = large & (share > usual + MOSTLY * (1.0 - usual))
+        if bool(rows.any()):
+            name, worst = network.activation.name, float(share.max())
+            found = f"{worst:.0%} of the arguments of {name} in layer {j} are where it is flat{_where(rows)}"
+            found += ": almost no gradient comes through"
+            return Symptom("saturation", found, _instead(learned), _prompts(rows))
     return None
 
 

@@ -252,9 +252,11 @@ class Fused(Executor):
     @_ungraded
     def _with(self, of: Graph, prompt: Prompt, state: State) -> State:
         """The lanes, and those that a graph makes of them, on all tokens."""
+        if not of.results:
+            return state
         extent = Extent(state["x"].shape[1], len(prompt.X) > 1, prompt.X.dtype, prompt.X.device)
         lanes = self._squeezed(state, extent)
-        return self._with_axes(self._kernel(of, extent, lanes).step(lanes)[0], extent) if of.results else state
+        return self._with_axes(self._kernel(of, extent, lanes).step(lanes)[0], extent)
 
     @_ungraded
     def _read_out_all(self, prompt: Prompt, state: State) -> State:
@@ -283,8 +285,12 @@ class Fused(Executor):
         return self.kernels[key]
 
     def _shared(self, name: str) -> bool:
+        return name in self._shared_lanes
+
+    @cached_property
+    def _shared_lanes(self) -> frozenset[str]:
         """Lanes that are given belong to tokens."""
-        return name in self.program.stream.by_name and bool(self.program.stream[name].shared)
+        return frozenset(lane.name for lane in self.program.stream.lanes if lane.shared)
 
     def _on_examples(self, prompt: Prompt, state: State) -> State:
         first, n = self.program.carriers, prompt.X.shape[1]

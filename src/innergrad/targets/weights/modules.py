@@ -41,15 +41,17 @@ class SparseStack(nn.Module):
     def extra_repr(self) -> str:
         return f"{tuple(self.shape)}, nonzeros={self.value.numel()}"
 
-    def dense(self) -> Float[Tensor, "matrices rows columns"]:
+    def dense(self, device: torch.device | str | None = None) -> Float[Tensor, "matrices rows columns"]:
+        """device: of the matrices; by default that of the entries."""
         count = self.shape[0] * self.shape[1] * self.shape[2]
         require_memory(
             count * self.value.element_size(),
             f"a dense {tuple(self.shape)} weight tensor",
             "work with its entries, or use executor='plain'",
         )
-        full = self.value.new_zeros(self.shape)
-        full.index_put_(tuple(self.index), self.value, accumulate=True)
+        index, value = self.index.to(device), self.value.to(device)
+        full = value.new_zeros(self.shape)
+        full.index_put_(tuple(index), value, accumulate=True)
         return full
 
     weight = property(dense, doc="The matrices, dense: what ``state_dict`` holds.")
