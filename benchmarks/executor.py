@@ -1,6 +1,7 @@
 """In-context training at the price of training: every number of docs/executor.md.
 
     python benchmarks/executor.py grid      ratios to torch on the whole grid; --threads 2 for two
+    python benchmarks/executor.py jax       ratios to a loop that JAX compiles as a whole (pip install jax), on one core
     python benchmarks/executor.py batch     4,096 prompts at once, against vmap(grad); --device cuda for a GPU
     python benchmarks/executor.py growth    time against n, K, N, L and the number of prompts, with fitted exponents
     python benchmarks/executor.py memory    peak memory, and K = 512, N = 6, n = 10,000
@@ -22,6 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +46,7 @@ from innergrad.bench.executor import (
     measure,
     measure_batch,
     medians,
+    ratio,
     rounds,
 )
 
@@ -70,6 +74,67 @@ def run_grid(threads: int, repeats: int) -> None:
             {key: rows[-1][key] for key in ("n", "K", "N", "dtype", "threads", "ratio", "fallback_ratio")}, flush=True
         )
     _store(f"grid_{threads}", "grid" + f" --threads {threads}" * (threads > 1), {"rows": rows})
+
+
+def run_jax(repeats: int) -> None:
+    """Times of a step on one core: the executor, JAX, back-propagation by hand in torch; and the ratio to JAX."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    rows = []
+    for point in grid(SIZES, ("float32",), (1,)):
+        net = point.network
+        X, y, w0 = data(net, point.n, torch.float32)
+        start = time.perf_counter()
+        rivals.manual(net, X, y, w0, RATE, 5)
+        steps = max(10, min(400, int(0.5 / (time.perf_counter() - start))))
+        tf, scanned = compiled(net, point.n, steps), jax_loop(net, X, y, w0, RATE, steps)
+        how: dict[str, Any] = {"w0": w0, "dtype": torch.float32, "executor": "fused", "record": "last"}
+        contenders: dict[str, Callable[[], Any]] = {
+            "compiled": partial(tf.run, X, y, compiled=True, diagnose=False, **how),
+            "jax": scanned,
+            "manual": partial(rivals.manual, net, X, y, w0, RATE, steps),
+        }
+        exact, found = contenders["manual"](), torch.from_numpy(np.concatenate([np.ravel(w) for w in scanned()]))
+        off = float((exact - found).abs().max() / exact.abs().max())
+        if off > 1e-3:
+            raise SystemExit(f"{point}: JAX ends {off:.1e} from torch, so nothing is measured")
+        contenders["compiled"]()
+        times = rounds(contenders, repeats)
+        row: dict[str, Any] = {"n": point.n, "K": point.K, "N": point.N, "steps": steps}
+        row |= {name: round(1e6 * seconds / steps, 3) for name, seconds in medians(times).items()}
+        rows.append({**row, "ratio": ratio(times, "compiled", ("jax",))})
+        print(rows[-1], flush=True)
+    _store("jax", "jax", {"jax": import_module("jax").__version__, "rows": rows})
+
+
+def jax_loop(
+    net: ig.Network, X: torch.Tensor, y: torch.Tensor, w0: torch.Tensor, lr: float, steps: int
+) -> Callable[[], Any]:
+    """L steps as one compiled ``lax.scan``; a call waits for the weights."""
+    jax: Any = import_module("jax")
+    jnp: Any = import_module("jax.numpy")
+
+    def risk(weights: Any, X: Any, y: Any) -> Any:
+        p, last = X, len(weights) - 2
+        for j in range(0, len(weights), 2):
+            z = p @ weights[j].T + weights[j + 1]
+            p = z if j == last else jnp.tanh(z)
+        return jnp.square(p - y).sum() / (2 * len(X))
+
+    def train(weights: Any, X: Any, y: Any) -> Any:
+        def step(weights: Any, _: None) -> tuple[Any, None]:
+            gradients = jax.grad(risk)(weights, X, y)
+            return [w - lr * g for w, g in zip(weights, gradients, strict=True)], None
+
+        return jax.lax.scan(step, weights, None, length=steps)[0]
+
+    trained = jax.jit(train)
+    given = (
+        [jnp.asarray(part.numpy()) for part in rivals.parameters(net, w0)],
+        *(jnp.asarray(a.numpy()) for a in (X, y)),
+    )
+    jax.block_until_ready(trained(*given))
+    return lambda: jax.block_until_ready(trained(*given))
 
 
 def run_batch(device: str, repeats: int) -> None:
@@ -387,7 +452,7 @@ def _draw_growth(ax: Axes, name: str, title: str, growth: dict[str, Any]) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = ("grid", "batch", "growth", "memory", "dense", "count", "steps", "auto", "draw")
+    names = ("grid", "jax", "batch", "growth", "memory", "dense", "count", "steps", "auto", "draw")
     parser.add_argument("what", choices=names)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
@@ -397,6 +462,8 @@ def main() -> None:
     start = time.perf_counter()
     if arguments.what == "grid":
         run_grid(arguments.threads, arguments.repeats)
+    elif arguments.what == "jax":
+        run_jax(arguments.repeats)
     elif arguments.what == "batch":
         run_batch(arguments.device, arguments.repeats)
     elif arguments.what == "growth":

@@ -80,7 +80,25 @@ def door() -> list[str]:
         by_hand = sum(row["manual_ratio"] >= row["ratio"] for row in part)
         cells = [str(len(part)), f"{statistics.median(found):.2f}", f"{max(found):.2f}", f"{by_hand} times"]
         lines.append(f"| {processor} | {' | '.join(cells)} |")
-    return lines
+    stored = read("executor_jax")
+    found = [row["ratio"] for row in stored["rows"]]
+    said = f"{statistics.median(found):.2f} in the median, {max(found):.2f} at most ({stored['processor']})."
+    return [*lines, "", f"Against a loop that JAX compiles as a whole: {said}"]
+
+
+def jax() -> list[str]:
+    """Against a loop that JAX compiles as a whole; float32, one core."""
+    stored = read("executor_jax")
+    lines = ["| N | sizes | median | smallest | largest | JAX is faster |", "|---" * 6 + "|"]
+    depths = sorted({row["N"] for row in stored["rows"]})
+    for name, part in [
+        *((str(N), [row for row in stored["rows"] if row["N"] == N]) for N in depths),
+        ("all", stored["rows"]),
+    ]:
+        found = [row["ratio"] for row in part]
+        cells = [f"{value:.2f}" for value in (statistics.median(found), min(found), max(found))]
+        lines.append(f"| {name} | {len(part)} | {' | '.join(cells)} | {sum(value > 1 for value in found)} times |")
+    return [*lines, "", f"{stored['processor']}, one core, float32, JAX {stored['jax']}."]
 
 
 def sizes() -> list[str]:
@@ -188,6 +206,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "executor_grid": grid,
     "executor_short": short,
     "executor_door": door,
+    "executor_jax": jax,
     "executor_sizes": sizes,
     "executor_batch": batch,
     "executor_growth": growth,

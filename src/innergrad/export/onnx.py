@@ -29,8 +29,8 @@ class DenseStack(SparseStack):
         self.shape = stack.shape
         self.value = nn.Parameter(stack.dense().float(), requires_grad=False)
 
-    def dense(self) -> Tensor:
-        return self.value
+    def dense(self, device: torch.device | str | None = None) -> Tensor:
+        return self.value.to(device)
 
     def tall(self) -> Tensor:
         return self.value.reshape(-1, self.shape[2])
