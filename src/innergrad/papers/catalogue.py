@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from innergrad.papers import deep_optimizers
-from innergrad.papers.frame import Study
+from innergrad.papers import depth, mixtures, parameters, positions, shapes
+from innergrad.papers.frame import Figure, Study
 
-STUDIES: dict[str, Study] = {one.name: one for one in (deep_optimizers.SOFTMAX, deep_optimizers.RELU)}
+FIGURES: dict[str, Figure] = {
+    one.name: one for module in (mixtures, parameters, depth, positions, shapes) for one in module.FIGURES
+}
+STUDIES: dict[str, Study] = {one.study.name: one.study for one in FIGURES.values()}

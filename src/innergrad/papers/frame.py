@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 WRITER = "figures"  # the command whose files these are
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not", "open"
+SAID = {REPRODUCED: "reproduced", PARTLY: "partly reproduced", NOT: "not reproduced", OPEN: "not judged yet"}
 
 
 @dataclass(frozen=True)
@@ -140,9 +141,14 @@ class Study:
     sizes: Mapping[str, Any]
     stages: Mapping[str, Stage]
 
-    def run(self, run: Run, stages: Sequence[str] = ()) -> bool:
+    def from_seed(self, seed: int) -> Study:
+        """The same, the seeds of its learners beginning there."""
+        sizes = {name: replace(one, seeds=tuple(seed + n for n in one.seeds)) for name, one in self.sizes.items()}
+        return replace(self, sizes=sizes) if seed else self
+
+    def run(self, run: Run, stages: Sequence[str] | None = None) -> bool:
         """Runs stages one after another, all by default, as long as there is time; whether all came to their ends."""
-        unknown = [name for name in stages if name not in self.stages]
+        unknown = [name for name in stages or () if name not in self.stages]
         if unknown:
             raise InputError("no such stage", got=", ".join(unknown), allowed=", ".join(self.stages))
         done, names = True, tuple(stages or self.stages)
@@ -235,7 +241,7 @@ class Figure:
                     about = {"Software": writer.mark} if end == "png" else {"Date": None}
                     drawing.savefig(part(name), format=end, metadata=about)
 
-            self.draw(run.sizes, found["rows"], f"{self.title}: {found['verdict']}", save)
+            self.draw(run.sizes, found["rows"], f"{self.title}\n{SAID[found['verdict']]}", save)
         return found
 
 
