@@ -86,10 +86,10 @@ def test_everything_is_measured(done: Run) -> None:
     stages = done.all_records()
     tests = [deep_optimizers.tests(TINY, layers) for layers in TINY.layers]
     assert len(stages["learners"].rows) == len(TINY.seeds) * sum(map(len, tests))
-    assert {row["by"] for row in stages["networks"].rows} == set(deep_optimizers.EPOCHS.values())
+    assert {row["by"] for row in stages["fits"].rows} == set(deep_optimizers.EPOCHS.values())
     assert {row["test"]["w1"] for row in stages["references"].rows} == set(TINY.w1)
     assert stages["learners"].notes["training"]["steps"] == TINY.steps
-    lengths = {k for row in stages["networks"].rows for k in row["curves"]["k"]}
+    lengths = {k for row in stages["fits"].rows for k in row["curves"]["k"]}
     assert lengths == set(range(1, TINY.asked))
 
 
@@ -110,7 +110,7 @@ def test_a_killed_run_keeps_its_records_and_goes_on(done: Run, tmp_path: Path) -
     command = [sys.executable, "-m", "innergrad.papers", "networks-softmax", "--size", "tiny", "--out", str(tmp_path)]
     path = {"PYTHONPATH": str(Path(innergrad.__file__).parent.parent)}
     with subprocess.Popen(command, env={**os.environ, **path}, stdout=subprocess.DEVNULL) as process:
-        file, ends = tmp_path / "networks-softmax.references.json", time.monotonic() + 120
+        file, ends = tmp_path / "networks.references.json", time.monotonic() + 120
         while not file.is_file() and process.poll() is None and time.monotonic() < ends:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
@@ -219,7 +219,7 @@ def test_a_figure_is_drawn_and_judged(done: Run, name: str) -> None:
     stored = json.loads((done.out / f"{name}.json").read_text())
     assert stored["verdict"] == found["verdict"] in ("reproduced", "partly", "not")
     assert stored["manifest"]["learners"]["versions"]["torch"]
-    assert stored["cost"]["networks"]["seconds"] >= 0
+    assert stored["cost"]["fits"]["seconds"] >= 0
     assert {one["interval"] for one in stored["rows"]} == {"seeds", "prompts"}
     assert (done.out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (done.out / f"{name}.svg").read_text()

@@ -32,7 +32,9 @@ def figures(
     stages: Annotated[
         str | None, typer.Option("--stages", help="Run only these, with commas between, or none: draw what is there.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder; default out/figures/<its study>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder; default out/figures, or out/figures-quick.")
+    ] = None,
     device: Device = None,
     force: Force = False,
     seed: Annotated[int, typer.Option("--seed", help="The first seed of the learners; the others follow.")] = 0,
@@ -76,7 +78,7 @@ def _run(
     from innergrad.papers.frame import Clock, Run
 
     study = figure.study.from_seed(seed)
-    folder = out or Path("out") / "figures" / (study.name if size == "full" else f"{study.name}-{size}")
+    folder = out or Path("out") / ("figures" if size == "full" else f"figures-{size}")
     say = (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
     run = Run(study, size, folder, str(pick_device(device)), Clock(seconds), say)
     done = study.run(run, stages) if stages != [] else True

@@ -346,13 +346,13 @@ def all_tests(sizes: Sizes) -> list[Test]:
     return list(dict.fromkeys([*own, *mixed, *found]))
 
 
-def networks(run: Run) -> bool:
+def fits(run: Run) -> bool:
     """Networks of each test's depth, trained on the prompt; as many tests as there is time for.
 
     First the lengths ``ks`` of every test, then all others of the distributions of training.
     """
     sizes: Sizes = run.sizes
-    records, began, slowest = run.records("networks"), time.monotonic(), PACE
+    records, began, slowest = run.records("fits"), time.monotonic(), PACE
     for test, ks in _fits(sizes):
         if records.has(by=EPOCHS["last"], test=vars(test), ks=list(ks)):
             continue
@@ -364,10 +364,10 @@ def networks(run: Run) -> bool:
         start = time.monotonic()
         x, y = test.draw(sizes, run.device)
         one = TrainedNetwork(layers=test.layers, width=sizes.width, epochs=sizes.epochs, ks=ks, y_scale=size(y), lr=lr)
-        fits, scale = one.fit(x, y), trained(sizes, test.layers).task(sizes).scale
+        made, scale = one.fit(x, y), trained(sizes, test.layers).task(sizes).scale
         for epoch, name in EPOCHS.items():
             about = {"by": name, "test": vars(test), "ks": list(ks), "lr": lr, "prompts": len(x)}
-            records.add({**about, "curves": curves(fits.at(epoch), y, scale, ks)})
+            records.add({**about, "curves": curves(made.at(epoch), y, scale, ks)})
         slowest = max(slowest, (time.monotonic() - start) / work)
         run.say(f"{run.clock.spent:7.1f} s   networks of {test.layers} layers, {len(x):,} prompts, {len(ks)} lengths")
     _noted(records, run, began)
@@ -452,14 +452,15 @@ def device_name(device: str) -> str:
     return torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"
 
 
-def study(name: str, sizes: Mapping[str, Sizes], variants: Mapping[str, Variant]) -> Study:
-    """Learners, stage by stage, and everything they are compared with."""
+def study(name: str, sizes: Mapping[str, Sizes], variants: Mapping[str, Variant], beside: str = "") -> Study:
+    """Learners, stage by stage, and what they are compared with. ``beside``: its name, where studies share that."""
     stages: dict[str, Callable[[Run], bool]] = {stage: partial(learners, stage, variants) for stage in variants}
-    return Study(name, sizes, stages | {"references": references, "networks": networks})
+    others: dict[str, Callable[[Run], bool]] = {"references": references, "fits": fits}
+    return Study(name, sizes, stages | others, dict.fromkeys(others, beside or name))
 
 
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 SOFTMAX, RELU = (
-    study(f"networks-{attention}", SIZES, {"learners": Variant(attention, (("attention", attention),))})
+    study(f"networks-{attention}", SIZES, {"learners": Variant(attention, (("attention", attention),))}, "networks")
     for attention in ("softmax", "relu")
 )

@@ -118,8 +118,9 @@ class Run:
 
     def records(self, stage: str) -> Records:
         """Those of a stage, which goes on from what is there."""
-        about = {"study": self.study.name, "size": self.size, "stage": stage, "sizes": plain(self.sizes)}
-        return Records(self.out / f"{self.study.name}.{stage}.json", about)
+        name = self.study.shared.get(stage, self.study.name)
+        about = {"study": name, "size": self.size, "stage": stage, "sizes": plain(self.sizes)}
+        return Records(self.out / f"{name}.{stage}.json", about)
 
     def all_records(self) -> dict[str, Records]:
         return {stage: self.records(stage) for stage in self.study.stages}
@@ -134,12 +135,14 @@ Stage = Callable[[Run], bool]  # whether it came to its end
 class Study:
     """Something to train and to measure. ``sizes``: full, quick (a CPU, minutes) and tiny (for tests).
 
-    ``stages``: in the order of their value; each says whether it came to its end.
+    ``stages``: in the order of their value; each says whether it came to its end. ``shared``: stages that other studies
+    have, too, and the name that their records have there and here.
     """
 
     name: str
     sizes: Mapping[str, Any]
     stages: Mapping[str, Stage]
+    shared: Mapping[str, str] = field(default_factory=dict)
 
     def from_seed(self, seed: int) -> Study:
         """The same, the seeds of its learners beginning there."""
