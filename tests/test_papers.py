@@ -28,7 +28,7 @@ from innergrad.papers.deep_optimizers import SOFTMAX, TINY, Test, Variant, exper
 from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
 from innergrad.papers.views import BEST, LEARNER, MEASURES
 
-LEARNERS = Variant("softmax", (("attention", "softmax"),))
+LEARNERS = Variant("softmax")
 
 
 def tiny(folder: Path, seconds: float = 600.0) -> Run:

@@ -78,6 +78,7 @@ class Sizes:
     weight_means: tuple[float, ...] = (-0.5, 0.5)
     other_layers: tuple[int, ...] = (3, 6, 10)
     other_widths: tuple[int, ...] = (20, 50, 800)
+    depths: tuple[int, ...] = (4, 6, 8, 10)  # blocks, where they are what is varied
     kept: int = 2  # seeds of each depth whose weights are kept
     evaluation: float = 50.0  # seconds that training leaves
 
@@ -90,7 +91,8 @@ class Sizes:
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=2000,
+    steps=1500,
+    batch=32,
     lr=3e-3,
     precision="fp32",
     n_points=17,
@@ -100,15 +102,16 @@ QUICK = replace(
     layers=(3, 4),
     seeds=(0, 1),
     blocks=3,
-    d_model=48,
-    heads=4,
-    d_mlp=48,
+    d_model=32,
+    heads=2,
+    d_mlp=32,
     prompts=1600,
     shifted_prompts=800,
     ks=(1, 4, 8, 12, 16, 20, 24),
     rates=(3e-3, 1e-2),
     other_layers=(3, 6),
     other_widths=(10, 80),
+    depths=(1, 2, 3, 4),
     evaluation=15.0,
 )
 TINY = replace(
@@ -187,15 +190,21 @@ def tests(sizes: Sizes, layers: int) -> list[Test]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A kind of learner: its name, and what is special about its shape. ``effort``: its share of the time."""
+    """A kind of learner: its name, and what is special about its shape. ``effort``: its share of the time.
+
+    ``depth``: which of the sizes' ``depths`` it has, if it has not their ``blocks``.
+    """
 
     name: str
-    changes: tuple[tuple[str, Any], ...]
+    attention: Literal["softmax", "relu"] = "softmax"
+    positions: Literal["learned", "rotary", "none"] = "learned"
+    depth: int | None = None
     effort: float = 1.0
 
     def shape(self, sizes: Sizes) -> GPTConfig:
-        usual = GPTConfig(sizes.blocks, sizes.d_model, sizes.heads, sizes.d_mlp, max_points=sizes.asked)
-        return replace(usual, **dict(self.changes))
+        blocks = sizes.blocks if self.depth is None else sizes.depths[self.depth]
+        usual = GPTConfig(blocks, sizes.d_model, sizes.heads, sizes.d_mlp, max_points=sizes.asked)
+        return replace(usual, attention=self.attention, positions=self.positions)
 
 
 def experiments(sizes: Sizes, variant: Variant) -> list[Experiment]:
@@ -460,7 +469,5 @@ def study(name: str, sizes: Mapping[str, Sizes], variants: Mapping[str, Variant]
 
 
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
-SOFTMAX, RELU = (
-    study(f"networks-{attention}", SIZES, {"learners": Variant(attention, (("attention", attention),))}, "networks")
-    for attention in ("softmax", "relu")
-)
+SOFTMAX = study("networks-softmax", SIZES, {"learners": Variant("softmax")}, "networks")
+RELU = study("networks-relu", SIZES, {"learners": Variant("relu", "relu")}, "networks")

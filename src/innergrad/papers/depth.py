@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from innergrad import figures
 from innergrad.papers import views
@@ -19,8 +19,8 @@ from innergrad.papers.frame import Figure, Finding, Record, Save
 from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import COLUMNS, LEARNER, POOLED, at, pick
 
-ATTENTIONS = ("softmax", "relu")
-BLOCKS = (4, 6, 8, 10)
+ATTENTIONS: tuple[Literal["softmax", "relu"], ...] = ("softmax", "relu")
+EFFORTS = (7.0, 9.0, 11.0, 13.0)  # about as the time of a step, from the shallowest to the deepest
 OWN: dict[str, Any] = {
     "layers": (4,),
     "w1": (1.0,),
@@ -29,12 +29,17 @@ OWN: dict[str, Any] = {
     "other_widths": (),
     "kept": 0,
 }
+
+
+def stage(attention: str, depth: int) -> str:
+    """softmax-1 to softmax-4, from the shallowest to the deepest."""
+    return f"{attention}-{depth + 1}"
+
+
 STAGES = {
-    f"{attention}-{blocks}": Variant(
-        f"{attention}-{blocks}", (("attention", attention), ("n_layers", blocks)), effort=blocks + 3
-    )
+    stage(attention, depth): Variant(stage(attention, depth), attention, depth=depth, effort=EFFORTS[depth])
     for attention in ATTENTIONS
-    for blocks in BLOCKS
+    for depth in range(len(EFFORTS))
 }
 
 
@@ -53,10 +58,10 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     for attention in ATTENTIONS:
         claim, told, held = f"{attention} attention: a deeper transformer is better", [], True
         for k in examples(sizes):
-            picked = [pick(rows, LEARNER, variant=f"{attention}-{blocks}") for blocks in BLOCKS]
+            picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
             values = [at(row, POOLED, k) for row in picked if row is not None]
             known = [value for value in values if value is not None]
-            if len(known) < len(BLOCKS):
+            if len(known) < len(sizes.depths):
                 found.append(Finding(claim, None, f"{attention} attention: not all depths are measured yet"))
                 break
             held = held and all(a < b for a, b in pairwise(known))
@@ -80,14 +85,15 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     with figures.new(1, 2, size=(11.6, 4.6), share_y=True) as (figure, axes):
         for ax, attention in zip(axes, ATTENTIONS, strict=True):
             for k, colour in zip(examples(sizes), (figures.BLUE, figures.GREEN, figures.ORANGE), strict=True):
-                known = [(b, row) for b in BLOCKS if (row := pick(rows, LEARNER, variant=f"{attention}-{b}"))]
+                picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
+                known = [(blocks, row) for blocks, row in zip(sizes.depths, picked, strict=True) if row]
                 curves = [[row[POOLED][column][row["k"].index(k)] for column in COLUMNS] for _, row in known]
                 values = [float("nan") if value is None else value for value, _, _ in curves]
                 spread = [[0 if low is None else value - low for value, low, _ in curves]] * 2
                 style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
-                ax.errorbar([b for b, _ in known], values, spread, label=f"{k} examples", **style)
+                ax.errorbar([blocks for blocks, _ in known], values, spread, label=f"{k} examples", **style)
             ax.set(xlabel="blocks of the transformer", ylabel="pooled R²", title=f"{attention} attention")
-            ax.set_xticks(BLOCKS)
+            ax.set_xticks(sizes.depths)
         axes[0].legend(loc="lower right")
         figure.suptitle(title)
         save(figure)

@@ -61,9 +61,11 @@ class Records:
 
     def _read(self) -> None:
         found = read_records(self.path)
-        if found.get("about") != json.loads(json.dumps(self.about)):
+        then, now = (_flat(about) for about in (found["about"], json.loads(json.dumps(self.about))))
+        apart = [f"{name} = {then[name]}" for name in then if name in now and then[name] != now[name]]
+        if apart:
             hint = "choose another folder with --out"
-            raise InputError(f"{self.path} has results of other settings", got=str(found.get("about"))[:200], hint=hint)
+            raise InputError(f"{self.path} has results of other settings", got=", ".join(apart), hint=hint)
         self.rows, self.notes = found["records"], found["notes"]
         self._lines = [json.dumps(row) for row in self.rows]
 
@@ -87,6 +89,11 @@ class Records:
         lines = ",\n".join(self._lines)
         make_folder(self.path.parent)
         write_whole(self.path, json.dumps(head, indent=1)[:-2] + f',\n "records": [\n{lines}\n]}}\n')
+
+
+def _flat(about: Mapping[str, Any]) -> Record:
+    """What a stage is about, the sizes beside the rest. Sizes that one of two does not know yet are not compared."""
+    return {**about, "sizes": None, **about.get("sizes", {})}
 
 
 def read_records(path: Path) -> Record:

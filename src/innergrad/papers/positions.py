@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from innergrad import figures
 from innergrad.papers import views
@@ -18,7 +19,7 @@ from innergrad.papers.frame import Figure, Finding, Record, Save
 from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import LEARNER, POOLED, WITHIN, at, pick
 
-KINDS = ("learned", "rotary", "none")
+KINDS: tuple[Literal["learned", "rotary", "none"], ...] = ("learned", "rotary", "none")
 COLOURS = (figures.ORANGE, figures.BLUE, figures.GREEN)
 
 
@@ -66,7 +67,7 @@ def one_seed(sizes: Sizes) -> Sizes:
     return replace(sizes, **OWN | {"seeds": (0,)})
 
 
-STAGES = {kind: Variant(kind, (("positions", kind),)) for kind in KINDS}
+STAGES: dict[str, Variant] = {kind: Variant(kind, positions=kind) for kind in KINDS}
 POSITIONS = study("positions", {name: one_seed(sizes) for name, sizes in SIZES.items()}, STAGES)
 TITLE = f"{PAPER}, Fig. 2, past 50 examples: softmax attention, three kinds of positions"
 FIGURES = (Figure("positions", PAPER, "Fig. 2", TITLE, POSITIONS, rows, judge, numbers, draw),)
