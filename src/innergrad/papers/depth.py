@@ -28,6 +28,7 @@ OWN: dict[str, Any] = {
     "other_layers": (),
     "other_widths": (),
     "kept": 0,
+    "evaluation": 10.0,
 }
 
 
