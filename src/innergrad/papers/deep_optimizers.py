@@ -72,6 +72,7 @@ class Sizes:
     prompts: int = 6400  # in distribution
     shifted_prompts: int = 1600
     ks: tuple[int, ...] = (1, *range(5, 76, 5))  # where networks are trained on the prompt
+    all_ks: bool = True  # at all other lengths, too, in distribution
     epochs: int = 100
     rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # of these networks; the best is taken
     w1: tuple[float, ...] = (1.0, 0.9, 0.7, 0.5)
@@ -105,9 +106,10 @@ QUICK = replace(
     d_model=32,
     heads=2,
     d_mlp=32,
-    prompts=1600,
-    shifted_prompts=800,
+    prompts=800,
+    shifted_prompts=400,
     ks=(1, 4, 8, 12, 16, 20, 24),
+    all_ks=False,
     rates=(3e-3, 1e-2),
     other_layers=(3, 6),
     other_widths=(10, 80),
@@ -128,6 +130,7 @@ TINY = replace(
     prompts=40,
     shifted_prompts=20,
     ks=(2, 5, 8),
+    all_ks=True,
     epochs=4,
     rates=(3e-3,),
     w1=(1.0, 0.5),
@@ -391,7 +394,7 @@ def _fits(sizes: Sizes) -> Iterator[tuple[Test, tuple[int, ...]]]:
     for test in all_tests(sizes):
         if test in own or test not in shapes:
             yield test, sizes.ks
-    rest = [k for k in range(1, sizes.asked) if k not in sizes.ks]
+    rest = [k for k in range(1, sizes.asked) if k not in sizes.ks] if sizes.all_ks else []
     for test in own:
         yield from ((test, tuple(rest[first : first + 15])) for first in range(0, len(rest), 15))
 

@@ -100,10 +100,8 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
         save(figure)
 
 
-def shrunk(sizes: Sizes) -> Sizes:
-    return replace(sizes, **OWN)
-
-
-DEPTH = study("depth", {name: shrunk(sizes) for name, sizes in SIZES.items()}, STAGES)
+OWN_SIZES = {name: replace(sizes, **OWN) for name, sizes in SIZES.items()}
+OWN_SIZES["quick"] = replace(OWN_SIZES["quick"], steps=800)
+DEPTH = study("depth", OWN_SIZES, STAGES)
 TITLE = f"{PAPER}, Fig. 5: the depth of the transformer"
 FIGURES = (Figure("depth", PAPER, "Fig. 5", TITLE, DEPTH, rows, judge, numbers, draw),)
