@@ -248,6 +248,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
     if all(records.has(**key) for key in wanted.values()):
         return True
     began = time.monotonic()
+    rehearse(run, stack[0])
     share = variant.effort / sum(stages[name].effort for name in run.waiting or (stage,) if name in stages)
     learner, stack = _train(run, records, stack, share * run.clock.left - sizes.evaluation)
     longest = 0.0
@@ -263,6 +264,15 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
         run.say(f"{run.clock.spent:7.1f} s   measured: {test}")
     _noted(records, run, began)
     return True
+
+
+def rehearse(run: Run, one: Experiment) -> None:
+    """Measures an untrained learner on a few prompts of every test: what fails should fail before training."""
+    sizes: Sizes = run.sizes
+    learner = one.learner.build(sizes.d, sizes.n_points).init([one.seed]).to(run.device)
+    for test in all_tests(sizes):
+        x, y = test.draw(replace(sizes, prompts=8, shifted_prompts=8), run.device)
+        curves(learner.predict(x, y), y, one.task.scale)
 
 
 def _train(run: Run, records: Records, stack: list[Experiment], seconds: float) -> tuple[Learner, list[Experiment]]:
