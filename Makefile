@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 
-.PHONY: demo setup test soak check bench docs dist clean
+.PHONY: demo setup test soak check bench docs dist clean figures-quick
 
 demo: $(VENV)/.demo
 	$(BIN)/innergrad demo --out out/demo
@@ -66,6 +66,10 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py
+
+figures-quick: $(VENV)/.dev
+	for name in mixtures-softmax parameters-softmax shapes-softmax mixtures-relu parameters-relu shapes-relu depth positions; do \
+	  $(BIN)/innergrad figures $$name --quick || exit 1; done
 
 dist:
 	$(PYTHON) benchmarks/packages.py

@@ -24,9 +24,9 @@ ROOT = Path(ig.__file__).parent
 PICTURE = ROOT.parent.parent / "docs" / "architecture.svg"
 ROWS = (  # from the top; what a row imports is below it
     ("cli", "testing"),
-    ("report", "bench", "export"),
+    ("report", "bench", "export", "papers"),
     ("lab",),
-    ("compiler", "papers"),
+    ("compiler",),
     ("transformer",),
     ("evidence",),
     ("model",),

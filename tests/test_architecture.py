@@ -37,10 +37,10 @@ ORDER = (
     ("evidence",),
     ("transformer",),
     ("compiler",),
-    ("config", "papers"),
+    ("config",),
     ("manifest",),
     ("lab",),
-    ("export", "bench"),
+    ("export", "bench", "papers"),
     ("testing", "report"),
     ("cli",),
     ("__main__",),
@@ -294,9 +294,12 @@ def test_help_does_not_import_torch() -> None:
         assert heavy == [], command
 
 
-def test_the_lab_needs_torch_numpy_and_safetensors_only() -> None:
-    """What ``import innergrad.lab`` imports, read from the source: GPU machines often have these and nothing else."""
-    reached, found, waiting = set[str](), set[str](), ["innergrad.lab"]
+@pytest.mark.parametrize("start", ["innergrad.lab", "innergrad.papers.__main__"])
+def test_the_lab_needs_torch_numpy_and_safetensors_only(start: str) -> None:
+    """What ``import innergrad.lab`` imports, read from the source: GPU machines often have these and nothing else. The
+    experiments of the papers run there, too.
+    """
+    reached, found, waiting = set[str](), set[str](), [start]
     while waiting:
         module = waiting.pop()
         if module in reached:

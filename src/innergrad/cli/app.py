@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from innergrad.cli import lab
+from innergrad.cli import figures, lab
 from innergrad.cli.flags import MODEL, THEOREM, Force, takes
 from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, shortened
 
@@ -316,6 +316,7 @@ def report(
 
 
 lab.register(app)
+figures.register(app)
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 

@@ -57,13 +57,15 @@ class Optimiser:
                 "optimiser.final is the last learning rate as a fraction of lr", got=self.final, allowed="0 to 1"
             )
 
-    def factor(self, step: Tensor, steps: int) -> Tensor:
-        """The learning rate of a step (0, 1, ...) as a fraction of lr."""
+    def factor(self, step: Tensor, steps: int | Tensor) -> Tensor:
+        """The learning rate of a step (0, 1, ...) as a fraction of lr. That of warm-up does not depend on ``steps``."""
         done = step.to(torch.float64)
         warm = ((done + 1) / max(self.warmup, 1)).clamp(max=1.0)
         if self.schedule == "constant":
             return warm
-        progress = ((done - self.warmup) / max(steps - self.warmup, 1)).clamp(0.0, 1.0)
+        after = steps - self.warmup
+        after = after.clamp(min=1) if isinstance(after, Tensor) else max(after, 1)
+        progress = ((done - self.warmup) / after).clamp(0.0, 1.0)
         left = 1.0 - progress if self.schedule == "linear" else 0.5 * (1.0 + torch.cos(math.pi * progress))
         return warm * (self.final + (1.0 - self.final) * left)
 

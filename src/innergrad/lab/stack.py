@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -63,6 +64,7 @@ class Stack:
         self.adam = self.layout.others if self.rule.kind == "muon" else slice(None)  # columns that AdamW updates
         self.m, self.v = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         self.step = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.steps = torch.tensor(self.config.steps, device=self.device)  # where the schedule ends; see plan
         self.loss_sum, self.norm_sum = (torch.zeros(self.size, device=self.device) for _ in range(2))
         self.counted = torch.zeros((), dtype=torch.int64, device=self.device)  # steps in these sums
         column = [[one.train.optimiser.lr, one.train.optimiser.weight_decay] for one in experiments]
@@ -133,7 +135,7 @@ class Stack:
         """The optimiser's change of theta for the gradients of the parameters, and the next step's number."""
         rule = self.rule
         grad, norm = optimisers.clipped(self.layout.pack(grads), rule.clip)
-        lr = self.lr * rule.factor(self.step, self.config.steps).to(self.lr.dtype)
+        lr = self.lr * rule.factor(self.step, self.steps).to(self.lr.dtype)
         if rule.kind == "muon":
             parameters, slopes, momenta, decays = (
                 self.layout.unpack(matrix) for matrix in (self.theta, grad, self.m, self.decays)
@@ -163,6 +165,11 @@ class Stack:
             self.graphs[n] = self.record(n)
         for _ in range(steps):
             self.graphs[n].replay()
+
+    def plan(self, steps: int) -> None:
+        """Another number of steps: the schedule of those to come ends there. Recorded graphs stay."""
+        self.config = replace(self.config, steps=steps)
+        self.steps.fill_(steps)
 
     def record(self, n: int) -> torch.cuda.CUDAGraph:
         """A step as a CUDA graph. Steps taken to warm up are taken back."""

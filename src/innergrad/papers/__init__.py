@@ -1,1 +1,1 @@
-"""What the papers state, as functions."""
+"""What the papers state, as functions (``resources``); and their experiments, as figures (``catalogue``)."""

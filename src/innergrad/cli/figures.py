@@ -1,0 +1,101 @@
+"""``innergrad figures``: the experiments of the papers, each one command."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from innergrad.cli.flags import Force
+from innergrad.cli.lab import Device, Json, Quiet
+from innergrad.errors import InputError, JobError
+
+if TYPE_CHECKING:
+    from innergrad.papers.frame import Figure
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(figures)
+
+
+def figures(
+    name: Annotated[str | None, typer.Argument(help="Of a figure; without it, the list of all.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller learners and networks: minutes on a CPU.")] = False,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Training is shortened so that everything ends within these.")
+    ] = math.inf,
+    stages: Annotated[
+        str | None, typer.Option("--stages", help="Run only these, with commas between, or none: draw what is there.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder; default out/figures, or out/figures-quick.")
+    ] = None,
+    device: Device = None,
+    force: Force = False,
+    seed: Annotated[int, typer.Option("--seed", help="The first seed of the learners; the others follow.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run an experiment of a paper, draw it, and say whether it reproduces.
+
+    Records stay in the folder: the same command goes on with an experiment that was stopped. NAME.json has the curves,
+    the verdict with its reason, and the cost; NAME.png and NAME.svg have the picture.
+    """
+    from innergrad.papers.catalogue import FIGURES
+
+    if name is None:
+        _print_list(list(FIGURES.values()), as_json)
+        return
+    if name not in FIGURES:
+        raise InputError("no such figure", got=repr(name), allowed=", ".join(FIGURES))
+    chosen = None if stages is None else [stage for stage in stages.split(",") if stage not in ("", "none")]
+    found = _run(FIGURES[name], "quick" if quick else "full", seconds, chosen, out, device, force, seed, quiet)
+    if as_json:
+        print(json.dumps(found))
+    elif not quiet:
+        print(f"{found['verdict']}: {found['reason']}")
+        print(f"wrote {name}.json, {name}.png and {name}.svg into {found['folder']}")
+
+
+def _run(
+    figure: Figure,
+    size: str,
+    seconds: float,
+    stages: list[str] | None,
+    out: Path | None,
+    device: str | None,
+    force: bool,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
+    """The result of a figure, after the stages it needs."""
+    from innergrad.lab.devices import pick_device
+    from innergrad.papers.frame import Clock, Run
+
+    study = figure.study.from_seed(seed)
+    folder = out or Path("out") / ("figures" if size == "full" else f"figures-{size}")
+    say = (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
+    run = Run(study, size, folder, str(pick_device(device)), Clock(seconds), say)
+    done = study.run(run, stages) if stages != [] else True
+    found = figure.finish(run, force=force) | {"folder": str(folder)}
+    if not done and found["verdict"] == "open":
+        raise JobError(f"there was no time for all of {figure.name}: {found['reason']} The same command goes on.")
+    return found
+
+
+def _print_list(found: list[Figure], as_json: bool) -> None:
+    rows = [
+        {"name": one.name, "paper": one.paper, "number": one.number, "study": one.study.name, "title": one.title}
+        for one in found
+    ]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['title']}")

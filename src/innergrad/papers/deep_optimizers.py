@@ -1,0 +1,486 @@
+"""The learners of *Transformers are Deep Optimizers*, App. G: trained on random networks, measured under shifts.
+
+A stack of learners, three seeds for each depth of the networks, is trained on inputs N(-2, I) and weights N(0, 1), on
+prompts of 51 points. Every learner is then measured on prompts of 76 points:
+
+    mixtures      inputs w1 N(-2, I) + (1 - w1) N(2, I), w1 = 1, 0.9, 0.7, 0.5                    (Fig. 1 and 2)
+    parameters    4 layers, weights N(m, 1), m = 0, -0.5, 0.5, labels raw and rescaled            (Fig. 3 and 4)
+    shapes        learners of 4 layers on networks of other depths and widths                     (B.3)
+
+Rescaled labels: those of a prompt are divided by their root mean square, times that of training. Beside the learners
+stand, on the same prompts, the mean of the labels seen, ridge regression, the posterior of infinitely wide networks
+(NNGP), and networks of the same depth trained on the prompt.
+
+The paper leaves open the width of the networks that make the labels (200 here, as that of its baselines) and the
+learning rates. It trains for 500,000 steps of Adam; here it is 42,000 of Muon, or as many as fit into the time. What is
+measured is what is kept: weights are rounded to 16 bits first. Needs torch, numpy and safetensors only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from innergrad.config import to_table
+from innergrad.errors import JobError
+from innergrad.lab import checkpoints
+from innergrad.lab.baselines import NNGP, Mean, TrainedNetwork, TunedRidge
+from innergrad.lab.evaluation import measured, prompts
+from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
+from innergrad.lab.layout import Layout
+from innergrad.lab.learners.base import Learner
+from innergrad.lab.learners.gpt import GPTConfig
+from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.tasks import GaussianMixture, Networks
+from innergrad.lab.timed import train_within
+from innergrad.papers.frame import Record, Records, Run, Study
+
+MEAN = 2.0  # of the inputs: -2 or 2
+SEED, OTHER_SEED = 1, 2  # of the prompts; and of those that the learning rate of networks is chosen on
+CHUNK, DRAWN = 1024, 256  # prompts that are predicted, and drawn, at a time
+LINES = 200  # of a stored log
+PACE = 2.2e-9  # seconds a fit and a weight, on an H200: 480,000 fits of 44,200 weights, 100 epochs, took 46
+SLACK = 3.0  # seconds that are left unused
+LEARNER = "learner"
+EPOCHS = {"last": "networks, last epoch", "pooled": "networks, best epoch (oracle)"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Those of the paper but for the steps, or smaller ones."""
+
+    steps: int = 42_000
+    batch: int = 64
+    lr: float = 1e-3
+    precision: Literal["bf16", "fp32"] = "bf16"
+    n_points: int = 51
+    asked: int = 76
+    d: int = 20
+    width: int = 200
+    layers: tuple[int, ...] = (3, 4, 6)
+    seeds: tuple[int, ...] = (0, 1, 2)
+    blocks: int = 12
+    d_model: int = 256
+    heads: int = 8
+    d_mlp: int = 256
+    prompts: int = 6400  # in distribution
+    shifted_prompts: int = 1600
+    ks: tuple[int, ...] = (1, *range(5, 76, 5))  # where networks are trained on the prompt
+    all_ks: bool = True  # at all other lengths, too, in distribution
+    epochs: int = 100
+    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # of these networks; the best is taken
+    w1: tuple[float, ...] = (1.0, 0.9, 0.7, 0.5)
+    weight_means: tuple[float, ...] = (-0.5, 0.5)
+    other_layers: tuple[int, ...] = (3, 6, 10)
+    other_widths: tuple[int, ...] = (20, 50, 800)
+    depths: tuple[int, ...] = (4, 6, 8, 10)  # blocks, where they are what is varied
+    kept: int = 2  # seeds of each depth whose weights are kept
+    evaluation: float = 50.0  # seconds that training leaves
+
+    @property
+    def shifted_layers(self) -> int:
+        """The depth of the networks whose learners are measured on other parameters and shapes."""
+        return 4 if 4 in self.layers else self.layers[-1]
+
+
+FULL = Sizes()
+QUICK = replace(
+    FULL,
+    steps=1500,
+    batch=32,
+    lr=3e-3,
+    precision="fp32",
+    n_points=17,
+    asked=25,
+    d=3,
+    width=40,
+    layers=(3, 4),
+    seeds=(0, 1),
+    blocks=3,
+    d_model=32,
+    heads=2,
+    d_mlp=32,
+    prompts=800,
+    shifted_prompts=400,
+    ks=(1, 4, 8, 12, 16, 20, 24),
+    all_ks=False,
+    rates=(3e-3, 1e-2),
+    other_layers=(3, 6),
+    other_widths=(10, 80),
+    depths=(1, 2, 3, 4),
+    evaluation=15.0,
+)
+TINY = replace(
+    QUICK,
+    steps=30,
+    n_points=6,
+    asked=9,
+    width=8,
+    layers=(3, 4),
+    blocks=1,
+    d_model=16,
+    heads=2,
+    d_mlp=16,
+    prompts=40,
+    shifted_prompts=20,
+    ks=(2, 5, 8),
+    all_ks=True,
+    epochs=4,
+    rates=(3e-3,),
+    w1=(1.0, 0.5),
+    weight_means=(0.5,),
+    other_layers=(3,),
+    other_widths=(4,),
+    kept=1,
+    evaluation=0.0,
+)
+
+
+@dataclass(frozen=True)
+class Test:
+    """What prompts are drawn from. ``labels``: raw, or rescaled prompt by prompt."""
+
+    __test__ = False  # not one of pytest's
+
+    layers: int
+    width: int
+    w1: float = 1.0
+    weight_mean: float = 0.0
+    labels: Literal["raw", "rescaled"] = "raw"
+
+    def task(self, sizes: Sizes) -> Networks:
+        """He's factors only change the unit of the labels: networks without biases are homogeneous in each layer."""
+        inputs = GaussianMixture(w1=self.w1, mean=MEAN)
+        shape: dict[str, Any] = {"d": sizes.d, "layers": self.layers, "width": self.width}
+        return Networks(**shape, scaling="he", inputs=inputs, weight_mean=self.weight_mean)
+
+    def draw(self, sizes: Sizes, device: str, seed: int = SEED) -> tuple[Tensor, Tensor]:
+        """x (B, n, d) and y (B, n): many prompts of the distribution of training, fewer of others."""
+        number = sizes.prompts if self in [trained(sizes, layers) for layers in sizes.layers] else sizes.shifted_prompts
+        x, y = prompts(self.task(sizes), number, sizes.asked, seed, DRAWN, device)
+        if self.labels == "rescaled":
+            size = y.square().mean(1, keepdim=True).sqrt()
+            y = torch.where(size > 0, y / size * trained(sizes, self.layers).task(sizes).scale, y)
+        return x, y
+
+
+def trained(sizes: Sizes, layers: int) -> Test:
+    """The distribution of training."""
+    return Test(layers, sizes.width)
+
+
+def tests(sizes: Sizes, layers: int) -> list[Test]:
+    """What learners of networks of so many layers are measured on, in the order of its value."""
+    own = trained(sizes, layers)
+    found = [replace(own, w1=w1) for w1 in sizes.w1]
+    if layers == sizes.shifted_layers and sizes.weight_means:
+        means = [replace(own, weight_mean=mean) for mean in sizes.weight_means]
+        found += [replace(one, labels=labels) for one in means for labels in ("raw", "rescaled")]
+        found += [replace(own, labels="rescaled")]
+        found += [Test(other, sizes.width) for other in sizes.other_layers if other != layers]
+        found += [Test(layers, width) for width in sizes.other_widths]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------ learners
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kind of learner: its name, and what is special about its shape. ``effort``: its share of the time.
+
+    ``depth``: which of the sizes' ``depths`` it has, if it has not their ``blocks``.
+    """
+
+    name: str
+    attention: Literal["softmax", "relu"] = "softmax"
+    positions: Literal["learned", "rotary", "none"] = "learned"
+    depth: int | None = None
+    effort: float = 1.0
+
+    def shape(self, sizes: Sizes) -> GPTConfig:
+        blocks = sizes.blocks if self.depth is None else sizes.depths[self.depth]
+        usual = GPTConfig(blocks, sizes.d_model, sizes.heads, sizes.d_mlp, max_points=sizes.asked)
+        return replace(usual, attention=self.attention, positions=self.positions)
+
+
+def experiments(sizes: Sizes, variant: Variant) -> list[Experiment]:
+    """One stack: a learner for every depth of the networks and every seed."""
+    every = max(1, sizes.steps // (8 * max(1, sizes.d - 5)))  # all coordinates after an eighth of the steps
+    warmup = max(8, sizes.steps // 50)
+    config = TrainConfig(
+        steps=sizes.steps,
+        batch=sizes.batch,
+        precision=sizes.precision,
+        optimiser=Optimiser("muon", lr=sizes.lr, schedule="cosine", warmup=warmup, clip=1.0),
+        curriculum=Curriculum(first_dims=min(5, sizes.d), every=every),
+        log_every=200,
+    )
+    learner, found = variant.shape(sizes), []
+    for layers in sizes.layers:
+        task = trained(sizes, layers).task(sizes)
+        for seed in sizes.seeds:
+            name = f"networks-{layers}-{variant.name}-{seed}"
+            found.append(Experiment(name, seed, sizes.n_points, task, learner, config))
+    return found
+
+
+def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
+    """Trains the stack of a stage, keeps weights, measures every learner. What was measured is not trained again.
+
+    The time that is left is shared with the stages of learners that are still to come.
+    """
+    sizes: Sizes = run.sizes
+    variant, records = stages[stage], run.records(stage)
+    stack = experiments(sizes, variant)
+    wanted = {
+        (number, test): _key(variant, one, test)
+        for test in all_tests(sizes)
+        for number, one in enumerate(stack)
+        if test in tests(sizes, _layers(one))
+    }
+    if all(records.has(**key) for key in wanted.values()):
+        return True
+    began = time.monotonic()
+    rehearse(run, stack[0])
+    share = variant.effort / sum(stages[name].effort for name in run.waiting or (stage,) if name in stages)
+    learner, stack = _train(run, records, stack, share * run.clock.left - sizes.evaluation)
+    longest = 0.0
+    for test in dict.fromkeys(test for _, test in wanted):
+        if run.clock.left < 1.2 * longest:
+            return False
+        start = time.monotonic()
+        x, y = test.draw(sizes, run.device)
+        for number, key in ((number, key) for (number, other), key in wanted.items() if other == test):
+            found = curves(chunked(learner.model(number).predict, x, y), y, stack[number].task.scale)
+            records.add({**key, "prompts": len(x), "curves": found})
+        longest = max(longest, time.monotonic() - start)
+        run.say(f"{run.clock.spent:7.1f} s   measured: {test}")
+    _noted(records, run, began)
+    return True
+
+
+def rehearse(run: Run, one: Experiment) -> None:
+    """Measures an untrained learner on a few prompts of every test: what fails should fail before training."""
+    sizes: Sizes = run.sizes
+    learner = one.learner.build(sizes.d, sizes.n_points).init([one.seed]).to(run.device)
+    for test in all_tests(sizes):
+        x, y = test.draw(replace(sizes, prompts=8, shifted_prompts=8), run.device)
+        curves(learner.predict(x, y), y, one.task.scale)
+
+
+def _train(run: Run, records: Records, stack: list[Experiment], seconds: float) -> tuple[Learner, list[Experiment]]:
+    """The trained stack, in 16 bits, and its experiments with the steps that were taken."""
+    sizes: Sizes = run.sizes
+    began, said = time.monotonic(), -10.0
+
+    def progress(step: int, words: str = "") -> None:
+        nonlocal said
+        if time.monotonic() - said >= 10.0:
+            said = time.monotonic()
+            run.say(f"{run.clock.spent:7.1f} s   step {step:,}   least {words}")
+
+    def keep(learner: Learner, step: int) -> None:
+        save(run, learner, stack, step, min(1, sizes.kept))
+
+    result = train_within(stack, max(seconds, 1.0), device=run.device, progress=progress, keep=keep)
+    took, log = time.monotonic() - began, result.log
+    rate = (log[-1]["step"] - log[0]["step"]) * len(stack) / max(log[-1]["seconds"] - log[0]["seconds"], 1e-9)
+    about: Record = {"planned": sizes.steps, "chosen": result.experiments[0].train.steps, "steps": result.step}
+    about |= {"seconds": round(took, 1), "warm_up_seconds": log[0]["seconds"], "model_steps_a_second": round(rate, 1)}
+    every = -(-len(log) // LINES)
+    thin = [{name: row[name] for name in ("step", "loss", "seconds")} for row in log[::-1][::every][::-1]]
+    names = [one.name for one in stack]
+    config = to_table(result.experiments[0])
+    records.note(training=about | {"models": names, "experiment": config, "log": thin}, device=device_name(run.device))
+    run.say(f"{run.clock.spent:7.1f} s   trained: {about}")
+    if result.asked:
+        raise JobError("stopped by a signal; the log of training is kept")
+    with torch.no_grad():
+        for parameter in result.learner.parameters():
+            parameter.copy_(parameter.half())
+            if not parameter.isfinite().all():
+                raise JobError("weights that 16 bits do not hold")
+    save(run, result.learner, list(result.experiments), result.step, sizes.kept)
+    return result.learner, list(result.experiments)
+
+
+def save(run: Run, learner: Learner, stack: Sequence[Experiment], step: int, seeds: int) -> None:
+    """The weights of the first ``seeds`` seeds of each depth in 16 bits: a checkpoint each, which ``load_learner``
+    takes.
+    """
+    layout, named = Layout(learner), dict(learner.named_parameters())
+    for number, one in enumerate(stack):
+        if one.seed in run.sizes.seeds[:seeds]:
+            theta = layout.pack([named[name].detach()[number : number + 1] for name in layout.shapes]).half()
+            meta = {"experiments": [to_table(one)], "layout": layout.table}
+            checkpoints.save(run.out / one.name, step, {"theta": theta}, meta, keep=1)
+
+
+def _layers(one: Experiment) -> int:
+    assert isinstance(one.task, Networks)
+    return one.task.layers
+
+
+def _key(variant: Variant, one: Experiment, test: Test) -> Record:
+    return {"by": LEARNER, "variant": variant.name, "layers": _layers(one), "seed": one.seed, "test": vars(test)}
+
+
+# ----------------------------------------------------------------------------------------------------------- baselines
+
+
+def references(run: Run) -> bool:
+    """The mean, ridge regression and the posterior on every test; whether there was time for all."""
+    sizes: Sizes = run.sizes
+    records, began = run.records("references"), time.monotonic()
+    longest = 0.0
+    for test in all_tests(sizes):
+        lacking = [one for one in cheap(test) if not records.has(by=one.name, test=vars(test))]
+        if lacking and run.clock.left < 1.5 * longest + SLACK:
+            return False
+        start = time.monotonic()
+        if lacking:
+            x, y = test.draw(sizes, run.device)
+            scale = trained(sizes, test.layers).task(sizes).scale
+        for one in lacking:
+            found = curves(chunked(one, x, y), y, scale)
+            records.add({"by": one.name, "test": vars(test), "prompts": len(x), "curves": found})
+        longest = max(longest, time.monotonic() - start)
+    _noted(records, run, began)
+    return True
+
+
+def cheap(test: Test) -> list[Mean | TunedRidge | NNGP]:
+    return [Mean(), TunedRidge(), NNGP(test.layers, test.width, "he")]
+
+
+def all_tests(sizes: Sizes) -> list[Test]:
+    """Of all learners, each once: those in distribution first, then the mixtures."""
+    found = list(dict.fromkeys(test for layers in sizes.layers for test in tests(sizes, layers)))
+    own = [trained(sizes, layers) for layers in sizes.layers]
+    mixed = [replace(one, w1=w1) for one in own for w1 in sizes.w1]
+    return list(dict.fromkeys([*own, *mixed, *found]))
+
+
+def fits(run: Run) -> bool:
+    """Networks of each test's depth, trained on the prompt; as many tests as there is time for.
+
+    First the lengths ``ks`` of every test, then all others of the distributions of training.
+    """
+    sizes: Sizes = run.sizes
+    records, began, slowest = run.records("fits"), time.monotonic(), PACE
+    for test, ks in _fits(sizes):
+        if records.has(by=EPOCHS["last"], test=vars(test), ks=list(ks)):
+            continue
+        many = test in [trained(sizes, layers) for layers in sizes.layers]
+        work = (sizes.prompts if many else sizes.shifted_prompts) * len(ks) * weights(sizes, test)
+        if run.clock.left < 1.3 * work * slowest + SLACK:
+            return False
+        lr = rate(run, records, test)
+        start = time.monotonic()
+        x, y = test.draw(sizes, run.device)
+        one = TrainedNetwork(layers=test.layers, width=sizes.width, epochs=sizes.epochs, ks=ks, y_scale=size(y), lr=lr)
+        made, scale = one.fit(x, y), trained(sizes, test.layers).task(sizes).scale
+        for epoch, name in EPOCHS.items():
+            about = {"by": name, "test": vars(test), "ks": list(ks), "lr": lr, "prompts": len(x)}
+            records.add({**about, "curves": curves(made.at(epoch), y, scale, ks)})
+        slowest = max(slowest, (time.monotonic() - start) / work)
+        run.say(f"{run.clock.spent:7.1f} s   networks of {test.layers} layers, {len(x):,} prompts, {len(ks)} lengths")
+    _noted(records, run, began)
+    return True
+
+
+def _fits(sizes: Sizes) -> Iterator[tuple[Test, tuple[int, ...]]]:
+    """Tests and lengths, by their value. Those of other shapes get no networks: whose shape should they have?"""
+    shapes = [Test(layers, sizes.width) for layers in sizes.other_layers]
+    shapes += [Test(sizes.shifted_layers, width) for width in sizes.other_widths]
+    own = [trained(sizes, layers) for layers in sizes.layers]
+    for test in all_tests(sizes):
+        if test in own or test not in shapes:
+            yield test, sizes.ks
+    rest = [k for k in range(1, sizes.asked) if k not in sizes.ks] if sizes.all_ks else []
+    for test in own:
+        yield from ((test, tuple(rest[first : first + 15])) for first in range(0, len(rest), 15))
+
+
+def rate(run: Run, records: Records, test: Test) -> float:
+    """The learning rate of networks of this depth: the best on other prompts of the distribution of training."""
+    sizes: Sizes = run.sizes
+    known = records.notes.setdefault("rates", {})
+    if str(test.layers) not in known:
+        own = replace(trained(sizes, test.layers))
+        x, y = (part[: sizes.shifted_prompts] for part in own.draw(sizes, run.device, OTHER_SEED))
+        k = max(k for k in sizes.ks if k < sizes.n_points)
+        shape: dict[str, Any] = {"layers": test.layers, "width": sizes.width, "epochs": sizes.epochs, "ks": (k,)}
+        errors = {}
+        for lr in sizes.rates:
+            p = TrainedNetwork(**shape, y_scale=size(y), lr=lr).fit(x, y).best[:, k]
+            errors[lr] = float((p - y[:, k]).square().mean())
+        known[str(test.layers)] = min(errors, key=lambda lr: errors[lr])
+    return float(known[str(test.layers)])
+
+
+def weights(sizes: Sizes, test: Test) -> int:
+    """Of a network that is trained on the prompt: its time goes with them."""
+    return sizes.width * (sizes.d + (test.layers - 2) * sizes.width + 1)
+
+
+def size(y: Tensor) -> float:
+    """The root mean square of the labels; 1 where all are zero."""
+    return float(y.square().mean().sqrt()) or 1.0
+
+
+def _noted(records: Records, run: Run, began: float) -> None:
+    if not records.notes.get("complete"):
+        records.note(seconds=round(time.monotonic() - began, 1), device=device_name(run.device), complete=True)
+
+
+# ------------------------------------------------------------------------------------------------------------ measures
+
+
+def chunked(predict: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Predictions in chunks of prompts. Every predictor here treats a prompt by itself."""
+    return torch.cat([predict(*part) for part in zip(x.split(CHUNK), y.split(CHUNK), strict=True)])
+
+
+def curves(p: Tensor, y: Tensor, scale: float, ks: Sequence[int] | None = None) -> Record:
+    """Every measure at the lengths ``ks`` (all by default), with intervals over prompts; six digits."""
+    chosen = list(range(y.shape[1]) if ks is None else ks)
+    there = torch.zeros_like(y)  # other lengths may have no predictions
+    there[:, chosen] = p[:, chosen]
+    found: Record = {"k": chosen}
+    for measure, curve in measured(there, y, scale).items():
+        columns = {"value": curve.value, "low": curve.low, "high": curve.high}
+        found[measure] = {
+            name: [_number(value) for value in column[chosen].tolist()] for name, column in columns.items()
+        }
+        if curve.undefined:
+            found[measure]["undefined"] = curve.undefined
+    return found
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.6g}") if value == value and abs(value) != float("inf") else None
+
+
+def device_name(device: str) -> str:
+    """The GPU's name, or "CPU"."""
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "CPU"
+
+
+def study(name: str, sizes: Mapping[str, Sizes], variants: Mapping[str, Variant], beside: str = "") -> Study:
+    """Learners, stage by stage, and what they are compared with. ``beside``: its name, where studies share that."""
+    stages: dict[str, Callable[[Run], bool]] = {stage: partial(learners, stage, variants) for stage in variants}
+    others: dict[str, Callable[[Run], bool]] = {"references": references, "fits": fits}
+    return Study(name, sizes, stages | others, dict.fromkeys(others, beside or name))
+
+
+SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+SOFTMAX = study("networks-softmax", SIZES, {"learners": Variant("softmax")}, "networks")
+RELU = study("networks-relu", SIZES, {"learners": Variant("relu", "relu")}, "networks")

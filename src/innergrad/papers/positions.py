@@ -1,0 +1,73 @@
+"""Why Fig. 2 of *Transformers are Deep Optimizers* declines past 50 examples: learners with other positions.
+
+The paper believes that the absolute positions of GPT-2 are the reason. So one learner of 4-layer networks has them, one
+has rotary positions, one has none; softmax attention, one seed. Judged by these rules, in distribution: the first has a
+lower pooled R^2 with the longest prompts than with the longest of training; the others have not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from innergrad import figures
+from innergrad.papers import views
+from innergrad.papers.deep_optimizers import SIZES, Sizes, Variant, study
+from innergrad.papers.depth import OWN
+from innergrad.papers.frame import Figure, Finding, Record, Save
+from innergrad.papers.mixtures import PAPER
+from innergrad.papers.views import LEARNER, POOLED, WITHIN, at, pick
+
+KINDS: tuple[Literal["learned", "rotary", "none"], ...] = ("learned", "rotary", "none")
+COLOURS = (figures.ORANGE, figures.BLUE, figures.GREEN)
+
+
+def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
+    del sizes
+    return views.rows_of(records)
+
+
+def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    ends, found = (sizes.n_points - 1, sizes.asked - 1), []
+    for kind in KINDS:
+        declines = kind == "learned"
+        claim = f"positions {kind}: performance past training {'declines' if declines else 'does not decline'}"
+        row = pick(rows, LEARNER, variant=kind)
+        first, last = (None if row is None else at(row, POOLED, k) for k in ends)
+        if first is None or last is None:
+            found.append(Finding(claim, None, f"positions {kind}: not measured yet"))
+            continue
+        words = f"positions {kind}: pooled R² {first:.3f} at k = {ends[0]}, {last:.3f} at k = {ends[1]}"
+        found.append(Finding(claim, (last < first) == declines, words))
+    return found
+
+
+def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    known = {kind: row for kind in KINDS if (row := pick(rows, LEARNER, variant=kind))}
+    return {kind: at(row, WITHIN, sizes.asked - 1) for kind, row in known.items()}
+
+
+def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    """Pooled R^2 on the left, within-prompt R^2 on the right."""
+    with figures.new(1, 2, size=(13.4, 4.6), share_y=True) as (figure, axes):
+        for ax, measure in zip(axes, (POOLED, WITHIN), strict=True):
+            views.draw_beside(ax, rows, {}, measure)
+            for kind, colour in zip(KINDS, COLOURS, strict=True):
+                row = pick(rows, LEARNER, variant=kind)
+                if row is not None:
+                    views.draw_row(ax, row, measure, f"learner, positions: {kind}", color=colour, lw=2.0, zorder=3)
+            views.frame(ax, measure, sizes.n_points - 1)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+        figure.suptitle(title)
+        save(figure)
+
+
+def one_seed(sizes: Sizes) -> Sizes:
+    return replace(sizes, **OWN | {"seeds": (0,)})
+
+
+STAGES: dict[str, Variant] = {kind: Variant(kind, positions=kind) for kind in KINDS}
+POSITIONS = study("positions", {name: one_seed(sizes) for name, sizes in SIZES.items()}, STAGES)
+TITLE = f"{PAPER}, Fig. 2, past 50 examples: softmax attention, three kinds of positions"
+FIGURES = (Figure("positions", PAPER, "Fig. 2", TITLE, POSITIONS, rows, judge, numbers, draw),)

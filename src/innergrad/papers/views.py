@@ -1,0 +1,116 @@
+"""What figures of learners have in common: curves over seeds, beside baselines, and how they are drawn.
+
+A row is one curve: ``by`` a predictor, on a ``test``, at the lengths ``k``; every measure with ``value``, ``low`` and
+``high``. Intervals of learners are over seeds (mean, Student's t, 95 %), those of baselines over prompts (bootstrap).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from innergrad.figures import BLUE, DARK, GREEN, GREY, ORANGE, whole_numbers
+from innergrad.papers.frame import Record, over_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEARNER = "learner"
+LAST, BEST = "networks, last epoch", "networks, best epoch (oracle)"
+ERROR, POOLED, WITHIN = MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
+COLUMNS = ("value", "low", "high")
+SHIFTS = (BLUE, "#56b4e9", "#e69f00", ORANGE)  # Okabe and Ito's, from no shift to the largest
+LOSS = 0.01  # of R^2 that still counts as a match
+
+
+def rows_of(records: Iterable[Record]) -> list[Record]:
+    """One row for every learner (its seeds together) and for every baseline (its lengths together), test by test."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        key = {name: record[name] for name in ("by", "variant", "layers", "test") if name in record}
+        groups.setdefault(json.dumps(key, sort_keys=True), []).append(record)
+    return [_seeds(json.loads(key), group) if "seed" in group[0] else _lengths(json.loads(key), group)
+            for key, group in groups.items()]  # fmt: skip
+
+
+def _seeds(key: Record, group: Sequence[Record]) -> Record:
+    curves = [record["curves"] for record in group]
+    found = {m: over_seeds([curve[m]["value"] for curve in curves]) for m in MEASURES}
+    undefined = {m: curves[0][m]["undefined"] for m in MEASURES if "undefined" in curves[0][m]}
+    about = {"interval": "seeds", "seeds": sorted(record["seed"] for record in group), "prompts": group[0]["prompts"]}
+    return {**key, **about, "k": curves[0]["k"], **found, **({"undefined": undefined} if undefined else {})}
+
+
+def _lengths(key: Record, group: Sequence[Record]) -> Record:
+    """The lengths of all records in order."""
+    places = sorted((k, n, i) for n, record in enumerate(group) for i, k in enumerate(record["curves"]["k"]))
+    found: Record = {**key, "interval": "prompts", "prompts": group[0]["prompts"], "k": [k for k, _, _ in places]}
+    for m in MEASURES:
+        found[m] = {column: [group[n]["curves"][m][column][i] for _, n, i in places] for column in COLUMNS}
+    return found
+
+
+def pick(rows: Iterable[Record], by: str, test: Record | None = None, **wanted: Any) -> Record | None:
+    """The first row of a predictor whose name begins so; ``test`` and ``wanted``: entries that it has."""
+    for row in rows:
+        same = all(row.get(name) == value for name, value in wanted.items())
+        if row["by"].startswith(by) and same and all(row["test"][name] == v for name, v in (test or {}).items()):
+            return row
+    return None
+
+
+def at(row: Record, measure: str, k: int) -> float | None:
+    """The value of a row at a length; None if it has none there."""
+    return row[measure]["value"][row["k"].index(k)] if k in row["k"] else None
+
+
+def shared(first: Record, second: Record, low: int, high: int) -> list[int]:
+    """Lengths from low to high that both rows have."""
+    return [k for k in first["k"] if low <= k <= high and k in second["k"]]
+
+
+def least(
+    first: Record, second: Record, measure: str, ks: Sequence[int], compare: Callable[[float, float], float]
+) -> tuple[float, int] | None:
+    """The least of compare(first, second) over lengths, and where; None where one of them is not defined."""
+    pairs = [(at(first, measure, k), at(second, measure, k), k) for k in ks]
+    known = [(compare(a, b), k) for a, b, k in pairs if a is not None and b is not None]
+    return min(known) if known and len(known) == len(pairs) else None
+
+
+# ------------------------------------------------------------------------------------------------------------- drawing
+
+
+def draw_row(ax: Axes, row: Record, measure: str, label: str, **style: Any) -> None:
+    """A curve with its interval. Lengths without a value are left out."""
+    curve = row[measure]
+    known = [i for i, value in enumerate(curve["value"]) if value is not None]
+    k, value = [row["k"][i] for i in known], [curve["value"][i] for i in known]
+    ax.plot(k, value, label=label, **style)
+    low, high = ([curve[side][i] for i in known] for side in ("low", "high"))
+    if known and None not in low:
+        ax.fill_between(k, low, high, color=style["color"], alpha=0.18, lw=0)
+
+
+def draw_beside(ax: Axes, rows: Sequence[Record], test: Record, measure: str) -> None:
+    """The predictors that a learner is compared with, on its test."""
+    styles: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("NNGP", "posterior (NNGP)", {"color": DARK, "lw": 1.2, "ls": ":"}),
+        (LAST, "network trained on the prompt", {"color": GREEN, "lw": 0, "marker": "o", "ms": 4}),
+        (BEST, "the same, best epoch (oracle)", {"color": GREEN, "lw": 0, "marker": "^", "ms": 4, "mfc": "none"}),
+        ("ridge", "ridge", {"color": GREY, "lw": 1.2, "ls": "--"}),
+        ("mean", "mean of the labels", {"color": GREY, "lw": 1.2}),
+    )
+    for by, label, style in styles:
+        row = pick(rows, by, test)
+        if row is not None:
+            draw_row(ax, row, measure, label, **style)
+
+
+def frame(ax: Axes, measure: str, trained: int, title: str = "") -> None:
+    """Axes that all panels share; ``trained``: the longest prompt of training."""
+    ax.axvline(trained, color=GREY, lw=0.8, ls=(0, (4, 3)))
+    ax.set_ylim(-0.05, 1.02)
+    ax.set(xlabel="examples in the prompt", ylabel=measure.replace("R^2", "R²"), title=title)
+    whole_numbers(ax)

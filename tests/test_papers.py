@@ -1,0 +1,248 @@
+"""The experiments of the papers: they end in time, survive being killed, and are judged by their numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import innergrad
+from innergrad import lab
+from innergrad.cli.app import app
+from innergrad.errors import InputError
+from innergrad.lab import checkpoints, timed
+from innergrad.lab.timed import _chosen, train_within
+from innergrad.papers import catalogue, deep_optimizers, mixtures, parameters
+from innergrad.papers.catalogue import FIGURES
+from innergrad.papers.deep_optimizers import SOFTMAX, TINY, Test, Variant, experiments, trained
+from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
+from innergrad.papers.views import BEST, LEARNER, MEASURES
+
+LEARNERS = Variant("softmax")
+
+
+def tiny(folder: Path, seconds: float = 600.0) -> Run:
+    return Run(SOFTMAX, "tiny", folder, "cpu", Clock(seconds))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = tiny(tmp_path_factory.mktemp("study"))
+    assert SOFTMAX.run(run)
+    return run
+
+
+# ------------------------------------------------------------------------------------------------------------- in time
+
+
+def test_steps_chosen_in_warm_up_give_the_weights_of_a_run_configured_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit. (How many are chosen depends on the machine: here it is said.)"""
+    stack = experiments(replace(TINY, steps=1000, seeds=(0,), layers=(3,)), LEARNERS)
+    monkeypatch.setattr(timed, "_chosen", lambda *_: 60)
+    short = train_within(stack, 600.0)
+    assert short.finished
+    assert short.step == short.experiments[0].train.steps == 60
+    again, planned = lab.train(list(short.experiments)), stack[0].train.optimiser.factor(torch.tensor(59), 1000)
+    assert short.log[-1]["lr"] == again.log[-1]["lr"] != [stack[0].train.optimiser.lr * float(planned)]
+    for one, other in zip(short.learner.parameters(), again.learner.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_steps_fit_into_the_time() -> None:
+    assert _chosen(42_000, 840, 1e9, 0.01) == 42_000
+    assert 840 + 9_700 < _chosen(42_000, 840, 100.0, 0.01) <= 840 + 10_000
+    assert _chosen(42_000, 840, -1.0, 0.01) == 841
+
+
+def test_what_cannot_be_timed_is_refused() -> None:
+    (one, *_) = experiments(TINY, LEARNERS)
+    without = replace(one, train=replace(one.train, optimiser=replace(one.train.optimiser, warmup=0)))
+    with pytest.raises(InputError, match="cannot be timed"):
+        train_within([without], 1.0)
+
+
+def test_without_time_a_stage_ends_and_says_so(done: Run, tmp_path: Path) -> None:
+    (tmp_path / "networks-softmax.learners.json").write_bytes(
+        (done.out / "networks-softmax.learners.json").read_bytes()
+    )
+    assert not SOFTMAX.run(tiny(tmp_path, seconds=0.0))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["networks-softmax.learners.json"]
+
+
+# ------------------------------------------------------------------------------------------------------------- records
+
+
+def test_everything_is_measured(done: Run) -> None:
+    stages = done.all_records()
+    tests = [deep_optimizers.tests(TINY, layers) for layers in TINY.layers]
+    assert len(stages["learners"].rows) == len(TINY.seeds) * sum(map(len, tests))
+    assert {row["by"] for row in stages["fits"].rows} == set(deep_optimizers.EPOCHS.values())
+    assert {row["test"]["w1"] for row in stages["references"].rows} == set(TINY.w1)
+    assert stages["learners"].notes["training"]["steps"] == TINY.steps
+    lengths = {k for row in stages["fits"].rows for k in row["curves"]["k"]}
+    assert lengths == set(range(1, TINY.asked))
+
+
+def test_kept_weights_are_the_measured_ones(done: Run) -> None:
+    """In 16 bits, and read by load_learner: they have the errors of the records."""
+    path = done.out / "networks-4-softmax-0"
+    learner, one = lab.load_learner(path)
+    assert checkpoints.load(path).tensors["theta"].dtype == torch.float16
+    x, y = trained(TINY, 4).draw(TINY, "cpu")
+    found = deep_optimizers.curves(learner.predict(x, y), y, one.task.scale)
+    key: Record = {"by": LEARNER, "layers": 4, "seed": 0, "test": vars(trained(TINY, 4))}
+    (row,) = (r for r in done.records("learners").rows if all(r[name] == value for name, value in key.items()))
+    assert found["squared error"]["value"] == pytest.approx(row["curves"]["squared error"]["value"], rel=1e-4)
+
+
+def test_a_killed_run_keeps_its_records_and_goes_on(done: Run, tmp_path: Path) -> None:
+    """SIGKILL after the first records; then the same command comes to the numbers of a run in one go."""
+    command = [sys.executable, "-m", "innergrad.papers", "networks-softmax", "--size", "tiny", "--out", str(tmp_path)]
+    path = {"PYTHONPATH": str(Path(innergrad.__file__).parent.parent)}
+    with subprocess.Popen(command, env={**os.environ, **path}, stdout=subprocess.DEVNULL) as process:
+        file, ends = tmp_path / "networks.references.json", time.monotonic() + 120
+        while not file.is_file() and process.poll() is None and time.monotonic() < ends:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    kept = read_records(file)["records"]
+    assert kept
+    assert SOFTMAX.run(tiny(tmp_path))
+    for stage in SOFTMAX.stages:
+        again, once = (run.records(stage).rows for run in (tiny(tmp_path), done))
+        assert [row["test"] for row in again] == [row["test"] for row in once]
+        for one, other in zip(again, once, strict=True):
+            assert one["curves"]["squared error"]["value"] == pytest.approx(
+                other["curves"]["squared error"]["value"], rel=1e-5, nan_ok=True
+            )
+
+
+def test_what_is_measured_is_not_trained_again(done: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(deep_optimizers, "train_within", never)
+    monkeypatch.setattr(deep_optimizers.TrainedNetwork, "fit", never)
+    assert SOFTMAX.run(tiny(done.out))
+
+
+def test_records_of_other_settings_are_not_mixed(done: Run) -> None:
+    with pytest.raises(InputError, match="other settings"):
+        SOFTMAX.from_seed(5).run(Run(SOFTMAX.from_seed(5), "tiny", done.out, "cpu", Clock()))
+
+
+def test_rescaled_labels_have_the_size_of_training() -> None:
+    test = Test(4, TINY.width, weight_mean=0.5, labels="rescaled")
+    _, y = test.draw(TINY, "cpu")
+    scale = trained(TINY, 4).task(TINY).scale
+    size = y.square().mean(1).sqrt()
+    assert torch.allclose(size[size > 0], torch.full_like(size[size > 0], scale), rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------------------ verdicts
+
+
+def test_intervals_over_seeds_are_students() -> None:
+    found = over_seeds([[1.0, None], [2.0, 1.0], [3.0, 1.0]])
+    assert found["value"] == [2.0, None]
+    assert found["high"][0] == pytest.approx(2.0 + 4.303 / 3**0.5, rel=1e-5)
+    assert over_seeds([[1.0]]) == {"value": [1.0], "low": [None], "high": [None]}
+
+
+def test_a_verdict_follows_from_its_findings() -> None:
+    yes, no, unknown = (Finding(word, holds, word) for word, holds in (("a", True), ("b", False), ("c", None)))
+    words = [Verdict(found).word for found in ((yes, yes), (yes, no), (no, no), (yes, no, unknown))]
+    assert words == ["reproduced", "partly", "not", "open"]
+    assert Verdict((yes, no)).reason == "b."
+    assert Verdict((yes, yes)).reason == "a; a."
+    assert Verdict((no, unknown)).reason == "c."
+
+
+def row(by: str, test: Test, values: list[float], **more: Any) -> Record:
+    curve = {"value": values, "low": values, "high": values}
+    return {"by": by, "test": vars(test), "k": list(range(len(values))), **dict.fromkeys(MEASURES, curve), **more}
+
+
+def made(learner: float, networks: float, shifted: float, late: float) -> list[Record]:
+    """Rows of the mixtures at the tiny size: R^2 of the learner in distribution, ... and with long prompts."""
+    found = []
+    for layers in TINY.layers:
+        own = trained(TINY, layers)
+        found.append(row(LEARNER, own, [learner] * TINY.n_points + [late] * (TINY.asked - TINY.n_points)))
+        found.append(row(LEARNER, replace(own, w1=0.5), [shifted] * TINY.asked))
+        found.append(row(BEST, own, [networks] * TINY.asked))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("numbers", "held"),
+    [
+        ((0.9, 0.905, 0.5, 0.8), [True, True, True]),
+        ((0.9, 0.92, 0.5, 0.8), [False, True, True]),
+        ((0.9, 0.9, 0.95, 0.8), [True, False, True]),
+        ((0.9, 0.9, 0.5, 0.9), [True, True, False]),
+    ],
+)
+def test_mixtures_are_judged_by_their_rules(numbers: tuple[float, ...], held: list[bool]) -> None:
+    assert [one.holds for one in mixtures.judge("softmax", TINY, made(*numbers))] == held
+
+
+def test_what_is_not_measured_is_open() -> None:
+    rows = [one for one in made(0.9, 0.9, 0.5, 0.8) if one["by"] != BEST]
+    assert [one.holds for one in mixtures.judge("softmax", TINY, rows)] == [None, True, True]
+
+
+def test_dead_networks_do_not_reproduce() -> None:
+    test = replace(trained(TINY, 4), weight_mean=0.5)
+    nothing: Any = [None] * TINY.asked
+    dead = row(LEARNER, test, nothing, undefined={"pooled R^2": "9 of 9 lengths have the same label in all prompts"})
+    found = parameters.judged(TINY, [dead], 0.5, "raw")
+    assert found.holds is False
+    assert "the same label" in found.words
+
+
+# ------------------------------------------------------------------------------------------------------------- figures
+
+
+@pytest.mark.parametrize("name", ["mixtures-softmax", "parameters-softmax", "shapes-softmax"])
+def test_a_figure_is_drawn_and_judged(done: Run, name: str) -> None:
+    found = FIGURES[name].finish(done)
+    stored = json.loads((done.out / f"{name}.json").read_text())
+    assert stored["verdict"] == found["verdict"] in ("reproduced", "partly", "not")
+    assert stored["manifest"]["learners"]["versions"]["torch"]
+    assert stored["cost"]["fits"]["seconds"] >= 0
+    assert {one["interval"] for one in stored["rows"]} == {"seeds", "prompts"}
+    assert (done.out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (done.out / f"{name}.svg").read_text()
+
+
+def test_figures_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = CliRunner().invoke(app, ["figures", "--json"])
+    assert [one["name"] for one in json.loads(listed.stdout)] == list(FIGURES)
+    wrong = CliRunner().invoke(app, ["figures", "figure-7"])
+    assert isinstance(wrong.exception, InputError)
+    figure: Figure = FIGURES["mixtures-softmax"]
+    small = replace(figure, study=replace(figure.study, sizes={"quick": TINY}))
+    monkeypatch.setitem(catalogue.FIGURES, "mixtures-softmax", small)
+    given = ["figures", "mixtures-softmax", "--quick", "--stages", "learners", "--out", str(tmp_path), "--json"]
+    found = CliRunner().invoke(app, given)
+    assert json.loads(found.stdout)["verdict"] == "open"  # nothing to compare with
+    assert (tmp_path / "mixtures-softmax.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["depth", "positions"])
+def test_other_studies_run_too(name: str, tmp_path: Path) -> None:
+    """One stage of each, and the figure, which is open."""
+    figure = FIGURES[name]
+    run = Run(figure.study, "tiny", tmp_path, "cpu", Clock(600.0))
+    assert figure.study.run(run, [next(iter(figure.study.stages))])
+    assert figure.finish(run)["verdict"] == "open"
