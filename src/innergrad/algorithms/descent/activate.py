@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from innergrad.algorithms.descent.sigmoids import SIGMOID, TANH, Sigmoid
-from innergrad.functions.scalar import ACTIVATIONS, IDENTITY, Activation
+from innergrad.functions.activation import ACTIVATIONS, Activation
+from innergrad.functions.scalar import IDENTITY
 from innergrad.ir.program import Attend, Layer, Score
 
 
