@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, own_gradients
-from innergrad.functions.tape import Formula, Tape, filled, record
+from innergrad.functions.jets import NoRule
+from innergrad.functions.tape import Formula, Ref, Tape, filled, record
 
 SAME = 1e-8  # how far a formula that is written out may be from what torch computes, relative to 1 or to its size
 _ELEMENTWISE = 1e-9  # how far values may be apart that must be the same, relative to the largest
@@ -63,6 +64,37 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "hardsigmoid": lambda x: (x + 3.0).clamp(0.0, 6.0) / 6.0,
     "hardswish": lambda x: x * ((x + 3.0).clamp(0.0, 6.0) / 6.0),
 }
+
+
+def _unreduced(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a loss of torch.nn.functional, which is to give one number for each t and y."""
+
+    def called(t: Any, y: Any, *args: Any, reduction: str = "mean", **named: Any) -> Any:
+        settings = {name: value for name, value in named.items() if value is not None}
+        if reduction != "none":
+            raise NoRule(f"a loss with reduction={reduction!r}")
+        return formula(t, y, *args, **settings)
+
+    return called
+
+
+def _huber(t: Any, y: Any, delta: float = 1.0) -> Any:
+    d = t - y
+    near = d.clamp(-delta, delta)
+    return near * (d - 0.5 * near)
+
+
+FORMULAS |= {
+    name: _unreduced(formula)
+    for name, formula in {
+        "mse_loss": lambda t, y: (t - y).square(),
+        "l1_loss": lambda t, y: torch.abs(t - y),
+        "huber_loss": _huber,
+        "smooth_l1_loss": lambda t, y, beta=1.0: _huber(t, y, beta) / beta,
+        "binary_cross_entropy_with_logits": lambda t, y: _softplus(t) - t * y,
+        "soft_margin_loss": lambda t, y: _softplus(-y * t),
+    }.items()
+}
 OF_TENSORS = ("maximum", "minimum", "hypot", "logaddexp")  # torch wants tensors, not numbers
 
 
@@ -82,8 +114,26 @@ def _replayed(tape: Tape, given: tuple[Any, ...]) -> Any:
         named = {name: filled(x, values) for name, x in step.kwargs if name != "inplace"}
         if step.name in OF_TENSORS:
             args = [torch.full_like(given[0], x) if isinstance(x, int | float) else x for x in args]
+        if step.name == "sub" and step.args == (Ref(1), Ref(0)) and tape.arguments == 2:  # so that t - y is seen
+            values.append(-(given[0] - given[1]))
+            continue
         values.append(FORMULAS.get(step.name, step.call)(*args, **named))
     return values[tape.result.number]
+
+
+def takes(f: Any, arguments: int) -> bool:
+    """Whether a function can be called with so many arguments; one without a signature is tried on tensors."""
+    given = torch.ones(arguments, 2, dtype=torch.float64)
+    try:
+        inspect.signature(f).bind(*given)
+    except TypeError:
+        return False
+    except ValueError:
+        try:
+            f(*given)
+        except TypeError:
+            return False
+    return True
 
 
 # --------------------------------------------------------------------------------------------- what a function must be
@@ -100,13 +150,13 @@ def name_of(f: object, name: str | None) -> str:
     return name
 
 
-def check_callable(f: object, what: str, radius: float, arguments: int = 1) -> None:
-    """Refuse what is no function R -> R (or R x R -> R), entry by entry, for numbers up to the radius."""
+def check_callable(f: object, what: str, *radii: float) -> None:
+    """Refuse what is no function R -> R (or R x R -> R), entry by entry, for numbers up to the radii."""
     if not callable(f):
         raise InputError(f"{what} is no function", got=repr(f), allowed="a function of a tensor, such as torch.tanh")
-    if isinstance(f, type) or (arguments == 1 and _asks_for_more(f)):
-        raise InputError(f"{what} is no function of one tensor", got=repr(f))
-    given = [_points(radius, k) for k in range(arguments)]
+    if isinstance(f, type) or not takes(f, len(radii)):
+        raise InputError(f"{what} is no function of {('one tensor', 'two tensors')[len(radii) - 1]}", got=repr(f))
+    given = [_points(radius, k) for k, radius in enumerate(radii)]
     whole = _tried(f, what, given)
     if not bool(torch.isfinite(whole).all()):
         at = ", ".join(f"{float(t[~torch.isfinite(whole)][0]):g}" for t in given)
@@ -114,17 +164,6 @@ def check_callable(f: object, what: str, radius: float, arguments: int = 1) -> N
         raise InputError(f"{what} is not finite", got=f"{float(whole[~torch.isfinite(whole)][0])} at {at}", hint=hint)
     _check_repeats(f, what, given, whole)
     _check_elementwise(f, what, given, whole)
-
-
-def _asks_for_more(f: Any) -> bool:
-    """Whether it cannot be called with one argument; what has no signature is tried."""
-    try:
-        inspect.signature(f).bind(None)
-    except TypeError:
-        return True
-    except ValueError:
-        return False
-    return False
 
 
 def _points(radius: float, number: int) -> Tensor:
