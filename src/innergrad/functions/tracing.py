@@ -48,6 +48,11 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def _between(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """Unlike clamp, with a derivative of 0 at the ends, as torch has it."""
+    return torch.where(x <= min_val, min_val, torch.where(x >= max_val, max_val, x))
+
+
 #: functions of torch.nn.functional in simpler operations
 FORMULAS: dict[str, Callable[..., Any]] = {
     "softplus": _softplus,
@@ -59,10 +64,10 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "selu": _selu,
     "tanhshrink": lambda x: x - torch.tanh(x),
     "softshrink": lambda x, lambd=0.5: x - x.clamp(-lambd, lambd),
-    "hardtanh": lambda x, min_val=-1.0, max_val=1.0: x.clamp(min_val, max_val),
-    "relu6": lambda x: x.clamp(0.0, 6.0),
-    "hardsigmoid": lambda x: (x + 3.0).clamp(0.0, 6.0) / 6.0,
-    "hardswish": lambda x: x * ((x + 3.0).clamp(0.0, 6.0) / 6.0),
+    "hardtanh": _between,
+    "relu6": lambda x: _between(x, 0.0, 6.0),
+    "hardsigmoid": lambda x: _between(x, -3.0, 3.0) / 6.0 + 0.5,
+    "hardswish": lambda x: x * (_between(x, -3.0, 3.0) / 6.0 + 0.5),
 }
 
 
@@ -84,17 +89,16 @@ def _huber(t: Any, y: Any, delta: float = 1.0) -> Any:
     return near * (d - 0.5 * near)
 
 
-FORMULAS |= {
-    name: _unreduced(formula)
-    for name, formula in {
-        "mse_loss": lambda t, y: (t - y).square(),
-        "l1_loss": lambda t, y: torch.abs(t - y),
-        "huber_loss": _huber,
-        "smooth_l1_loss": lambda t, y, beta=1.0: _huber(t, y, beta) / beta,
-        "binary_cross_entropy_with_logits": lambda t, y: _softplus(t) - t * y,
-        "soft_margin_loss": lambda t, y: _softplus(-y * t),
-    }.items()
+#: losses of torch.nn.functional, likewise
+LOSSES: dict[str, Callable[..., Any]] = {
+    "mse_loss": lambda t, y: (t - y).square(),
+    "l1_loss": lambda t, y: torch.abs(t - y),
+    "huber_loss": _huber,
+    "smooth_l1_loss": lambda t, y, beta=1.0: _huber(t, y, beta) / beta,
+    "binary_cross_entropy_with_logits": lambda t, y: _softplus(t) - t * y,
+    "soft_margin_loss": lambda t, y: _softplus(-y * t),
 }
+FORMULAS |= {name: _unreduced(formula) for name, formula in LOSSES.items()}
 OF_TENSORS = ("maximum", "minimum", "hypot", "logaddexp")  # torch wants tensors, not numbers
 
 
