@@ -331,7 +331,7 @@ def test_a_callable_that_changed_gets_no_certificate() -> None:
 LOSSES: dict[str, tuple[Call, str]] = {  # and its state on relu
     "of the difference": (lambda d: torch.log1p(d * d), "proven"),
     "of both, summed": (lambda t, y: torch.log1p((y - t) ** 2).sum(-1), "proven"),
-    "mse": (functools.partial(F.mse_loss, reduction="none"), "proven"),
+    "mse": (torch.nn.MSELoss(reduction="none"), "proven"),
     "huber": (functools.partial(F.huber_loss, reduction="none"), "proven"),
     "poisson": (lambda t, y: torch.exp(t) - y * t, "proven"),
     "lgamma": (lambda d: torch.lgamma(d * d + 2) + d * d, "measured"),
@@ -368,9 +368,15 @@ BAD_LOSSES: dict[str, tuple[Any, str]] = {
     "neither": (lambda t, y: torch.stack([t * t, y]).prod(0), "neither a function of t - y"),
     "without a rule": (lambda t, y: torch.lgamma(t * t + 2) * y, "torch.lgamma"),
     "not smooth": (lambda t, y: torch.abs(t * t - y), "torch.abs"),
-    "three": (lambda t, y, z: t, "no function of"),
+    "three": (lambda t, y, z: t, "no function of two tensors"),
     "random": (lambda d: d * d + torch.rand_like(d), "different values"),
 }
+
+
+def test_an_argument_with_a_default_is_no_target() -> None:
+    loss = ig.Loss.from_callable(lambda d, width=2.0: torch.log1p((d / width) ** 2), "mine")
+    t, y = torch.randn(4, 1, dtype=F64), torch.rand(4, 1, dtype=F64)
+    assert torch.allclose(loss.value(t, y), torch.log1p(((t - y) / 2.0) ** 2).sum(-1))
 
 
 @pytest.mark.parametrize("name", BAD_LOSSES)

@@ -205,7 +205,7 @@ def _from_callable(f: Callable[..., Tensor], name: str, radius: float | None, se
         raise InputError(f"{name} is a loss of the library", hint="give yours another name")
     if radius is not None:
         radius = real("radius", radius, above=0.0)
-    if callable(f) and not takes(f, 2):
+    if not callable(f) or takes(f, 1):
         check_callable(f, name, RADIUS if radius is None else radius)
         return _residual_loss(f, name, radius)
     each = _each_output(f)

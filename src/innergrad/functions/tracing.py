@@ -126,17 +126,24 @@ def _replayed(tape: Tape, given: tuple[Any, ...]) -> Any:
 
 
 def takes(f: Any, arguments: int) -> bool:
-    """Whether a function can be called with so many arguments; one without a signature is tried on tensors."""
-    given = torch.ones(arguments, 2, dtype=torch.float64)
+    """Whether a function asks for so many arguments; others have defaults. One without a signature is tried."""
     try:
-        inspect.signature(f).bind(*given)
+        parameters = inspect.signature(getattr(f, "forward", f)).parameters.values()  # of a module
+    except (TypeError, ValueError):
+        return _can_be_called(f, arguments)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    asked = sum(p.default is p.empty for p in named)
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return (asked == arguments or (asked < arguments and several)) and not any(
+        p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters
+    )
+
+
+def _can_be_called(f: Any, arguments: int) -> bool:
+    try:
+        f(*torch.ones(arguments, 2, dtype=torch.float64))
     except TypeError:
         return False
-    except ValueError:
-        try:
-            f(*given)
-        except TypeError:
-            return False
     return True
 
 
@@ -160,6 +167,12 @@ def check_callable(f: object, what: str, *radii: float) -> None:
         raise InputError(f"{what} is no function", got=repr(f), allowed="a function of a tensor, such as torch.tanh")
     if isinstance(f, type) or not takes(f, len(radii)):
         raise InputError(f"{what} is no function of {('one tensor', 'two tensors')[len(radii) - 1]}", got=repr(f))
+    try:
+        hash(f)
+    except TypeError as error:
+        raise InputError(
+            f"{what} cannot be told from other functions", got=str(error), hint="wrap it: lambda t: ..."
+        ) from error
     given = [_points(radius, k) for k, radius in enumerate(radii)]
     whole = _tried(f, what, given)
     if not bool(torch.isfinite(whole).all()):
