@@ -101,8 +101,8 @@ LINEAR_BETWEEN: dict[str, tuple[Call, tuple[float, ...], tuple[int, ...]]] = {  
 def test_what_is_proven_is_true_and_the_derivative_is_autograds(name: str) -> None:
     f, domain = SMOOTH[name]
     mine = activation(f, name)
+    assert mine.state == "proven"
     for part in (mine.r, mine.dr):
-        assert proven(part)
         assert not part.measured
         assert part.radius == domain
         holds(part)
@@ -147,6 +147,11 @@ def test_the_librarys_own_are_the_librarys_own() -> None:
         mine = ig.Activation.from_callable(f, "mine")
         assert (mine.r, mine.dr) in {(known.r, known.dr) for known in ig.ACTIVATIONS.values()}
     assert ig.Activation.from_callable(torch.tanh) is ig.ACTIVATIONS["tanh"]
+    assert {known.state for known in ig.ACTIVATIONS.values()} == {"proven"}
+    assert (
+        ig.Activation("false", ig.Function("false", torch.tanh, bound=0.5), ig.ACTIVATIONS["sin"].dr).state
+        == "declared"
+    )
     net = ig.Network([2, 2, 1], ig.Activation.from_callable(torch.tanh, "mine"))
     assert ig.compile(ig.GradientDescent(net, steps=1, box=None), target="llama", n_examples=2).state == "exact"
 
@@ -250,6 +255,7 @@ def descent(mine: ig.Activation | str = "tanh", **changed: Any) -> ig.GradientDe
 def test_what_is_measured_says_so_everywhere_and_has_no_certificate(target: str, tmp_path: Path) -> None:
     mine = ig.Activation.from_callable(untraceable)
     assert mine.r.measured
+    assert mine.state == "measured"
     assert "measured=True" in repr(mine)
     holds(mine.r)
     holds(mine.dr)

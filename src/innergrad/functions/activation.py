@@ -13,6 +13,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, Registry, real
 from innergrad.functions.callables import RADIUS, function_pair
+from innergrad.functions.facts import facts_on
 from innergrad.functions.jets import NoRule
 from innergrad.functions.scalar import (
     COS,
@@ -55,6 +56,18 @@ class Activation:
     def vanishes_at_zero(self) -> bool:
         return float(self.r(torch.zeros((), dtype=torch.float64))) == 0.0
 
+    @property
+    def state(self) -> str:
+        """What is known of r and of r': "proven" for their domain, "measured" on a grid, or "declared" by an author."""
+        for f in (self.r, self.dr):
+            try:
+                known = facts_on(f, (-f.radius, f.radius)).proven
+            except InputError:
+                known = False
+            if not known:
+                return "measured" if f.measured else "declared"
+        return "proven"
+
     @staticmethod
     def from_callable(
         f: Callable[[Tensor], Tensor], name: str | None = None, radius: float | None = None
@@ -69,7 +82,7 @@ class Activation:
 
         The derivative and all facts are found, and proven by interval arithmetic. Where intervals cannot follow the
         function, they are measured on a grid: it compiles and runs, everything that is printed says "measured", and it
-        has no certificate. ``print(ig.prove_facts(activation.r))`` shows what is proven, or why nothing is.
+        has no certificate. ``state`` says which of both it is.
 
         At a kink of a function that is linear on both sides, its derivative is the one that torch's autograd gives, or,
         if that is of neither side (abs at 0), that of the left side.
