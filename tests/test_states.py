@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
+from innergrad.functions.activation import PAIRS
 from innergrad.functions.approximants import approximate
 from innergrad.functions.facts import prove_derivative, prove_facts
-from innergrad.functions.scalar import PAIRS, PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.functions.states import standing
 from innergrad.functions.tape import Opaque, Tape, record, recorded, residual
 from innergrad.model.storage import seal

@@ -31,7 +31,7 @@ MOVED = {
     **dict.fromkeys(("innergrad.registry", "innergrad.modes"), "innergrad.errors"),
     "innergrad.algorithms.optimisers": "innergrad.algorithms.descent.step",
     "innergrad.functions.piecewise": "innergrad.functions.scalar",
-    "innergrad.functions.activations": "innergrad.functions.scalar",
+    "innergrad.functions.activations": "innergrad.functions.activation",
     "innergrad.functions.proof": "innergrad.functions.approximants",
     "innergrad.interpret.native.build": "innergrad.interpret.native.kernel",
     "innergrad.interpret.nodes": "innergrad.interpret.symbolic",

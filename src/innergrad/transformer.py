@@ -46,8 +46,8 @@ class CompiledTransformer(Compiled):
         single = ", ".join(f"{name}: {error:.3g}" for name, error in options.epsilons)
         epsilon = f"{options.epsilon:.6g}" + (f" ({single})" if single else "")
         known = "exact" if self.state == "exact" else f"epsilon = {epsilon}, {self.state}"
-        if self.state == "declared":
-            known += f", not proven: {', '.join(f for f, known in self.standings.items() if known.state == 'declared')}"
+        unproven = [name for name, known in self.standings.items() if known.reason]
+        known += f", not proven: {', '.join(unproven)}" if unproven else ""
         return (
             f"<CompiledTransformer: {self.algorithm.kind} on target {options.target!r}, {self.n_layers} + "
             f"{self.n_readout_layers} layers, d_model = {self.d_model}, {known}>"

@@ -36,12 +36,10 @@ from innergrad.algorithms.losses import LOSSES, LogisticLoss, Loss, SmoothLoss, 
 from innergrad.algorithms.networks import Network
 from innergrad.algorithms.schedules import Batches, plan
 from innergrad.errors import DegenerateStart, DomainError, InputError, real
+from innergrad.functions.activation import ACTIVATIONS, PAIRS, Activation
 from innergrad.functions.derived import square_derivative
 from innergrad.functions.scalar import (
-    ACTIVATIONS,
     MOST_BOXES,
-    PAIRS,
-    Activation,
     Function,
     clip_residual,
     soft_residual,

@@ -23,7 +23,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, Registry, real
-from innergrad.functions.scalar import ACTIVATIONS, EXP, IDENTITY
+from innergrad.functions.activation import ACTIVATIONS
+from innergrad.functions.scalar import EXP, IDENTITY
 from innergrad.ir.program import Expr, Score, View
 
 H = Registry("kernel", {"linear": IDENTITY, "relu": ACTIVATIONS["relu"].r, "exp": EXP, "softmax": IDENTITY})

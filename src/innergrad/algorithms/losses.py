@@ -25,12 +25,14 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, Registry, real
-from innergrad.functions.calculus import partial, summands
+from innergrad.functions.calculus import of_the_difference, partial, pruned, summands
+from innergrad.functions.callables import RADIUS, derivative_of
 from innergrad.functions.derived import within
 from innergrad.functions.jets import NoRule
 from innergrad.functions.ridges import Ridge, ridge_form
 from innergrad.functions.scalar import EXP_CAPPED, IDENTITY, PSEUDO_HUBER_U, SIGMOID, SOFTPLUS, TANH, Function
 from innergrad.functions.tape import Formula, Opaque, Tape, residual
+from innergrad.functions.tracing import check_callable, name_of, takes, traced
 
 SLIGHTLY = 2.0**-6  # above 0: where a probability, by a fit, is a little more than one
 
@@ -45,6 +47,34 @@ class Loss:
     def primitives(self) -> dict[Function, tuple[Formula, ...]]:
         """Functions that must be derivatives, and what of; of the losses that ship they are."""
         return {}
+
+    @staticmethod
+    def from_callable(
+        f: Callable[..., Tensor],
+        name: str | None = None,
+        radius: float | None = None,
+        t_bound: float = 4.0,
+        y_bound: float = 4.0,
+        accuracy: float = 1e-4,
+    ) -> Loss:
+        """A loss from a plain function of torch: l(t, y), of an output t of the network and its target y, or psi(d), of
+        their difference d = t - y. It gives one number for each output, or their sum over the last axis::
+
+            cauchy = ig.Loss.from_callable(lambda d: torch.log1p(d * d), "cauchy")
+            poisson = ig.Loss.from_callable(lambda t, y: torch.exp(t) - y * t, "poisson", t_bound=3, y_bound=9)
+
+        name: what it is known by; without one, the name of the function.
+        radius: for a loss of t - y, the largest |t - y| that it is applied to; without one, as for
+            :meth:`innergrad.Activation.from_callable`.
+        t_bound, y_bound, accuracy: for any other loss, those of :class:`SmoothLoss`, which it becomes.
+
+        The derivative u = dl/dt is made from the steps of the function, and facts about it are proven. Where intervals
+        cannot follow a loss of t - y, they are measured on a grid, and it has no certificate. Any other loss that they
+        cannot follow is refused.
+        """
+        return _from_callable(
+            f, name_of(f, name), radius, {"t_bound": t_bound, "y_bound": y_bound, "accuracy": accuracy}
+        )
 
 
 @dataclass(frozen=True)
@@ -165,3 +195,62 @@ LOSSES = Registry(
     {loss.name: loss for loss in _BUILTIN},
     hint="or your own, an ig.SmoothLoss or ResidualLoss; to load a model that has one, ig.load(path, extensions=[it])",
 )
+
+
+# ------------------------------------------------------------------------------------------------------------ callables
+
+
+def _from_callable(f: Callable[..., Tensor], name: str, radius: float | None, settings: dict[str, float]) -> Loss:
+    if name in LOSSES:
+        raise InputError(f"{name} is a loss of the library", hint="give yours another name")
+    if radius is not None:
+        radius = real("radius", radius, above=0.0)
+    if not callable(f) or takes(f, 1):
+        check_callable(f, name, RADIUS if radius is None else radius)
+        return _residual_loss(f, name, radius)
+    each = _each_output(f)
+    check_callable(each, name, *(real(key, settings[key], above=0.0) for key in ("t_bound", "y_bound")))
+    try:
+        tape = _of_one_output(f)
+    except NoRule as problem:
+        if _of_difference(each, RADIUS if radius is None else radius):
+            return _residual_loss(lambda d: each(d, torch.zeros_like(d)), name, radius)
+        what = f"the loss {name!r} is neither a function of t - y nor a formula that can be followed"
+        raise InputError(what, got=problem.operation) from problem
+    psi = of_the_difference(tape)
+    if psi is not None:
+        return _residual_loss(psi, name, radius)
+    return SmoothLoss(name, lambda t, y: tape(t, y).sum(-1), **settings)
+
+
+def _residual_loss(psi: Formula, name: str, radius: float | None) -> ResidualLoss:
+    run, u = derivative_of(psi, name, radius)
+    if u.exact is not None and set(u.exact.slopes) == {0.0}:
+        raise InputError(f"the loss {name!r} is linear in t: nothing is learned from it", got=f"u = {u.exact.value:g}")
+    return ResidualLoss(name, lambda t, y: run(t - y).sum(-1), u)
+
+
+def _each_output(f: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The loss of each output, also of a function that adds them up over the last axis."""
+    ones = torch.ones(3, 2, dtype=torch.float64)
+    try:
+        summed = f(ones, ones).shape == (3,)
+    except Exception:  # what is wrong is said where it is tried on numbers
+        return f
+    return (lambda t, y: f(t.unsqueeze(-1), y.unsqueeze(-1))) if summed else f
+
+
+def _of_one_output(f: Callable[..., Tensor]) -> Tape:
+    tape = traced(f, 2)
+    if tape.steps and tape.steps[-1].name == "sum":
+        return summands(tape)
+    return pruned(tape)
+
+
+def _of_difference(f: Callable[..., Tensor], radius: float) -> bool:
+    """Whether a function of t and y is one of t - y, as far as a grid shows."""
+    d = torch.linspace(-radius, radius, 1001, dtype=torch.float64)
+    with torch.no_grad():
+        alone, size = f(d, torch.zeros_like(d)), 1e-9
+        moved = [f(d + by, torch.full_like(d, by)) for by in (-1.375, 0.3, 2.5)]
+    return all(bool(((one - alone).abs() <= size * alone.abs().clamp(min=1.0)).all()) for one in moved)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.errors import InputError, integer, seed_number
-from innergrad.functions.scalar import ACTIVATIONS, Activation
+from innergrad.functions.activation import ACTIVATIONS, Activation
 
 Output = Literal["linear", "activation"]
 LARGEST_NETWORK, DEEPEST = 10**7, 1000

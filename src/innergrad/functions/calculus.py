@@ -4,11 +4,14 @@ A loss l(t, y) is all that its author writes; its derivative u = dl/dt is made f
 that it is the derivative by construction and nothing has to be proven about it. Tangents are 0 (None), numbers, or
 recorded values: what does not depend on an argument vanishes from the tape, so that "u is f(t) + g(y)" can be read off.
 
-A step without a rule (a maximum, a sum over outputs in the middle) raises :class:`NoRule`.
+A step without a rule (a sum over outputs in the middle) raises :class:`NoRule`. Steps with a kink (abs, clamp, where)
+have rules of their own, which count if ``kinks`` is asked for: away from the kink they are right, at the kink they give
+the derivative of one side, that of torch's autograd if it is one of both.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,17 +20,17 @@ from typing import Any
 import torch
 
 from innergrad.functions.jets import NoRule
-from innergrad.functions.tape import Formula, Ref, Step, Tape, filled, record
+from innergrad.functions.tape import COMPARISONS, Formula, Ref, Step, Tape, filled, record
 
 Tangent = Any  # None: zero
 
 
-def partial(tape: Tape, argument: int) -> Tape | float:
+def partial(tape: Tape, argument: int, kinks: bool = False) -> Tape | float:
     """The derivative of a tape in one of its arguments, as a tape of the same arguments; a number if it is constant."""
     constant: list[float] = []
 
     def formula(*given: Any) -> Any:
-        found = _forward(tape, given, argument)
+        found = _forward(tape, given, argument, kinks)
         if found is None or isinstance(found, int | float):
             constant.append(float(found or 0.0))
             return given[0] * constant[-1]
@@ -37,14 +40,18 @@ def partial(tape: Tape, argument: int) -> Tape | float:
     return constant[-1] if constant else pruned(made)
 
 
-def _forward(tape: Tape, given: tuple[Any, ...], argument: int) -> Tangent:
+def _forward(tape: Tape, given: tuple[Any, ...], argument: int, kinks: bool) -> Tangent:
     values, tangents = list(given), [1.0 if k == argument else None for k in range(len(given))]
     for step in tape.steps:
         if any(isinstance(x, Ref) and tangents[x.number] is not None for _, x in step.kwargs):
             raise NoRule(f"the derivative of torch.{step.name} in an argument that is named")
-        value = step.call(*(filled(x, values) for x in step.args), **{k: filled(x, values) for k, x in step.kwargs})
+        args, named = [filled(x, values) for x in step.args], {k: filled(x, values) for k, x in step.kwargs}
+        value = step.call(*args, **named)
         moved = [tangents[x.number] if isinstance(x, Ref) else None for x in step.args]
-        tangents.append(_tangent(step, [filled(x, values) for x in step.args], moved, value))
+        if kinks and step.name in (*KINKS, *STEPS) and any(tangent is not None for tangent in moved):
+            tangents.append(None if step.name in STEPS else _kinked(step.name, args, moved, named))
+        else:
+            tangents.append(_tangent(step, args, moved, value))
         values.append(value)
     return tangents[tape.result.number]
 
@@ -64,6 +71,10 @@ def _tangent(step: Step, args: list[Any], moved: list[Tangent], value: Any) -> T
         return _minus(None if dx is None else dx / y, None if dy is None else _times(dy, x / (y * y)))
     if step.name == "pow" and moved[1] is None and isinstance(args[1], int | float):
         return _times(moved[0], args[1] * args[0] ** (args[1] - 1) if args[1] != 2 else 2.0 * args[0])
+    if step.name in ("to", "double", "contiguous"):
+        return moved[0]
+    if step.name == "hypot":
+        return _plus(_times(moved[0], args[0] / value), _times(moved[1], args[1] / value))
     if step.name == "logaddexp":  # x + log(1 + e^(y - x))
         weight = torch.sigmoid(args[0] - args[1])
         return _plus(_times(moved[0], weight), _times(moved[1], 1.0 - weight))
@@ -89,6 +100,7 @@ def _minus(a: Tangent, b: Tangent) -> Tangent:
 
 
 CONSTANT = ("zeros_like", "ones_like", "full_like", "dtype", "device")
+STEPS = (*COMPARISONS, "and", "or", "invert")  # constant but for their jumps
 LINEAR: dict[str, Callable[..., Tangent]] = {
     "add": _plus,
     "sub": _minus,
@@ -108,17 +120,109 @@ FACTORS: dict[str, Callable[[Any, Any], Any]] = {
     "sqrt": lambda x, f: 0.5 / f,
     "rsqrt": lambda x, f: -0.5 * f / x,
     "reciprocal": lambda x, f: -1.0 * f * f,
-    "sigmoid": lambda x, f: f * (1.0 - f),
-    "expit": lambda x, f: f * (1.0 - f),
+    "sigmoid": lambda x, f: f * torch.sigmoid(-x),  # far out 1 - f and 1 - f^2 would cancel
+    "expit": lambda x, f: f * torch.sigmoid(-x),
     "log_sigmoid": lambda x, f: torch.sigmoid(-x),
-    "tanh": lambda x, f: 1.0 - f * f,
+    "tanh": lambda x, f: 4.0 * torch.sigmoid(2.0 * x) * torch.sigmoid(-2.0 * x),
     "arctan": lambda x, f: 1.0 / (1.0 + x * x),
     "atan": lambda x, f: 1.0 / (1.0 + x * x),
     "sin": lambda x, f: torch.cos(x),
     "cos": lambda x, f: -1.0 * torch.sin(x),
     "sinh": lambda x, f: torch.cosh(x),
     "cosh": lambda x, f: torch.sinh(x),
+    "erf": lambda x, f: torch.exp(-x * x) * (2.0 / math.sqrt(math.pi)),
+    "erfc": lambda x, f: torch.exp(-x * x) * (-2.0 / math.sqrt(math.pi)),
 }
+
+
+# ---------------------------------------------------------------------------------------------------------------- kinks
+
+
+def _kinked(name: str, args: list[Any], moved: list[Tangent], named: dict[str, Any]) -> Tangent:
+    try:
+        return KINKS[name](args, moved, **named)
+    except (TypeError, IndexError) as error:
+        raise NoRule(f"the derivative of torch.{name} with these arguments") from error
+
+
+def _as_number(mask: Any, like: Any) -> Any:
+    return mask.to(like.dtype)
+
+
+def _of_relu(args: list[Any], moved: list[Tangent], **_: Any) -> Tangent:
+    (x,) = args
+    return _times(moved[0], _as_number(x > 0.0, x))
+
+
+def _of_abs(args: list[Any], moved: list[Tangent]) -> Tangent:
+    (x,) = args
+    return _times(moved[0], 2.0 * _as_number(x > 0.0, x) - 1.0)
+
+
+def _of_softsign(args: list[Any], moved: list[Tangent]) -> Tangent:
+    (x,) = args
+    return _times(moved[0], (1.0 + torch.abs(x)).square().reciprocal())
+
+
+def _of_leaky(args: list[Any], moved: list[Tangent], negative_slope: float = 0.01, **_: Any) -> Tangent:
+    x, slope = args[0], args[1] if len(args) > 1 else negative_slope
+    return _times(moved[0], slope + (1.0 - slope) * _as_number(x > 0.0, x))
+
+
+def _of_clamp(args: list[Any], moved: list[Tangent], min: Any = None, max: Any = None) -> Tangent:
+    """Inside, ends included."""
+    x, low, high = (*args, min, max)[:3] if len(args) == 1 else (*args, max)[:3]
+    if any(tangent is not None for tangent in moved[1:]):
+        raise NoRule("the derivative of torch.clamp in its ends")
+    found = moved[0]
+    if low is not None:
+        found = _times(found, _as_number(x >= low, x))
+    return found if high is None else _times(found, _as_number(x <= high, x))
+
+
+def _of_maximum(args: list[Any], moved: list[Tangent], sign: float = 1.0) -> Tangent:
+    x, y = args
+    difference = x - y if sign > 0 else y - x
+    first = _as_number(difference > 0.0, difference)
+    return _plus(_times(moved[0], first), _times(moved[1], 1.0 - first))
+
+
+def _of_where(args: list[Any], moved: list[Tangent]) -> Tangent:
+    mask, x, y = args
+    like = x if moved[1] is not None else y
+    ends = (torch.zeros_like(like) if tangent is None else tangent for tangent in moved[1:])
+    return torch.where(mask, *(torch.full_like(like, end) if isinstance(end, float) else end for end in ends))
+
+
+#: name -> the tangent, from the arguments, their tangents and the arguments that are named
+KINKS: dict[str, Callable[..., Tangent]] = {
+    "relu": _of_relu,
+    "abs": _of_abs,
+    "absolute": _of_abs,
+    "softsign": _of_softsign,
+    "leaky_relu": _of_leaky,
+    "clamp": _of_clamp,
+    "clip": _of_clamp,
+    "clamp_min": lambda args, moved, **named: _of_clamp(args, moved, **named),
+    "clamp_max": lambda args, moved, max=None: _of_clamp([args[0], None, *args[1:], max][:3], moved[:1]),
+    "maximum": _of_maximum,
+    "minimum": lambda args, moved: _of_maximum(args, moved, -1.0),
+    "where": _of_where,
+}
+
+
+def kinks(tape: Tape) -> tuple[Tape, ...]:
+    """Where a tape of one argument may have a kink: formulas that are zero there, and nowhere else."""
+    found, at_zero = list(tape.comparisons), ("relu", "abs", "absolute", "leaky_relu", "softsign")
+    for number, step in enumerate(tape.steps):
+        if step.name not in KINKS or step.name == "where":
+            continue
+        named = [x for _, x in step.kwargs if isinstance(x, int | float) and not isinstance(x, bool)]
+        ends = [0.0] if step.name in at_zero else [*step.args[1:], *named]
+        for end in (end for end in ends if end is not None):
+            difference = Step("sub", operator.sub, (step.args[0], end))
+            found.append(Tape((*tape.steps[:number], difference), Ref(tape.arguments + number)))
+    return tuple(found)
 
 
 # ------------------------------------------------------------------------------------------------- what a tape reads

@@ -32,8 +32,9 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError, integer, own_gradients
+from innergrad.functions.activation import ACTIVATIONS, Activation
 from innergrad.functions.fits.sums import FEATURES
-from innergrad.functions.scalar import ACTIVATIONS, Activation, Asymptote, Function
+from innergrad.functions.scalar import Asymptote, Function
 
 Kind = Literal[
     "decays itself",

@@ -15,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from innergrad.functions.activation import Activation
 from innergrad.functions.jets import NoRule
 from innergrad.functions.rules import evaluate
-from innergrad.functions.scalar import Activation, Asymptote, Function, PiecewiseLinear, linear_function
+from innergrad.functions.scalar import Asymptote, Function, PiecewiseLinear, linear_function
 
 _GRID = np.linspace(-64.0, 64.0, 2**13 + 1)  # where activations bend; beyond it they follow their asymptotes
 _MARGIN = 1 + 2.0**-6
@@ -50,6 +51,7 @@ def square_derivative(activation: Activation) -> tuple[Function, ...]:
         bound=2.0 * _product(r.bound, dr.bound),
         breaks=r.breaks,
         radius=radius,
+        measured=r.measured or dr.measured,
     )
     return (f if f.left is None or f.right is None else _read_off(f, f.left, f.right),)
 

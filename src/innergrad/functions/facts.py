@@ -493,7 +493,7 @@ def _check_ties(f: Function, reach: float) -> None:
     (t >= a) & (t <= a) is a spike that no cell shows.
     """
     for difference in f.value.comparisons if isinstance(f.value, Tape) else ():
-        t = _roots(difference, f, reach)
+        t = roots(difference, f, reach)
         if not t.size:
             continue
         value = f.value(torch.from_numpy(t)).to(torch.float64)
@@ -505,7 +505,7 @@ def _check_ties(f: Function, reach: float) -> None:
 
 
 @quiet
-def _roots(difference: Formula, f: Function, reach: float) -> np.ndarray:
+def roots(difference: Formula, f: Function, reach: float) -> np.ndarray:
     """The floats at which a difference is zero, up to reach."""
     edges, found = _edges(f, -reach, reach), list[np.ndarray]()
     a, b = edges[:-1], edges[1:]
@@ -637,7 +637,7 @@ def _prove_same(f: Function, stated: Formula, special: list[float]) -> None:
     edges = np.unique(np.concatenate([_edges(f, -reach, reach), [x for x in special if abs(x) < reach]]))
     a, b = edges[:-1], edges[1:]
     for _ in range(_LEVELS):
-        off = (enclosed(f.value, a, b) - enclosed(stated, a, b)).value.magnitude
+        off = _apart(f.value, stated, a, b)
         wrong = ~(off <= _SAME * np.maximum(1.0, np.minimum(np.abs(a), np.abs(b))))
         a, b = a[wrong], b[wrong]
         middle = 0.5 * (a + b)
@@ -648,6 +648,18 @@ def _prove_same(f: Function, stated: Formula, special: list[float]) -> None:
         a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
     what = "jumps" if f.jumps else "pieces"
     raise _Unproven(f"it could not be proven that its formula is what its {what} say near t = {a[0]:g}")
+
+
+def _apart(f: Formula, stated: Formula, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A bound on |f - stated| on the cells [a, b]. Where both are straight, the ends decide."""
+    ours, theirs = enclosed(f, a, b), enclosed(stated, a, b)
+    off = (ours - theirs).value.magnitude
+    straight = (ours.second.magnitude == 0.0) & (theirs.second.magnitude == 0.0)
+    if not straight.any():
+        return off
+    ends = [(enclosed(f, t, t, side) - enclosed(stated, t, t, side)).value.magnitude for t, side in ((a, 1), (b, -1))]
+    found: np.ndarray = np.where(straight, np.minimum(off, np.maximum(*ends)), off)
+    return found
 
 
 def replace_domain(stated: Formula) -> Formula:

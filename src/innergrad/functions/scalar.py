@@ -11,7 +11,8 @@ A function is known by its name; besides its value it declares the facts that it
 - ``exact``  f is piecewise linear and is its own approximant,
 - ``rounded``  what f differs by, at most, from what the algorithm asks for: its constants are rounded,
 - ``radius``  f is applied to |t| <= radius only: on every target that is the domain of its approximant, and an argument
-  outside it is an error. What f declares besides must hold there; ``tf.certificate`` asks for every t.
+  outside it is an error. What f declares besides must hold there; ``tf.certificate`` asks for every t,
+- ``measured``  nobody declares these facts: they were read off a grid, where they could not be proven.
 
 These declarations are what a user supplies for a new function. They are facts, not tuning: they are proven by interval
 arithmetic on the formula itself (:mod:`innergrad.functions.facts`), and a false one is refused. Of a formula that
@@ -35,7 +36,7 @@ Constants of activations r and their derivatives r' (each checked in the tests a
     sup |gelu''| = 2 phi(0)              sup |gelu'''| = 0.778769..., at t^2 = (7 - sqrt 33) / 2
     sup |silu''| = 1/2                   sup |silu'''| = 0.308181...
 
-A new activation is an :class:`Activation` built from two :class:`Function` objects with the same kind of facts.
+Activations are pairs of such functions (:mod:`innergrad.functions.activation`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innergrad.errors import InputError, Registry
+from innergrad.errors import InputError
 from innergrad.functions.polynomials import Polynomial
 from innergrad.functions.tape import recorded
 
@@ -244,6 +245,7 @@ class Function:
     exact: PiecewiseLinear | None = field(default=None, repr=False)
     radius: float = math.inf
     rounded: float = 0.0
+    measured: bool = False
 
     def __post_init__(self) -> None:
         if any(map(math.isnan, (self.curvature, self.lipschitz, self.bound))):
@@ -324,24 +326,6 @@ def threshold_unit(box: float, threshold: float) -> float:
 MOST_BOXES = 2.0**28  # a threshold, beside which the 24 bits of a box still count
 _SQRT2 = math.sqrt(2.0)
 _PHI0 = 1.0 / math.sqrt(2.0 * math.pi)
-
-
-@dataclass(frozen=True)
-class Activation:
-    """r and r'. ``closed_range`` is the closure of r(R): the targets an activated output can reach."""
-
-    name: str
-    r: Function
-    dr: Function
-    closed_range: tuple[float, float] = (-math.inf, math.inf)
-
-    @property
-    def smooth(self) -> bool:
-        return not self.dr.jumps
-
-    @property
-    def vanishes_at_zero(self) -> bool:
-        return float(self.r(torch.zeros((), dtype=torch.float64))) == 0.0
 
 
 def _phi(t: Tensor) -> Tensor:
@@ -461,22 +445,4 @@ PSEUDO_HUBER_U = Function(
     right=_flat(1, 0),
     lipschitz=1,
     bound=1,
-)
-
-BUILTIN = (
-    Activation("tanh", TANH, DTANH, (-1, 1)),
-    Activation("sigmoid", SIGMOID, DSIGMOID, (0, 1)),
-    Activation("softplus", SOFTPLUS, SIGMOID, (0, math.inf)),
-    Activation("gelu", GELU, DGELU, (-0.16997120747990369, math.inf)),
-    Activation("silu", SILU, DSILU, (-0.27846454276107380, math.inf)),
-    Activation("sin", SIN, COS, (-1, 1)),
-    Activation("relu", RELU, DRELU, (0, math.inf)),
-    Activation("leaky_relu", LEAKY, DLEAKY),
-    Activation("relu6", RELU6, DRELU6, (0, 6)),
-)
-PAIRS = frozenset((a.r.value, a.dr.value) for a in BUILTIN)  # of which the second is the derivative of the first
-ACTIVATIONS = Registry(
-    "activation",
-    {activation.name: activation for activation in BUILTIN},
-    hint="or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])",
 )

@@ -2,11 +2,12 @@
 
     exact       it is computed as it is: rounding alone
     proven      the error of what stands for it is proven, by interval arithmetic
-    measured    what stands for it was fitted, and its error is the largest on a grid
+    measured    what stands for it was fitted, and its error is the largest on a grid; or the function itself could
+                not be followed, and what is known of it was read off a grid
     declared    nothing is proven: what is known of the function is what its author says
 
-A model has the weakest of its functions' states, in this order. Certificates need a state that is not declared; those
-from sup errors, and the law ``proof``, one that is exact or proven.
+A model has the weakest of its functions' states, in this order. Certificates need facts that are proven, whatever
+stands for the function; those from sup errors, and the law ``proof``, a state that is exact or proven.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Literal
 import torch
 
 from innergrad.errors import InputError
+from innergrad.functions.activation import BUILTIN
 from innergrad.functions.adam import ADAM
 from innergrad.functions.approximants import is_ramped, prove
 from innergrad.functions.derived import square_derivative
@@ -27,7 +29,6 @@ from innergrad.functions.facts import REACH, facts_on, prove_derivative
 from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.functions.fits.sums import Approximant, FeatureSum
 from innergrad.functions.scalar import (
-    BUILTIN,
     EXP,
     EXP_CAPPED,
     IDENTITY,
@@ -49,7 +50,7 @@ _PARTS, _CLOSER = 16, 6  # of a piece, at whose ends its error is looked at, and
 
 @dataclass(frozen=True)
 class Standing:
-    """The state of a function. Where it is declared: why nothing is proven, and by whom."""
+    """The state of a function. reason: why no fact about it is proven; empty if they are. by: who declares it."""
 
     state: StateName
     reason: str = ""
@@ -59,8 +60,13 @@ class Standing:
     def proven(self) -> bool:
         return self.state in ("exact", "proven")
 
+    @property
+    def known(self) -> str:
+        """Whose word the facts are, where they are not proven."""
+        return f"declared by {self.by}" if self.state == "declared" else "measured on a grid"
+
     def __str__(self) -> str:
-        return f"declared by {self.by}, not proven: {self.reason}" if self.state == "declared" else self.state
+        return f"{self.known}, not proven: {self.reason}" if self.reason else self.state
 
 
 def standing(f: Function, approximant: Approximant | None, primitives: tuple[Formula, ...] = ()) -> Standing:
@@ -82,12 +88,16 @@ def _facts(f: Function, domain: tuple[float, float], primitives: tuple[Formula, 
     try:
         facts = facts_on(f, domain)
         if not facts.proven:
-            return Standing("declared", facts.reason)
+            return Standing(_unproven(f), facts.reason)
         if primitives:
             prove_derivative(f, primitives, min(max(map(abs, domain)), REACH))
     except InputError as problem:
-        return Standing("declared", str(problem))
+        return Standing(_unproven(f), str(problem))
     return Standing("exact")
+
+
+def _unproven(f: Function) -> StateName:
+    return "measured" if f.measured else "declared"
 
 
 @lru_cache(maxsize=1)
@@ -105,8 +115,8 @@ def weakest(states: Iterable[StateName]) -> StateName:
 
 def described(standings: Mapping[str, Standing]) -> list[str]:
     """A sentence for every function about which nothing is proven, and one for all that are fitted."""
-    found = [f"{name} is {known}" for name, known in standings.items() if known.state == "declared"]
-    fitted = [name for name, known in standings.items() if known.state == "measured"]
+    found = [f"{name} is {known}" for name, known in standings.items() if known.reason]
+    fitted = [name for name, known in standings.items() if known.state == "measured" and not known.reason]
     if fitted:
         found.append(f"{', '.join(fitted)}: fitted, with errors that are measured on a grid, not proven")
     return found

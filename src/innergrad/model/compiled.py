@@ -99,11 +99,11 @@ class Compiled:
         return self.state in ("exact", "proven")
 
     def require_proven_facts(self) -> None:
-        """Refuse a certificate where what is known of a function is what its author says."""
+        """Refuse a certificate where what is known of a function is what its author says, or what a grid shows."""
         for name, known in self.standings.items():
-            if known.state == "declared":
+            if known.reason:
                 what = f"nothing is proven about {name}, so there is no certificate"
-                raise InputError(what, got=known.reason, hint=f"what {known.by} declares is not proven")
+                raise InputError(what, got=known.reason, hint=f"what is known of it is {known.known}")
         for name, f in self.program.functions().items():
             if isinstance(f.value, Tape) and not f.value.still():
                 what = f"{name} is not what it was when it was made, so there is no certificate"

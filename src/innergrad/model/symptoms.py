@@ -30,7 +30,7 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.losses import ResidualLoss
-from innergrad.functions.scalar import Activation
+from innergrad.functions.activation import Activation
 from innergrad.ir.program import Program
 from innergrad.model.prompt import Prompt
 from innergrad.model.rates import NO_SMALLER, higher_rate, lower_rate

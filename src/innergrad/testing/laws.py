@@ -41,7 +41,7 @@ def the_certificate_holds(
     nothing is proven about a function there is none.
     """
     how: dict[str, Any] = {"executor": executor, "dtype": dtype}
-    if tf.state == "declared":
+    if any(known.reason for known in tf.standings.values()):
         there_is_no_certificate(tf, prompts)
         return
     prompts = {name: value.to(dtype).double() for name, value in prompts.items()}

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from innergrad.algorithms.descent.sigmoids import SIGMOID, TANH, Sigmoid
-from innergrad.functions.scalar import ACTIVATIONS, IDENTITY, Activation
+from innergrad.functions.activation import ACTIVATIONS, Activation
+from innergrad.functions.scalar import IDENTITY
 from innergrad.ir.program import Attend, Layer, Score
 
 
@@ -62,6 +63,7 @@ class ByUnits(Activate):
 def activate_of(activation: Activation) -> Activate:
     """The layers of an activation: exact ones, if there are any."""
     known = {"tanh": Activate(TANH), "sigmoid": Activate(SIGMOID), "silu": Weighted(SIGMOID)}
-    if activation.name in known and activation == ACTIVATIONS[activation.name]:
-        return known[activation.name]
+    for name, layers in known.items():
+        if (activation.r, activation.dr) == (ACTIVATIONS[name].r, ACTIVATIONS[name].dr):
+            return layers
     return ByUnits(SIGMOID, activation=activation)

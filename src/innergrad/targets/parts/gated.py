@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innergrad.functions.fits.sums import FeatureSum
-from innergrad.functions.scalar import NEGATION, PiecewiseLinear
+from innergrad.functions.scalar import PiecewiseLinear
 from innergrad.ir.program import Attend, Layer
 from innergrad.targets.parts.base import Abilities, Context, Normed
 from innergrad.targets.weights.modules import SparseStack, stack
@@ -105,17 +105,23 @@ class GatedUnits:
                     add(self.linear.setdefault(entry, {}), value, scale)
                     continue
                 f, terms = instruction.scores[0].f, pairs[0]
-                sign = -scale if f == NEGATION else scale
                 bent = self.approximants.get(f.name, f.exact)
                 if isinstance(bent, FeatureSum):
                     self.fit(bent, linear_form(terms, self.one), entry, scale)
-                elif bent is not None and bent.knots:
+                    continue
+                if bent is not None and bent.knots:
                     self.bend(bent, linear_form(terms, self.one), entry, scale)
-                elif set(value) == {self.one}:
+                    continue
+                slope, constant = (
+                    (1.0, 0.0) if bent is None else (bent.slopes[0], bent.value - bent.slopes[0] * bent.anchor)
+                )
+                if constant:
+                    add(self.linear.setdefault(entry, {}), value, scale * constant)
+                if set(value) == {self.one}:
                     for u, v in terms:
-                        self.multiply(u, v, entry, sign * value[self.one])
+                        self.multiply(u, v, entry, scale * slope * value[self.one])
                 else:
-                    self.multiply(linear_form(terms, self.one), value, entry, sign)
+                    self.multiply(linear_form(terms, self.one), value, entry, scale * slope)
 
     def multiply(self, u: Row, v: Row, entry: int, scale: float) -> None:
         """dst += scale u v; linear if one factor is a constant."""
