@@ -1,5 +1,6 @@
-"""Tables of docs/reliability.md: what was tried, how often, and what went wrong. A trial that has no stored result yet
-has a row that says so.
+"""Tables of docs/reliability.md and docs/reference/reliability.md: what was tried, how often, and what went wrong.
+
+A trial that has no stored result yet has a row that says so.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _again(stored: Row) -> str:
     """What was wrong at first, mended, and judged again."""
     again = [row["number"] for row in stored.get("mended", []) if row["judged"] == "again"]
     many = "case was" if len(again) == 1 else "cases were"
-    return f"; {len(again)} {many} judged again after something was mended (see below)" if again else ""
+    return f"; {len(again)} {many} judged again after something was mended" if again else ""
 
 
 TRIALS: dict[str, Callable[[Row], tuple[str, str]]] = {

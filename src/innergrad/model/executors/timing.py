@@ -1,5 +1,5 @@
 """About how long a run will take on one core, from what it computes: to within a factor of three (dense) or four
-(plain) of what was measured, see ``docs/executor.md``.
+(plain) of what was measured, see ``docs/reference/executor.md``.
 
     plain   100 us for every instruction, and a second for 10^9 structured FLOPs of products
     dense   200 us for every layer; for every token 2 ns a nonzero weight, 8 ns an entry of queries, keys, values and
