@@ -37,7 +37,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """rows: in the order of the targets. paper: name of a number -> the paper's formula, and what it is here."""
+    """rows: in the order of the targets. paper: name of a number -> the paper's formula, and its value here."""
 
     rows: tuple[Compared, ...]
     paper: dict[str, str]
