@@ -1,4 +1,4 @@
-"""What lies beside an exported model for its users: README.md, and example.py, which needs nothing of innergrad's."""
+"""The files beside an exported model, for its users: README.md, and example.py, which needs nothing of innergrad's."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def card_texts(tf: CompiledTransformer, note: dict[str, Any], model: str, width:
 
 
 def _known(tf: CompiledTransformer) -> str:
-    """Of target llama, what is approximated."""
+    """The functions of target llama that are approximated."""
     fitted = ", ".join(name for name, known in tf.standings.items() if known.state == "measured")
     if fitted:
         return f"Fitted, to {tf.options.epsilon:g} on a grid: {fitted}. Everything else is exact up to rounding."

@@ -1,6 +1,4 @@
-"""What an explanation says: bound and measured error side by side, attribution, and the health table; in words, and as
-a picture.
-"""
+"""Explanations: bound and measured error side by side, attribution, the health table; in words, and as a picture."""
 
 from __future__ import annotations
 
@@ -34,7 +32,9 @@ class StepError:
 
 @dataclass(frozen=True)
 class LayerError:
-    """The largest error of what a layer wrote, when the algorithm starts the step from the transformer's own state."""
+    """The largest error of the lanes that a layer wrote, when the algorithm starts the step from the transformer's own
+    state.
+    """
 
     name: str
     bound: float
@@ -57,8 +57,8 @@ class Explanation:
     """Errors by step and, of the step ``worst`` (from 1) with the largest measured error, by layer; shares of the bound
     by function, layer and instruction, largest first, adding up to one; the health table.
 
-    proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments. state:
-    of the functions; notes: what else whoever reads the bounds should know, as in a certificate.
+    proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments. state: of
+    the functions. notes: further assumptions that a reader should know, as in a certificate.
     """
 
     steps: tuple[StepError, ...]
@@ -94,11 +94,11 @@ class Explanation:
 
     @property
     def shares(self) -> dict[str, Mapping[str, float]]:
-        """By what -> which -> its share of the bound."""
+        """Kind of source -> source -> its share of the bound."""
         return {"function": self.functions, "layer": self.by_layer, "instruction": self.instructions}
 
     def to_json(self) -> dict[str, Any]:
-        """What is infinite is null."""
+        """Infinite numbers are null."""
         return {
             "steps": [_finite(vars(step)) for step in self.steps],
             "worst_step": self.worst,
