@@ -50,7 +50,7 @@ def _forward(tape: Tape, given: tuple[Any, ...], argument: int) -> Tangent:
 
 
 def _tangent(step: Step, args: list[Any], moved: list[Tangent], value: Any) -> Tangent:
-    """What a step makes of the tangents of its arguments."""
+    """The tangent of a step, from the tangents of its arguments."""
     if step.name in CONSTANT or all(tangent is None for tangent in moved):
         return None
     if step.kwargs:

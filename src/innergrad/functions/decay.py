@@ -14,8 +14,8 @@
 6.  Everything else is *undecided*: samples show neither a decaying filter nor an annihilating one.
 
 A black box is measured, not proven: at random points in every interval [2^j, 2^(j+1)], to the rounding of float64, as
-far as ``reach``. What happens beyond, or in gaps that no sample met, is not seen. ``proven`` is true where the facts
-that a :class:`Function` declares (piecewise linear, or a step function) make the witness vanish outside an interval.
+far as ``reach``. It does not see beyond that, nor into gaps that no sample met. ``proven`` is true where the facts that
+a :class:`Function` declares (piecewise linear, or a step function) make the witness vanish outside an interval.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Decay:
         return torch.stack([beta * self.sigma(omega * t + b) for omega, b, beta in self.units]).sum(0)
 
     def bound(self, t: Tensor) -> Tensor:
-        """C (1 + |t|)^-p, and what the rounding of the weights adds."""
+        """C (1 + |t|)^-p, and the rounding of the weights."""
         return self.C * (1 + t.abs()) ** -self.p + self.rounding
 
 
@@ -204,7 +204,7 @@ def _vanishes_everywhere(samples: _Samples, one: _Measured) -> bool:
 
 
 def _zero_at_all_scales(samples: _Samples, shifts: _Filter) -> bool:
-    """What (E_h - 1)^k annihilates, (E_nh - 1)^k does too: a slow function is not mistaken for a polynomial."""
+    """(E_nh - 1)^k annihilates every function that (E_h - 1)^k does: a slow function is not mistaken for a polynomial."""
     if shifts.coefficients:
         return _related_at_all_scales(samples.function, len(shifts.coefficients) - 1)
     whole = shifts.origin == "difference" and bool(shifts.steps) and not _repeats(samples, shifts)
@@ -228,7 +228,7 @@ def _persists(samples: _Samples, shifts: _Filter, scale: float) -> bool:
 
 
 def _repeats(samples: _Samples, shifts: _Filter) -> bool:
-    """Differences remove a polynomial whatever the step, and a periodic function for the step that is its period."""
+    """Differences of every step remove a polynomial. A periodic function needs the step that is its period."""
     return _persists(samples, shifts, (math.sqrt(5) - 1) / 2)
 
 
@@ -445,7 +445,7 @@ def _algebraic_slope(shells: np.ndarray, logarithms: np.ndarray) -> float:
 
 
 def _rounding(samples: _Samples, units: tuple[Unit, ...]) -> float:
-    """What weights that are rounded to float64 leave behind: 2^-52 |b| sup |sigma'|, and the rounding of beta."""
+    """The remainder of weights that are rounded to float64: 2^-52 |b| sup |sigma'|, and the rounding of beta."""
     t, total = samples.t[6:12], 0.0
     for omega, b, beta in units:
         s, width = omega * t + b, max(abs(b), 1.0) / 64

@@ -8,10 +8,10 @@
     linear parts                are linear terms
 
 *Any other smooth u*, by a polynomial. A polynomial of degree D in two variables is a sum of polynomials of degree D of
-D + 1 linear forms: of the directions j pi / (D + 1), whose powers span every degree (Logan and Shepp, 1975). It is
-fitted at Chebyshev points, with the least D that is good enough. That it is, is then proven, independently of how it
-was found: on square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is
-enclosed (:mod:`innergrad.functions.taylor`), and the terms of the next degree around all points of the cell; their
+D + 1 linear forms. Their directions are j pi / (D + 1), and their powers span every degree (Logan and Shepp, 1975). It
+is fitted at Chebyshev points, with the least D that is good enough. A proof follows, independent of how the polynomial
+was found. On square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is
+enclosed (:mod:`innergrad.functions.taylor`). So are the terms of the next degree around all points of the cell. Their
 absolute sum bounds |e|. Cells are quartered until it is small enough. The proven *remainder* is part of certificates
 (``Function.rounded``).
 """
@@ -59,8 +59,8 @@ class Ridge:
 
 @lru_cache(maxsize=64)
 def ridge_form(name: str, u: Tape, t_bound: float, y_bound: float, accuracy: float) -> tuple[Ridge, ...]:
-    """u(t, y) for |t| <= t_bound, |y| <= y_bound, exactly or to within the accuracy; how far it is off, proven, is
-    ``rounded`` of the first term's function. name: what its functions are called after.
+    """u(t, y) for |t| <= t_bound, |y| <= y_bound, exactly or to within the accuracy. Its proven error is ``rounded`` of
+    the first term's function. name: its functions are named after it.
     """
     exact = _exact_form(name, u, t_bound, y_bound)
     return exact if exact is not None else _polynomial_form(name, u, t_bound, y_bound, accuracy)

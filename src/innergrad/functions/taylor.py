@@ -98,7 +98,7 @@ class Taylor:
         return np.where(unknown, 0.0, centre), np.where(unknown, math.inf, radius)
 
     def series(self, rule: Callable[[Interval, int], Series]) -> Taylor:
-        """g of it, by Horner's rule in what is beside its first coefficient."""
+        """g of it, by Horner's rule in its coefficients after the first."""
         with np.errstate(all="ignore"):
             coefficients = rule(self.at, self.order)
         rest = replace(self, centre=self.centre.copy(), radius=self.radius.copy())
@@ -226,7 +226,7 @@ def _sqrt(x: Interval, order: int) -> Series:
 
 
 def _riccati(start: Interval, order: int, next_one: Callable[[Series, int], Interval]) -> Series:
-    """(k + 1) g_{k+1} = what the equation says."""
+    """(k + 1) g_{k+1} = the right-hand side of the equation."""
     found = [start]
     for k in range(order):
         found.append(_over(next_one(found, k), float(k + 1)))

@@ -1,7 +1,7 @@
 """Variant ``compact``: gradient descent on an N-layer network, N >= 2, in 2N - 1 blocks of attention and mlp a step.
 
-Lanes as in :mod:`innergrad.algorithms.descent.selecting`, and xr = d_1 o_1^T, xb = omega d_1: what the gradient of
-layer 1 is an average of, with V_2^T s_2 as weights. So s_1 is never formed, which saves a layer.
+Lanes as in :mod:`innergrad.algorithms.descent.selecting`, and xr = d_1 o_1^T, xb = omega d_1. The gradient of layer 1
+is an average of these, with V_2^T s_2 as weights. So s_1 is never formed, which saves a layer.
 
     attention   1 .. N            p_j, d_j, o_j; the second layer also xr, xb; the last s_N, or what it is made of
     mlp         N                 s_N = u(p_N, y), if the output is linear

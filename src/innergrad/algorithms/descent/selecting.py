@@ -1,9 +1,9 @@
-"""What the variants of gradient descent without product layers share (``compact``, ``shallow``): everything up to s_N.
+"""The common parts of the variants without product layers (``compact``, ``shallow``): everything up to s_N.
 
 An instruction of an attention layer that multiplies lanes of its own token becomes *self-selecting heads*, whose scores
-are positive at the token itself and nowhere else (:mod:`innergrad.targets.parts.scores`). They need positions (the
-lane bits, binary signs), prompts of a fixed length, and a bound on what the score is: ``z_bound``, by default 64, for
-derivatives and pre-activations; outside it a run stops with a DomainError.
+are positive at the token itself and nowhere else (:mod:`innergrad.targets.parts.scores`). They need positions (the lane
+bits, binary signs), prompts of a fixed length, and a bound on the score: ``z_bound``, by default 64, for derivatives
+and pre-activations. Outside it a run stops with a DomainError.
 
 Lanes as in :mod:`innergrad.algorithms.descent.literal`, and oj = omega p_{j-1} (p_0 = x), the inputs of layer j times
 the weights of the examples. With z_j = V_j p_{j-1} + b_j, layer j of the first N is

@@ -14,8 +14,8 @@ and layer j + 1, which can read d_j, writes T(j <- m) for all m. Once s_N is the
     attention   N + 2      V_j -= eta/2 mean(s_j o_j^T)
     mlp         N + 2      project w onto the box, clear the scratch lanes
 
-T(j-1 <- m) is all that T(j <- m) needs, so there are two sets of lanes, for odd and for even j, and the older one is
-cleared by the mlp of the block that read it last: about 2 (N - 2) K^2 lanes, where all T(j <- m) would be O(N^2 K^2).
+T(j <- m) needs T(j-1 <- m) alone. So there are two sets of lanes, for odd and for even j, and the mlp of the block that
+read the older one last clears it. That is about 2 (N - 2) K^2 lanes, where all T(j <- m) would be O(N^2 K^2).
 
 One block more for an activated output with a loss that is not squared, ceil(log2 d_y) more for the softmax loss.
 """
