@@ -401,7 +401,7 @@ _UP = 1 + 1e-14  # for the few roundings of the bound itself
 
 
 def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
-    """The approximant with its proven error, no matter which it states; raises if |f - f^| <= epsilon cannot be proven."""
+    """The approximant with its proven error, whichever it states; raises if |f - f^| <= epsilon cannot be proven."""
     return replace(approximant, error=_proven_error(f, replace(approximant, error=math.inf), epsilon))
 
 

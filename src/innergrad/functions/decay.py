@@ -204,7 +204,7 @@ def _vanishes_everywhere(samples: _Samples, one: _Measured) -> bool:
 
 
 def _zero_at_all_scales(samples: _Samples, shifts: _Filter) -> bool:
-    """(E_nh - 1)^k annihilates every function that (E_h - 1)^k does: a slow function is not mistaken for a polynomial."""
+    """(E_nh - 1)^k annihilates all that (E_h - 1)^k does: a slow function is not mistaken for a polynomial."""
     if shifts.coefficients:
         return _related_at_all_scales(samples.function, len(shifts.coefficients) - 1)
     whole = shifts.origin == "difference" and bool(shifts.steps) and not _repeats(samples, shifts)

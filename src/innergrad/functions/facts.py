@@ -328,8 +328,8 @@ def departed(f: Function, primitives: tuple[Formula, ...], t: Tensor, radius: Te
 
 @lru_cache(maxsize=256)
 def prove_derivative(f: Function, primitives: tuple[Formula, ...], reach: float = REACH) -> float:
-    """How far f may be from the derivatives of the primitives for |t| <= reach, relative to 1 or to its size. Where f
-    is piecewise linear by rounding alone, it is not added to anything.
+    """How far f may be from the derivatives of the primitives for |t| <= reach, relative to 1 or to its size.
+    Where f is piecewise linear, it may differ by rounding alone: the difference is not part of any bound there.
 
     Raises InputError where it is none, and :class:`NoRule` or a sentence of its own where that could not be proven.
     """

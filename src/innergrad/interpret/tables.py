@@ -6,11 +6,11 @@ into equal cells, so narrow that none contains two knots of a function, and each
 
     x, y, s, d    with   f(t) = y + s (t - x) + d relu(t - x)     in the whole cell
 
-where x is the knot in the cell, so the table holds the exact knots and is the same function as the sum of hinges. An
-argument that rounding puts into the cell next to its own is a few ulp from the bound between them, so its value is off
-by a few ulp times a change of slope, as if the argument itself had been rounded. Functions of the same argument share
-the cells. A function for which there is no such table (knots very close to one another) is evaluated as it is, by
-binary search.
+where x is the knot in the cell, so the table holds the exact knots and is the same function as the sum of hinges.
+Rounding may put an argument into the cell next to its own. The argument is then a few ulp from the bound between them.
+So its value is off by a few ulp times a change of slope, as if the argument itself had been rounded. Functions of the
+same argument share the cells. A function for which there is no such table (knots very close to one another) is
+evaluated as it is, by binary search.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ Evaluate = Callable[[Tensor], tuple[Tensor, ...]]
 def evaluator(
     functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device, *, reuse: bool = False
 ) -> Evaluate:
-    """Several functions of the same argument, in torch. reuse: what a call returns is overwritten by the next."""
+    """Several functions of the same argument, in torch. reuse: the next call overwrites the result."""
     simple = [clamped_pieces(f) for f in functions]
     hard = tuple(f for f, pieces in zip(functions, simple, strict=True) if pieces is None)
     look_up = _look_up(hard, dtype, device, reuse) if hard else None

@@ -1,4 +1,4 @@
-"""What stands for a program's scalar functions.
+"""The approximants of a program's scalar functions.
 
 - :class:`Piecewise`: piecewise-linear functions, with proven error. Functions that are applied to the same argument in
   one layer share their knots, so that one head writes them all.
@@ -185,7 +185,7 @@ class Blocks(Fitted):
         return with_linear_scores(program, lambda instruction: need(instruction) == "examples")
 
     def approximated(self, program: Program) -> set[str]:
-        """exp, division and identity are what the blocks compute."""
+        """The blocks compute exp, division and identity themselves."""
         own = (IDENTITY, NEGATION, RECIPROCAL)
         return {
             score.f.name

@@ -20,7 +20,7 @@ Heads (units) of a layer with the same Q and K (the same row of W_1) are one hea
 Their cost is counted without building the weights: large networks would be slow. The heads of an instruction differ
 only in which entries they read and write, so one index stands for all. Heads of a constant term read no index, and are
 one head that writes at every index: they are all made. Where an instruction names single entries, as in x[0], heads of
-different instructions coincide at some indices only; such layers are small, and all heads are made; so are they where
+different instructions coincide at some indices only. Such layers are small, and all heads are made. So are they where
 units of an mlp read an entry at several indices. The tests compare with the built module.
 """
 
@@ -75,7 +75,7 @@ class SignBits(Positions):
     }
 
     def why_not(self, program: Program, instruction: Attend, private: list[str]) -> Reason | None:
-        """Why a head cannot select its own token. private: what it reads there that differs between tokens."""
+        """Why a head cannot select its own token. private: the lanes it reads there that differ between tokens."""
         if program.length is None or "bits" not in program.stream.by_name:
             return Reason(
                 SHARED,
