@@ -18,7 +18,7 @@ def available_memory() -> int:
 
 
 def require_memory(n_bytes: float, what: str, hint: str) -> None:
-    """Refuse, before allocating, what the machine has no room for."""
+    """Refuses, before allocating, a request that the machine has no room for."""
     available = available_memory()
     if n_bytes > available:
         needs, got = f"{n_bytes / 2**30:.1f} GiB", f"{available / 2**30:.1f} GiB available"

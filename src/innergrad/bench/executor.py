@@ -1,7 +1,7 @@
 """In-context training against training: time of L steps of the fused executor, divided by that of its fastest rival.
 
-Every point is measured in one run: the contenders take turns, and a ratio is the median of the ratios of the rounds,
-for what else the machine does meets both. Before anything is timed, all of them must end with the same weights, up to
+Every point is measured in one run. The contenders take turns, and a ratio is the median of the ratios of the rounds, so
+that other work of the machine meets both. Before anything is timed, all of them must end with the same weights, up to
 the accuracy of the approximants.
 """
 

@@ -57,7 +57,7 @@ def check_task(task: Task, n: int = 8, *, shifted: bool = False) -> tuple[str, .
 
 
 def _check_pure(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
-    """``evaluate`` twice on points that it has not seen yet, with a look at what it leaves behind."""
+    """``evaluate`` twice on points that it has not seen yet, with a look at its side effects."""
     params, x = _drawn(task, rng, index, n)
     kept, kept_x = {name: value.clone() for name, value in params.items()}, x.clone()
     labels = task.evaluate(params, x).clone()
@@ -183,7 +183,7 @@ def _check_numbers(task: Task, what: str, values: Tensor) -> None:
 
 
 def _parts(task: Task, a: Prompts, b: Prompts) -> list[tuple[str, Tensor, Tensor]]:
-    """What to compare of two draws, causes before their effects."""
+    """The parts of two draws to compare, causes before their effects."""
     if a.params.keys() != b.params.keys():
         got = f"{sorted(a.params)} and {sorted(b.params)}"
         raise InputError(f"{_name(task)}: params have other names in another draw", got=got)

@@ -62,9 +62,7 @@ def numbers_of_learner(config: LearnerConfig, d: int, n_points: int, stack: int)
 
 
 def numbers_of_prompt(task: Task, n_points: int) -> int:
-    """Entries of the largest tensor, a prompt, while it is drawn; of its points where a task of the user's own looks at
-    what it draws.
-    """
+    """Entries of the largest tensor, a prompt, while it is drawn; of its points where a user's task looks at its draws."""
     with _Largest() as seen:
         try:
             task.sample(CounterRNG.of(0, "room", "meta"), torch.arange(1, device="meta"), n_points)

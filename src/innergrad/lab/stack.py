@@ -8,7 +8,7 @@ One step makes its data on the device, predicts, differentiates and updates, wit
 recorded once as a CUDA graph and then replayed. Gradients become one matrix too, so that clipping and the update are
 single operations.
 
-What models of a stack may differ in: the seed, the task (with the same d), the learning rate and the weight decay.
+Models of a stack may differ in the seed, the task (with the same d), the learning rate and the weight decay.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from innergrad.lab.tasks import Task
 
 
 def _scale(task: Task) -> float:
-    """What the labels of a task are divided by."""
+    """The divisor of a task's labels."""
     return real(f"the scale of task {task.kind}", task.scale, above=0.0, hint="it is the root mean square of a label")
 
 
@@ -181,7 +181,7 @@ class Stack:
         return graph
 
     def compile(self) -> None:
-        """Fuses what runs in a step: the data, a block of the learner, and the update."""
+        """Fuses the parts of a step: the data, a block of the learner, and the update."""
         torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
         warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 is what was asked for
         options: dict[str, Any] = {"dynamic": False}

@@ -38,7 +38,9 @@ Bar = Callable[[int, str], AbstractContextManager[Progress]]
 
 @dataclass(frozen=True)
 class Row:
-    """A model: its experiment, the folder of its run, its number in the stack, where training ended; or what failed."""
+    """A model: its experiment, the folder of its run, its number in the stack, and where training ended; or the
+    failure.
+    """
 
     name: str
     seed: int

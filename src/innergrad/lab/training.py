@@ -1,10 +1,10 @@
-"""Training: the loop, and what is around it.
+"""Training: the loop, and the checks and files around it.
 
     Experiment(task, learner, train, n_points, seed)  --train-->  a run's folder: config, manifest, log, checkpoints
 
 A run is a function of its experiments: data, initial weights, schedules and curricula depend on the seed and on the
-number of the step alone. So a run that was killed and resumed ends where one ends that was not, bit for bit on the same
-kind of device, and devices that share a batch see the samples that one would.
+number of the step alone. So a run that was killed and resumed ends like one that was not, bit for bit on the same kind
+of device. Devices that share a batch see the samples that one device would.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def load_learner(
 
 
 def configuration(experiments: Sequence[Experiment]) -> Any:
-    """What config.toml says: one experiment is its own configuration, several are a list."""
+    """The content of config.toml: one experiment is its own configuration, several are a list."""
     return experiments[0] if len(experiments) == 1 else {"experiments": [to_table(one) for one in experiments]}
 
 

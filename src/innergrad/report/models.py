@@ -1,5 +1,5 @@
-"""The report of a compiled model: what it is made of, what it learned on a prompt, how far that is from the algorithm,
-and what it costs.
+"""The report of a compiled model: its architecture, a training on a prompt, the distance to the algorithm, and the
+cost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROMPTS = 2  # that the laws are checked on
 
 @dataclass(frozen=True)
 class Learned:
-    """A prompt, what the transformer learned from it, and what the algorithm itself does."""
+    """A prompt, the transformer's run on it, and the algorithm's own."""
 
     X: Tensor
     y: Tensor
@@ -60,7 +60,7 @@ def report_of_model(
     seed: int = 0,
 ) -> Page:
     """The page. X, y: the examples, from ``source``; by default a prompt of the algorithm's own, drawn from the seed.
-    X_query: what else is to be predicted.
+    X_query: further points to predict.
     """
     learned, cost = _learned(tf, X, y, X_query, source, seed), tf.cost()
     laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None

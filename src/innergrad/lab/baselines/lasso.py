@@ -3,10 +3,10 @@
     min over w of  1/(2k) |X w - y|^2 + alpha |w|_1            G = X^T X / k,   b = X^T y / k,   c = b - G w
 
 Coordinate descent crawls where there are fewer points than coordinates: its steps are of the size of alpha. The
-solution is a piecewise linear function of the penalty, and has few pieces (Osborne et al., 2000). From the penalty
-max |b_j|, where w = 0, down to alpha: the coordinates A with |c_j| = penalty move along G_AA delta_A = sign(c_A), which
-keeps them there, until another one joins or one of them reaches zero and leaves. Every event is one batched d x d
-system. A few sweeps of coordinate descent from where the path ends take away rounding, and settle ties.
+solution is a piecewise linear function of the penalty, and has few pieces (Osborne et al., 2000). The path goes from
+the penalty max |b_j|, where w = 0, down to alpha. The coordinates A with |c_j| = penalty move along G_AA delta_A =
+sign(c_A), which keeps them there, until another one joins or one of them reaches zero and leaves. Every event is one
+batched d x d system. A few sweeps of coordinate descent from where the path ends take away rounding, and settle ties.
 """
 
 from __future__ import annotations
