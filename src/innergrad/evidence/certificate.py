@@ -309,7 +309,7 @@ def _notes(of: Compiled, unchecked: bool) -> Iterator[str]:
             "grid, not proven; the bounds rest on the errors at the arguments of this run"
         )
     if unchecked:
-        yield "unchecked: the matrices were loaded, and verify() has not passed on them; bounds are of what they did"
+        yield "unchecked: the matrices were loaded, and verify() has not passed on them; the bounds are about this run"
 
 
 def double(state: State) -> State:

@@ -293,7 +293,7 @@ class _Verification:
             if bool(torch.isfinite(allowed).all()):
                 self._see(law, (value - expected[name]).abs(), allowed + radii.get(name, 0.0), where)
             else:
-                self.laws[law].see(math.inf, f"{where}: what it may round by is not finite")
+                self.laws[law].see(math.inf, f"{where}: its limit for rounding is not finite")
 
     def _see(self, law: str, error: Tensor, allowed: Tensor, where: str) -> None:
         """The entry that is nearest to its limit, or farthest beyond. Only a probe leaves out entries of which nothing
@@ -301,7 +301,7 @@ class _Verification:
         """
         known = torch.isfinite(allowed)
         if not bool(known.all()) and law != "probe":
-            self.laws[law].see(math.inf, f"{where}: what it may be off by is not finite")
+            self.laws[law].see(math.inf, f"{where}: its limit is not finite")
         elif error.numel():
             ratio = torch.where(error == 0.0, 0.0, error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
             worst = torch.where(known, ratio, 0.0).flatten().argmax()

@@ -135,7 +135,7 @@ def _require_weights(path: Path, model: Any, note: dict[str, Any]) -> None:
         number = wrong[0].partition(".")[2]
         does = f" ({names[int(number)]})" if number and names else ""
         more = f", and of {len(wrong) - 1} others," if len(wrong) > 1 else ""
-        first = f"{wrong[0]}{does}" if number else "what is outside of blocks"
+        first = f"{wrong[0]}{does}" if number else "everything outside of blocks"
         raise JobError(f"{path}: the weights of {first}{more} are not those that were exported")
 
 

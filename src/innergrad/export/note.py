@@ -46,7 +46,7 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
     what = "tokens that carry weights" if program.placement else "marker tokens, with the x of the first example"
     carriers = f"{program.carriers} {what}; then " if program.carriers else ""
     blanks = f"blank tokens, so that there are {program.length} in all; " if program.length else ""
-    sink = "a sink, with nothing but what holds on every token; then " if program.sink else ""
+    sink = "a sink, which holds only the values of every token; then " if program.sink else ""
     examples = "x_1, y_1, x_2, y_2, ..." if program.tokens == "interleaved" else "(x_1; y_1), (x_2; y_2), ..."
     return {
         "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},

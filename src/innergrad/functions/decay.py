@@ -294,8 +294,8 @@ def _rejection(shifts: _Filter, m: int) -> Decay:
 def _undecided(samples: _Samples, m: int) -> Decay:
     finite = float(2.0**samples.last)
     reason = (
-        f"no difference (up to order {ORDERS}), no period and no relation of shifts was found under which sigma decays "
-        f"faster than 1 / |t|, or vanishes everywhere, above rounding: neither answer is supported by the samples"
+        f"no difference (up to order {ORDERS}), period or relation of shifts makes sigma decay faster than 1 / |t|, or "
+        f"vanish everywhere, above rounding: neither answer is supported by the samples"
     )
     if samples.last < SHELLS - 1:
         reason += f"; sigma is not finite in float64 beyond |t| = {finite:.0f}"

@@ -440,7 +440,7 @@ def _ranges(f: Function, reach: float) -> list[Range]:
     for k in range(3):
         limit, found = _declared(f, k), max(abs(low[k]), abs(high[k]))
         if math.isfinite(limit) and not found <= limit * (1 + _ACCEPTED):
-            raise _Unproven(f"{_FACTS[k]} = {limit:g} could not be proven; what could is {found:g}")
+            raise _Unproven(f"{_FACTS[k]} = {limit:g} could not be proven; the proven bound is {found:g}")
     return [(float(x), float(y)) for x, y in zip(low, high, strict=True)]
 
 
@@ -527,7 +527,7 @@ def _roots(difference: Formula, f: Function, reach: float) -> np.ndarray:
         if a.size > _MOST_CELLS:
             break
         a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
-    raise _Unproven(f"it could not be decided what it compares near t = {a[0]:g}")
+    raise _Unproven(f"its comparisons could not be decided near t = {a[0]:g}")
 
 
 # ------------------------------------------------------------------------------------------------------------ the tails
@@ -627,7 +627,7 @@ def _compare(f: Function, stated: Callable[[Tensor], Tensor], special: list[floa
     wrong = apart > 1e-9 * (1 + t.abs())
     if bool(wrong.any()):
         at = float(t[wrong][0])
-        raise InputError(f"{f.name} is not what its {'jumps' if f.jumps else 'pieces'} say", got=f"at t = {at:g}")
+        raise InputError(f"{f.name} does not agree with its {'jumps' if f.jumps else 'pieces'}", got=f"at t = {at:g}")
 
 
 @quiet
@@ -649,7 +649,7 @@ def _prove_same(f: Function, stated: Formula, special: list[float]) -> None:
             break
         a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
     what = "jumps" if f.jumps else "pieces"
-    raise _Unproven(f"it could not be proven that its formula is what its {what} say near t = {a[0]:g}")
+    raise _Unproven(f"it could not be proven that its formula agrees with its {what} near t = {a[0]:g}")
 
 
 def replace_domain(stated: Formula) -> Formula:

@@ -175,7 +175,7 @@ def _proven_remainder(
     while a.size:
         off = np.abs(_at(u, T * a, Y * b) - sum(f(p * a + q * b) for f, (p, q) in zip(made, forms, strict=True)))
         if a.size > _MOST_CELLS or float(off.max()) > enough:
-            what = "it could not be proven that a sum of functions of one variable is what it stands for"
+            what = "it could not be proven that a sum of functions of one variable is close to its function"
             got = f"{a.size} cells, {float(off.max()):.1e} in the middle of one"
             raise InputError(what, got=got, hint="give a larger accuracy, or smaller bounds")
         parts = [slice(k, k + _PART) for k in range(0, a.size, _PART)]

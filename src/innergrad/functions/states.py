@@ -3,7 +3,7 @@
     exact       it is computed as it is: rounding alone
     proven      the error of what stands for it is proven, by interval arithmetic
     measured    what stands for it was fitted, and its error is the largest on a grid
-    declared    nothing is proven: what is known of the function is what its author says
+    declared    nothing is proven; only the author's word is known
 
 A model has the weakest of its functions' states, in this order. Certificates need a state that is not declared; those
 from sup errors, and the law ``proof``, one that is exact or proven.

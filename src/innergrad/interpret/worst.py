@@ -119,7 +119,7 @@ class Known:
 
     def plus(self, other: Known, what: str) -> Known:
         if self.weights != other.weights and self.size.norm and other.size.norm:
-            raise InputError(f"{what} adds what is weighted by omega to what is not")
+            raise InputError(f"{what} adds a value that omega weights to one that it does not")
         weights = self.weights if self.size.norm else other.weights
         return Known(self.size + other.size, self.error + other.error, weights)
 
@@ -243,7 +243,7 @@ class Worst(Algebra[Known]):
             raise self._refused("a sum over tokens")
         if found.weights not in ("", "S"):
             raise InputError(
-                f"layer {self.name}: a mean is over what is weighted by its own token's omega, once at most",
+                f"layer {self.name}: the values of a mean are weighted by their own token's omega once at most",
                 got=f"{len(found.weights)} weights",
             )
         return Known(found.size, found.error)
@@ -252,7 +252,7 @@ class Worst(Algebra[Known]):
         return InputError(
             f"layer {self.name}: no bound is known for this instruction",
             got=got,
-            allowed="what a token does by itself, or the mean over all, in programs that are not causal",
+            allowed="operations of a token by itself, or the mean over all, in programs that are not causal",
         )
 
 

@@ -66,7 +66,7 @@ def _check_pure(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
     if not _same(x, kept_x):
         raise InputError(f"{_name(task)}: evaluate changes x in place", hint="work on a copy")
     if not _same(labels, task.evaluate(params, x)):
-        hint = "what is random belongs into params"
+        hint = "draw random numbers in params"
         raise InputError(f"{_name(task)}: evaluate gives other labels when it is called again", hint=hint)
 
 

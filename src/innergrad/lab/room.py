@@ -62,7 +62,7 @@ def numbers_of_learner(config: LearnerConfig, d: int, n_points: int, stack: int)
 
 
 def numbers_of_prompt(task: Task, n_points: int) -> int:
-    """Entries of the largest tensor, a prompt, while it is drawn; of its points where a user's task looks at its draws."""
+    """Entries of the largest tensor, a prompt, while it is drawn; of its points for a task of the user's own."""
     with _Largest() as seen:
         try:
             task.sample(CounterRNG.of(0, "room", "meta"), torch.arange(1, device="meta"), n_points)

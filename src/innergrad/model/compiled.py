@@ -99,14 +99,14 @@ class Compiled:
         return self.state in ("exact", "proven")
 
     def require_proven_facts(self) -> None:
-        """Refuse a certificate where what is known of a function is what its author says."""
+        """Refuses a certificate where nothing but its author's word is known of a function."""
         for name, known in self.standings.items():
             if known.state == "declared":
                 what = f"nothing is proven about {name}, so there is no certificate"
-                raise InputError(what, got=known.reason, hint=f"what {known.by} declares is not proven")
+                raise InputError(what, got=known.reason, hint=f"declarations of {known.by} are not proven")
         for name, f in self.program.functions().items():
             if isinstance(f.value, Tape) and not f.value.still():
-                what = f"{name} is not what it was when it was made, so there is no certificate"
+                what = f"{name} has changed since it was made, so there is no certificate"
                 raise InputError(what, hint="a formula must depend on nothing but t")
 
     @property

@@ -88,7 +88,7 @@ class Run:
     @property
     def _learned_from(self) -> Learning:
         if self.learning is None:
-            what = "this run does not know what it learned from"
+            what = "this run has no record of its examples"
             raise InputError(what, hint="runs of tf.run and of ig.reference do")
         return self.learning
 

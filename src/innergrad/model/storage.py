@@ -404,7 +404,7 @@ def _approximants(
         found = ((name, _approximant(entry, tensors, name)) for name, entry in entries.items())
         return {name: checked(functions[name], f, accuracy(options, name)) for name, f in found}
     except InputError as error:
-        what = "an approximant in the folder is not what stands for its function"
+        what = "an approximant in the folder does not fit its function"
         raise InputError(what, got=str(error), hint="the folder was edited, or is from another version") from error
 
 

@@ -127,7 +127,7 @@ class Explanation:
         for number, step in enumerate(self.steps, 1):
             along = "not computed" if step.path_bound is None else f"{step.path_bound:.3e}"
             lines.append(f"step {number:<21}{step.bound:>11.3e}{step.measured:>11.3e}{along:>15}{step.path:>11.3e}")
-        lines += ["", f"largest error of what a layer wrote, in step {self.worst}", f"{'':<26}{head}"]
+        lines += ["", f"largest error of a layer's output, in step {self.worst}", f"{'':<26}{head}"]
         lines += [f"{layer.name:<26}{layer.bound:>11.3e}{layer.measured:>11.3e}" for layer in self.layers]
         for name, shares in self.shares.items():
             shown = {source: share for source, share in shares.items() if share >= 0.001}
@@ -187,4 +187,4 @@ def draw_layers(ax: Axes, explanation: Explanation) -> None:
     ax.legend()
     names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
     ax.set_xticks(range(len(layers)), names, rotation=40, ha="right", fontsize=size)
-    ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
+    ax.set(title=f"Largest error of a layer's output, step {explanation.worst}", ylabel="largest entry")

@@ -253,7 +253,7 @@ def leakage(tf: Compiled, prompt: Prompt) -> Health:
             meant = _meant(program, layer, module, state, pattern.shape)
             outside, inside = (torch.where(part, moved, 0.0).sum(-1).amax((1, 2)) for part in (~meant, meant))
             most.see(float((outside / torch.where(inside > 0, inside, 1.0)).max()), layer.name)
-    text = f"attention brings in {most.value:.1e} of what it means to from tokens it does not mean"
+    text = f"attention brings in {most.value:.1e} of its value from tokens outside its scope"
     text += f", in layer {most.place}" if most.place else ""
     return Health(name, most.value, limit, most.value <= limit, text)
 

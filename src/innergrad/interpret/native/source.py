@@ -85,7 +85,7 @@ class Source:
                 "diagonals": any(len(set(labels)) < len(labels) for labels in used),
                 "lanes that tokens keep from step to step": node.per_token and node in self.graph.results.values(),
                 "a sum over tokens of another kind": summed and node.op != "product",
-                "a sum over tokens times what they share": summed and any("I" not in labels for labels in used),
+                "a sum over tokens times a shared value": summed and any("I" not in labels for labels in used),
             }
             for reason, holds in reasons.items():
                 if holds:

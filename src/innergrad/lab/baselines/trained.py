@@ -1,8 +1,8 @@
 """Networks trained on the prompt: one network for every prompt and every prefix, all of them at once.
 
 *Transformers are Deep Optimizers*, App. G, trains a 3-layer network of width 200 on the first k pairs for 100 epochs,
-and asks it for y_k. There are (prompts) x (lengths) such fits: 486,400 for 6,400 prompts of 76 points. A fit here is one
-entry of a batch:
+and asks it for y_k. There are (prompts) x (lengths) such fits: 486,400 for 6,400 prompts of 76 points. A fit here is
+one entry of a batch:
 
     p_0 = x,    z_j = p_{j-1} W_j,    p_j = relu(z_j),    f = z_N        W_j (fits, fan_in, fan_out), no biases
     L   = 1/k sum_{i < k} (f(x_i) - y_i)^2                                  the fit of prefix k; torch's MSE loss

@@ -94,7 +94,7 @@ class LayerNorm(Norm):
         reason = Reason(
             "a layer divides by one scalar lane, a token's own",
             ", ".join(sorted(view.lane for view in found)),
-            hint="copy what divides into a lane of shape () in the layer before",
+            hint="copy the divisor into a lane of shape () in the layer before",
         )
         wrong = len(found) > 1 or any(view.index or view.coefficient != 1.0 for view in found)
         return found, reason if wrong else None

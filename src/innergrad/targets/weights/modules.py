@@ -52,7 +52,7 @@ class SparseStack(nn.Module):
         full.index_put_(tuple(self.index), self.value, accumulate=True)
         return full
 
-    weight = property(dense, doc="The matrices, dense: what ``state_dict`` holds.")
+    weight = property(dense, doc="The matrices, dense, as in ``state_dict``.")
 
     def tall(self) -> Tensor:
         """The matrices below one another, (matrices * rows, columns), sparse."""
