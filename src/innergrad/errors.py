@@ -17,7 +17,7 @@ from functools import wraps
 from typing import Any, ParamSpec, SupportsIndex, TypeVar
 
 MOST_WORDS = 500  # characters of a part of a sentence
-LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
+LARGEST_INTEGER = 2**53  # of a setting: the largest number that a float counts to
 NO_MEMORY = ("can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
 LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
 

@@ -177,7 +177,7 @@ class Tabulated(Algorithm):
         weights = (Lane("w", (self.n_weights,), "weight", bound=self.box),)
         scratch = (Lane("code"), Lane("id", shared=True))
         own = [Lane("key"), Lane("p", (self.d_y,))]
-        if table.labels is not None:  # looked up by what a token and its context are
+        if table.labels is not None:  # looked up by a token and its context
             own.append(Lane("labels", (self.d_y,), "state", shared=False))
             places, values = table.labels
             looked_up += [

@@ -32,7 +32,7 @@ QUICK = {"n": (20, 256, 4096), "K": (8, 64), "N": (3,)}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 AGREE = {torch.float32: 2e-3, torch.float64: 1e-3}  # of weights, after the steps of the check
 CHECKED = 5  # steps
-LEAST_STEPS = 10  # of a run that is timed: what a call costs once is part of the time
+LEAST_STEPS = 10  # of a timed run: costs that a call has once are part of the time
 
 
 @dataclass(frozen=True)

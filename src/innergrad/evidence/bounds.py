@@ -164,12 +164,12 @@ def _on_box(of: Compiled, norm: float | None = None) -> DomainCertificate:
             got="another optimiser, rates that differ, l1, clip or batches",
             hint="tf.certify(X, y) bounds the error of a run",
         )
-    if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
+    if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which the bounds are about
         of = replace(of, program=algorithm.program(replace(of.options, variant="literal")))
     if not of.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
     sizes, words = _domain(of, norm)
-    one = _first_step(of, sizes)  # its changes: what is added to the weights before they are projected
+    one = _first_step(of, sizes)  # its changes: the addends of the weights before they are projected
     jumps, changes = ", ".join(sorted(one.jumps)), [one.changes[lane.name] for lane in of.program.weights]
     note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
     error = math.hypot(*(change.error.norm for change in changes)) / lr

@@ -59,12 +59,12 @@ from innergrad.model.executors import executor_of
 from innergrad.model.prompt import ArrayLike, Prompt, placed
 from innergrad.targets.parts.base import PIECE
 
-ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of what it is compared with
+ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of its counterpart
 FEWER = "take fewer prompts, or a smaller model"
 WITHIN = 200.0  # epsilon, the error of a gradient
-CHANGED = 2.0**-40  # of themselves, the inputs of the exact program, to see what it makes of rounding
-Part = Callable[[Prompt, State], Tensor]  # of what a forward pass gave, or of what it may be off by
-Case = tuple[str, Prompt, Prompt, Part]  # what must not matter, two prompts that differ in it, what must be the same
+CHANGED = 2.0**-40  # of themselves, the inputs of the exact program, to see its reaction to rounding
+Part = Callable[[Prompt, State], Tensor]  # of the results of a forward pass, or of their limits
+Case = tuple[str, Prompt, Prompt, Part]  # the cause, two prompts that differ in it, the results
 
 
 def verify(
@@ -148,10 +148,10 @@ class _Verification:
 
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
-        # of a layer that is fitted, relative to its largest number; what is made of hinges rounds, and nothing else
+        # of a layer that is fitted, relative to its largest number; hinges only round
         self.fitted = 0.0 if tf.target.proven else tf.target.functions.rounding(tf.options)
         self.spread = 0.0 if tf.target.proven else tf.target.functions.spread(tf.program, tf.approximants)
-        self.slack = dict[str, float]()  # what the lanes that this step wrote were rounded by
+        self.slack = dict[str, float]()  # the rounding of the lanes that this step wrote
         self.largest = dict[str, float]()  # entry of a lane before it was last written
         self.proof = "proof" if tf.proven else "fit" if tf.state == "measured" else "declared"
         limits = {
@@ -199,7 +199,7 @@ class _Verification:
         start = self.prompt.state(program)
         h, ideal = stream.pack(start), start  # ideal: the exact algorithm, restarted from the module's at every step
         trajectory, step_error, hits, count = [self._learned(start)], list[float](), list[int](), 0
-        drift = State()  # what ideal may differ by from what the module has, by rounding alone
+        drift = State()  # how far ideal may be from the module, by rounding alone
         for number, ((layer, step_ends), module) in enumerate(zip(program.schedule(), tf.module.layers(), strict=True)):
             before = stream.unpack(h)
             h = module(h)
@@ -430,7 +430,7 @@ class _Verification:
         scores = [score for i in layer.instructions for score in i.scores]
         for lane in {view.lane for score in scores if score.f == RECIPROCAL for view in score.pairs[0][0]}:
             low, high = ranges.get(lane, (1.0, 8.0))
-            low = max(low, 0.1)  # LayerNorm's error grows as 1 / c^2; where c is smaller, what is divided is too
+            low = max(low, 0.1)  # LayerNorm's error grows as 1 / c^2; where c is smaller, the dividend is too
             spread = torch.rand(probe[lane].shape, generator=generator, dtype=torch.float64)
             given[lane] = low * (high / low) ** spread
             pads = (pad for pad in program.stream.lanes if pad.fill and pad.role == "state")

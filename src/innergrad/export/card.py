@@ -44,7 +44,7 @@ def main():
     predictions = read_predictions(hidden, NOTE["read"], example["n_query"])[0]
     zero = NOTE["read"]["zero"]
     stream = hidden if zero is None else hidden - hidden[..., zero : zero + 1]
-    held = stream[0][:, example["places"]]  # what all tokens learned
+    held = stream[0][:, example["places"]]  # the weights of all tokens
     held = held + stream[0][:, example["lows"]] if "lows" in example else held
     pairs = ((predictions, example["predictions"]), (held, example["held"]))
     error = max(float((a.double() - torch.tensor(b, dtype=torch.float64)).abs().max()) for a, b in pairs)

@@ -24,7 +24,7 @@ import torch
 from innergrad.errors import InputError
 from innergrad.targets.parts.rms_norm import PAD
 
-UNTURNED = 1e30  # what positions are divided by
+UNTURNED = 1e30  # the divisor of positions
 EPS = 1e-6  # of the norms: nothing beside the pads
 RMS_PADS = {torch.float64: PAD, torch.float32: PAD, torch.bfloat16: PAD}
 # LayerNorm's mean carries the rounding of pads (of 2^20 in float32: 2^-4), so they are as small as they can be.

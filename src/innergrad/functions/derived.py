@@ -89,7 +89,7 @@ def _read_off(f: Function, left: Asymptote, right: Asymptote) -> Function:
     try:
         jet = evaluate(f.value, _GRID, _GRID, side=1)
     except NoRule:
-        return f  # trusted, from what r and r' declare
+        return f  # trusted, from the declarations of r and r'
     slopes, centre = 0.5 * (jet.first.lo + jet.first.hi), len(_GRID) // 2
     return replace(
         f,

@@ -40,7 +40,7 @@ REACH = 2.0**128
 U = 2.0**-53
 _TOLERANCE = 8e-7  # of the enclosures of ranges, relative to the largest value in the range
 _COARSE = 1e-3
-_ACCEPTED = 1e-6  # a declaration may be this much, relatively, below what is proven: the proven number is what counts
+_ACCEPTED = 1e-6  # a declaration may be this much, relatively, below the proven number, which is the one that counts
 _CONTINUOUS = 1e-9
 _LIMIT = 1e-12  # an asymptote is right to this
 _SLACK = 1e-13
@@ -606,7 +606,7 @@ def _of_steps(f: Function) -> Facts:
     def steps(t: Tensor) -> Tensor:
         return first + sum((height * (t > at).to(t.dtype) for at, height in places), torch.zeros_like(t))
 
-    if not isinstance(f.value, Levels):  # that is what it is
+    if not isinstance(f.value, Levels):  # Levels are their own formula
         _compare(f, steps, [at for at, _ in places])
         levels = np.cumsum([first, *(height for _, height in places)])
         _prove_same(f, Levels(tuple(at for at, _ in places), tuple(levels.tolist())), [at for at, _ in places])

@@ -36,7 +36,7 @@ from innergrad.functions.tape import Formula, Tape, record
 from innergrad.functions.taylor import ROUNDED, Taylor, exponents
 
 DEGREES = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24)
-FIT = 0.5  # of the accuracy, what the fit may be off by at points, so that there is room for the proof
+FIT = 0.5  # of the accuracy: the error of the fit at points, so that there is room for the proof
 ORDER = 8  # of Taylor polynomials, the remainder among them
 _FIRST = 8  # cells of a side to begin with
 _MOST_CELLS = 2**16

@@ -141,7 +141,7 @@ def _require_function(formula: Formula) -> None:
         with own_gradients():
             parts.append((0, formula(t.clone().requires_grad_()).detach()))
         off = [float((part - whole[i : i + len(part)]).abs().nan_to_num().max()) for i, part in parts]
-    except Exception:  # what it cannot be given is said where it is given it
+    except Exception:  # an argument that it cannot take is reported where it is given
         return
     if max(off) > 1e-9 * max(1.0, float(whole.abs().nan_to_num().max())):
         what = "a function gives different values for the same t"

@@ -28,7 +28,7 @@ from innergrad.functions.tape import plain_name
 
 U = 2.0**-53
 ROUNDED = 256 * U  # sums of up to 64 products, and a little more
-_TINY = 1e-290  # what underflow may lose
+_TINY = 1e-290  # possible loss by underflow
 Series = list[Interval]  # coefficients g_k = g^(k)(x) / k!, k = 0 .. order
 
 

@@ -151,7 +151,7 @@ class Forms(Algebra[Form]):
         self.lanes, self.program, self.layer, self.i, self.state = lanes, lanes.program, layer, i, state
         self.unit = unit
         self.tokens = tokens_in(state)
-        self.radii_only = lanes.gathers(i.dst.lane) and not lanes.columns  # of what is summed over tokens
+        self.radii_only = lanes.gathers(i.dst.lane) and not lanes.columns  # of the terms of a sum over tokens
 
     @cached_property
     def used(self) -> Used | None:
@@ -390,7 +390,7 @@ class Change(NamedTuple):
     added: Long | None = None
 
 
-EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
+EARLIER = Key("before", 0, "R")  # the use of BEFORE in earlier steps
 
 
 class Affine:
@@ -422,7 +422,7 @@ class Affine:
         self.primitives, self.bottoms, self.at = primitives or {}, bottoms or {}, at
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
-        self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
+        self.worst: dict[str, float] = {}  # layer -> the largest radius of its output
         self._numbers = count(1)
 
     def start(self, lane: str, block: Tensor) -> None:
@@ -510,7 +510,7 @@ class Affine:
                 else:
                     error = merged(error, {key: _placed(part, dst, full, "SZ")})
         residual = apart(after, before, computed)
-        if changes:  # what no instruction writes is compared without any arithmetic
+        if changes:  # lanes that no instruction writes are compared without any arithmetic
             residual = residual + gamma(len(changes) + 2, UNIT) * size
         measured = (change.measured for change in changes if change.measured != "rounding")
         radii = merged(radii, {next(measured, "rounding"): residual})
@@ -694,7 +694,7 @@ def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:
     """
     sizes = [(factor.centre.map(torch.abs), factor.radius) for factor in factors]
     if math.prod(min(1.0, _least([part.tensor for part in pair])) for pair in sizes) >= UNDERFLOW:
-        return []  # whatever is multiplied first
+        return []  # in every order of multiplication
     parts = [[part.tensor[part.tensor > 0] for part in pair] for pair in sizes]
     most = math.prod(max([1.0, *(float(part.max()) for part in pair if part.numel())]) for pair in parts)
     terms = contract([(centre + radius).map(lambda size: (size > 0).double()) for centre, radius in sizes], keep)
@@ -707,7 +707,7 @@ def _weighted(form: Form, weight: Labelled, off: float) -> Form:
     parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
     loose = [{LOOSE: centre.map(lambda value: off * value.abs())}] if off else []
     factors = [weight.tensor, *(part.tensor for part in (form.centre, *form.parts.values()))]
-    if min(1.0, _least(factors[:1])) * min(1.0, _least(factors[1:])) < UNDERFLOW:  # what is off is rounded, too
+    if min(1.0, _least(factors[:1])) * min(1.0, _least(factors[1:])) < UNDERFLOW:  # errors are rounded, too
         lost = SMALLEST_NORMAL * max(1.0, float(size.tensor.max()))
         some = times(size.map(torch.sign), (form.centre.map(torch.abs) + form.radius).map(torch.sign))
         loose.append({LOOSE: some.map(lambda sign: lost * sign)})

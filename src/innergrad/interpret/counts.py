@@ -56,7 +56,7 @@ class Counts(Algebra[Axes]):
 
     def product(self, factors: list[Axes], keep: str) -> Axes:
         axes = Axes().union(*factors)
-        if "S" in keep:  # an inner product; what is added is counted at the end
+        if "S" in keep:  # an inner product; additions are counted at the end
             self.made.append(product(self.size(axes)))
         else:
             self.summed.append(axes)

@@ -113,7 +113,7 @@ class Recorded:
         self.lanes = {name: lane.clone() for name, lane in lanes.items()}
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # whatever is set up on first use happens outside the graph
+        with torch.cuda.stream(side):  # set-up on first use happens outside the graph
             for _ in range(3):
                 _, found = kernel.step(self.lanes)
         torch.cuda.current_stream().wait_stream(side)

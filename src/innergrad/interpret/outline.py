@@ -20,7 +20,7 @@ from innergrad.ir.program import Layer, Loop, Program
 from innergrad.ir.stream import Lane
 
 SAME = 3  # lines of one form that are said as one
-LONGEST_SUM = 64  # characters of a line that sums up what several instructions add to a lane
+LONGEST_SUM = 64  # characters of a line that sums up several instructions on one lane
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from innergrad.ir.program import Expr, Layer, Program, Score
 from innergrad.ir.stream import State
 
 Pair = tuple[Labelled, Labelled]
-Off = Callable[[Score, Labelled], Tensor]  # what a function is off by at its arguments
+Off = Callable[[Score, Labelled], Tensor]  # the error of a function at its arguments
 
 
 @dataclass

@@ -59,7 +59,7 @@ def told_apart(f: PiecewiseLinear) -> bool:
     """Whether float32 has room for every ramp of a step function: if not, neither clamping nor a table of cells gets
     its rise right, and a piece is found by bisection.
     """
-    if not f.ramps or f.error == 0.0:  # what is exact is run in a precision that tells its ramps apart
+    if not f.ramps or f.error == 0.0:  # exact functions run in a precision that tells their ramps apart
         return True
     knots = np.array(f.knots)
     gaps = np.diff(knots)
@@ -181,7 +181,7 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
     def part(t: Tensor, results: list[Tensor]) -> None:
         place = torch.add(offset, t, alpha=inverse).clamp_(0.0, last).to(torch.int32)
         if not on_cpu:
-            place.clamp_(min=0)  # of what is not a number; on the CPU, that is an IndexError
+            place.clamp_(min=0)  # of arguments that are not numbers; on the CPU, that is an IndexError
         for (knot, slope, intercept), result in zip(columns, results, strict=True):
             half = torch.add(t > knot.index_select(0, place), place, alpha=2)
             torch.addcmul(intercept.index_select(0, half), slope.index_select(0, half), t, out=result)
@@ -193,7 +193,7 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
         chunk = CHUNK_BYTES // flat.element_size() if on_cpu else max(len(flat), 1)
         results = kept if reuse and kept and kept[0].shape == flat.shape else [torch.empty_like(flat) for _ in columns]
         kept[:] = results
-        for start in range(0, len(flat), chunk):  # what is in between stays in the cache
+        for start in range(0, len(flat), chunk):  # values in between stay in the cache
             part(flat[start : start + chunk], [result[start : start + chunk] for result in results])
         return tuple(result.view(t.shape) for result in results)
 

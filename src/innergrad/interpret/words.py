@@ -21,7 +21,7 @@ from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, written_on
 from innergrad.ir.program import Attend, Expr, Program, Score, View
 
-ATOM, PRODUCT, SUM = range(3)  # how a phrase is put together, and so what needs brackets around it
+ATOM, PRODUCT, SUM = range(3)  # how a phrase is put together, and so which parts need brackets
 OTHER, TIMES, MINUS = "ₛ", "·", "\u2212"
 WRITTEN = {"t": "on the examples: ", "query": "on the queries: "}
 NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")

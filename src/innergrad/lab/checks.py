@@ -211,7 +211,7 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
             f"{_name(predictor)}: predictions change when it is called again",
             hint="random numbers come from a CounterRNG with a fixed seed",
         )
-    # All prompts change at once: a predictor may choose by what it has seen in all of them.
+    # All prompts change at once: a predictor may choose by all of them together.
     other_x, other_y = 3.0 * rng.fork("other x").normal(index, n, d), 3.0 * rng.fork("other y").normal(index, n)
     for k in range(n):
         later_x = torch.cat([x[:, : k + 1], other_x[:, k + 1 :]], 1)

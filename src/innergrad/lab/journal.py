@@ -156,7 +156,7 @@ def _begun(folder: Path, config: Any) -> bool:
 
 def _lock(folder: Path) -> IO[str]:
     """A file that this process holds as long as it lives, so that no second one trains in the folder."""
-    file = (folder / LOCK).open("a")  # what is there is not emptied
+    file = (folder / LOCK).open("a")  # an existing file is not emptied
     try:
         import fcntl
     except ImportError:  # a system without locks
@@ -177,7 +177,7 @@ def read_log(folder: str | Path) -> list[Row]:
     if not path.is_file():
         raise InputError(f"there is no log in {folder}", allowed=f"the folder of a run, with {LOG}")
     require_regular(path, MOST_LOG)
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # what follows the last \n is unfinished
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # text after the last \n is unfinished
     return [_parsed(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
 
 

@@ -183,7 +183,7 @@ class Stack:
     def compile(self) -> None:
         """Fuses the parts of a step: the data, a block of the learner, and the update."""
         torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
-        warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 is what was asked for
+        warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 was asked for
         options: dict[str, Any] = {"dynamic": False}
         self.draw_batch = torch.compile(self.batch, **options)
         self.apply_update = torch.compile(self.update, **options)

@@ -94,7 +94,7 @@ def _train(
     journal = None
     if folder and first:
         journal = Journal(folder, configuration(experiments), step=step if resume else None, tensorboard=tensorboard)
-    with journal or nullcontext():  # closed whatever happens: who holds it keeps others out of the folder
+    with journal or nullcontext():  # closed in any case: its holder keeps others out of the folder
         asked = stack.any_device(told)
         while step < config.steps and not asked:
             n = config.curriculum.length(step, stack.n_points)
@@ -269,7 +269,7 @@ def signals() -> Iterator[list[int]]:
 
     try:
         before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread: whoever runs us decides
+    except ValueError:  # not the main thread: the caller decides
         yield told
         return
     try:

@@ -35,7 +35,7 @@ from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
 from innergrad.targets.weights.rows import require_room, require_room_to_count
 
 CHECKED = "checked"  # in ``kept``
-PRODUCTS = "products"  # beside functions, what targets with fitted functions do not compute as it is
+PRODUCTS = "products"  # beside functions, the operations that targets with fitted functions do not compute as they are
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
@@ -169,7 +169,7 @@ class Compiled:
     @cached_property
     def _cost(self) -> Cost:
         paper = {}
-        if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
+        if self.options.target == self.algorithm.home:  # the paper's statement is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
         found = cost_of(self.program, self.options, counts, paper, self.approximants)

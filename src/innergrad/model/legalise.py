@@ -98,7 +98,7 @@ class _Pass:
         before: list[Attend] = []
         finals = [self._resolved(instruction, layer, before) for instruction in layer.instructions]
         order = self._unseen(finals, layer.name)
-        while order is None:  # some would see what others wrote: one after the other through a scratch lane
+        while order is None:  # some would see the output of others: one after the other through a scratch lane
             number, seen = next((n, i) for n, i in enumerate(finals) if any(_sees(i, other) for other in finals))
             lane = self._fresh(seen, layer.name, seen.dst.labels, self.stream[seen.dst.lane].shared)
             before.append(seen.changed(dst=lane, scale=1.0))

@@ -25,7 +25,7 @@ ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
 # number of tokens, the sink aside; weights of the examples of batches, and their logarithms; "no marker"
 TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch", "unmarked")
-ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows what that has subtracted
+ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows the amount that was subtracted
 NO_WEIGHT = -64.0  # the logarithm of no weight, or of one as small: e^-64 is nothing beside the others
 #: lanes of logarithms, and the number in them that stands for no weight; in float32, too
 BOTTOMS = dict.fromkeys(("log_omega", "log_batch"), NO_WEIGHT / LOG_UNIT * (1 - 1e-6))

@@ -13,7 +13,7 @@ from innergrad.errors import LARGEST, SMALLEST, own_gradients
 from innergrad.model.prompt import Prompt
 
 TRIED, TRIALS, WORK = 64, 8, 5e8  # prompts, rates, and additions and multiplications of each trial
-FASTER, FALL = 10.0, 0.05  # times the rate, and of the loss: what is worth a word where it did not move
+FASTER, FALL = 10.0, 0.05  # times the rate, and of the loss: a change worth a word where it did not move
 MOST = 10.0  # of a rate for weights: where a larger one suits the curvature, hardly any gradient comes through
 
 NO_SMALLER = "no smaller"

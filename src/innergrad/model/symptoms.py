@@ -50,9 +50,9 @@ Kind = Literal[
 INPUTS: Kind = "unscaled inputs"
 LABELS: Kind = "unscaled labels"
 RISE, NOISE, FLOOR = 0.01, 0.5, 1e-4  # of the loss before; likewise of steps on some examples; of the labels' spread
-AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of what had been gained there
-STANDS, CREEPS = 1e-4, 1e-2  # of the loss: what is less has not moved; likewise from weights that are zero
-LEARNED = 0.1  # of the labels' spread, as a loss: what is less has been learned, whatever else is to be seen
+AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of the gain until there
+STANDS, CREEPS = 1e-4, 1e-2  # of the loss: a smaller change is none; likewise from weights that are zero
+LEARNED = 0.1  # of the labels' spread, as a loss: below it, something has been learned, and nothing else is said
 FLAT, MOSTLY = 1e-3, 0.8  # of the largest derivative; of the arguments, beyond those of Gaussian ones
 FAR, VERY_FAR = 3.0, 100.0  # in sizes of the examples
 EQUAL, NEARLY = 1e-4, 1e-2  # of the size of predictions, and of the labels' spread; likewise, if there is a reason
@@ -61,9 +61,9 @@ WORSE, CENTRED = (
     0.01,
 )  # times the squared error of the labels' mean; of their mean square, which counts as spread
 LARGE, SMALL = 10.0, 0.1  # from which, and up to which, an input or a label is not scaled
-SHARE, FEW = 0.006, 32  # of the examples a step, and at least: what is looked at first
+SHARE, FEW = 0.006, 32  # of the examples a step, and at least: these are looked at first
 ON_THE_WAY = 3  # steps between the first and the last
-OUTER = 3.0  # standard deviations: what is further out may be a few rows of a column that is scaled
+OUTER = 3.0  # standard deviations: values further out may be a few rows of a column that is scaled
 ON_THE_BALL = 0.99  # of its radius: projections onto it are approximated
 NAMED = 6  # columns
 

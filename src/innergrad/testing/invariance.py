@@ -28,7 +28,7 @@ from innergrad.model.running import Run
 from innergrad.testing.rounding import radii_of, unit
 from innergrad.transformer import CompiledTransformer
 
-DOUBLE, SINGLE = 1e-12, 1e-4  # what a run may be off by, relative to the largest entry (or to 1, if that is larger)
+DOUBLE, SINGLE = 1e-12, 1e-4  # allowed error of a run, relative to the largest entry (or to 1, if that is larger)
 Prompts = Mapping[str, Any]  # of tensors: X (B, n, d), y (B, n, d_y), X_query (B, m, d), w0 (B, D_w), sample_weight
 Parts = tuple[Tensor, Tensor]  # the last weights (B, D_w), predictions (B, m, d_y)
 Change = Callable[[Prompts, torch.Generator], tuple[dict[str, Any], Callable[[Parts], Parts]]]
@@ -189,7 +189,7 @@ def _largest(part: Tensor) -> float:
 
 # ------------------------------------------------------------------------------------------------------------ the lab
 
-ROUNDINGS = 2  # of each term of a sum, a product and an addition; what norms and functions add is in the blocks
+ROUNDINGS = 2  # of each term of a sum, a product and an addition; norms and functions are in the blocks
 #: What must not matter to a learner; the last, to one that reads examples as a set.
 OF_LEARNERS = (
     "alone",

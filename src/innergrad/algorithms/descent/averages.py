@@ -31,7 +31,7 @@ from innergrad.functions.scalar import IDENTITY
 from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score
 from innergrad.ir.stream import Lane
 
-WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with
+WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # the weights of the softmax average
 GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is larger
 
 

@@ -33,7 +33,7 @@ from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
-RANGE = 64.0  # of what self-selecting heads multiply by, unless z_bound says otherwise
+RANGE = 64.0  # of the factor of self-selecting heads, unless z_bound says otherwise
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ def batch_weights(omega: Tensor, batch: Sequence[int]) -> Tensor:
 
 # dst, layer j, whether of its matrix or its bias, rate -> instructions for dst += rate * mean gradient
 Gradient = Callable[[str, int, bool, float], tuple[Attend, ...]]
-BATCHES = {"omega": "batch", "log_omega": "log_batch"}  # what holds the weights of examples -> of those of a batch
+BATCHES = {"omega": "batch", "log_omega": "log_batch"}  # lane of the weights of examples -> of those of a batch
 
 
 class DescentSettings(Protocol):

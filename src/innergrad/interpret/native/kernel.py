@@ -33,7 +33,7 @@ from innergrad.interpret.native.source import Source, Unsupported
 from innergrad.ir.program import Program
 from innergrad.ir.stream import State
 
-BLOCK_BYTES = 512 * 1024  # of what the tokens of a block hold: about half of a core's second-level cache
+BLOCK_BYTES = 512 * 1024  # of the values of a block's tokens: about half of a core's second-level cache
 FLAGS = ("-std=c++17", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-fPIC")
 KERNEL_HOW = ("-O3", "-shared")
 PRODUCTS_HOW = ("-O2", "-c")  # -O3 takes ten times as long, for nothing

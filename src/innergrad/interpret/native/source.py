@@ -505,7 +505,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         else:
             loops[-1:] = [
                 "\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]
-            ]  # nobody writes what it reads elsewhere
+            ]  # nobody writes its operands elsewhere
         return f"{' '.join(loops)} {{ {body} }}"
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from innergrad.errors import integer, real
 from innergrad.lab.baselines.base import Predictor
 
-CHECK = 10  # sweeps of coordinate descent between looks at who moves
+CHECK = 10  # sweeps of coordinate descent between looks at the moving coordinates
 NUMBERS = 1 << 26  # of Gram matrices at a time: half a gigabyte
 
 
@@ -60,7 +60,7 @@ def path(G: Tensor, b: Tensor, alpha: float) -> Tensor:
     w = torch.zeros_like(b)
     penalty = b.abs().amax(1, keepdim=True)
     active = (b.abs() == penalty) & (penalty > alpha)
-    left = torch.zeros_like(active)  # who has just left is still where it was, and does not come back there
+    left = torch.zeros_like(active)  # a coordinate that has just left is at its old place, and must not return there
     lift = torch.diag_embed(1e-13 * G.diagonal(dim1=-2, dim2=-1) + torch.finfo(b.dtype).tiny)
     for _ in range(8 * d):
         c = b - (G @ w[..., None])[..., 0]

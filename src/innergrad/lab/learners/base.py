@@ -24,7 +24,7 @@ from innergrad.errors import InputError, integer, lacks
 from innergrad.flops import Flops
 from innergrad.lab.counter_rng import CounterRNG
 
-Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and gives back what takes its place
+Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and returns its replacement
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from innergrad.lab.kernels.attention import attend, attention_pattern
 from innergrad.lab.kernels.norms import add_norm, bias_gelu
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 
-# what is still to be added to the residual stream: delta (S, ..., D), bias
+# the pending addend of the residual stream: delta (S, ..., D), bias
 Pending = tuple[Tensor, Tensor | None] | None
 
 

@@ -238,7 +238,7 @@ class Fused(Executor):
         """The lanes after every layer. After a step they are the executor's own. It shows nothing inside a step; there
         the plain interpreter finds them in float64, from the same beginning.
         """
-        del guard  # what the steps compute is checked as in a run
+        del guard  # the values of the steps are checked as in a run
         _refuse_gradients(prompt)
         state = prompt.state(self.program)
         for loop, of in self.loops:

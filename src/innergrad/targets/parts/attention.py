@@ -115,7 +115,7 @@ class Places(Positions):
             ]
         token, since = instruction.at
         p, delay = token + 1.0, since - token
-        if since == 0 or (delay <= 0 and context.program.causal):  # whoever may see it does
+        if since == 0 or (delay <= 0 and context.program.causal):  # everybody who may see it does
             slope, level = 0.0, {one: -BETA * p**2 + MARGIN}
         else:  # 2 MARGIN (i - j - delay + 1/2): MARGIN or more for tokens that may see p, -MARGIN or less for others
             slope, level = 2 * MARGIN, {pos: 2 * MARGIN * P, one: -BETA * p**2 - 2 * MARGIN * (delay - 0.5)}

@@ -302,7 +302,7 @@ class Heads(Part):
 
     kind = "attention"
     hooks: ClassVar[tuple[str, ...]] = ("hook_q", "hook_k", "hook_v", "hook_pattern")
-    separable: ClassVar[bool] = True  # what a head makes depends on no other
+    separable: ClassVar[bool] = True  # the result of a head depends on no other
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         if self.n_heads == 0:

@@ -29,7 +29,7 @@ from innergrad.targets.parts.base import Functions, need
 
 LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
 LINEAR_BOUND = 2.0  # of linear attention's scores
-SHOWN = 2.0**-46  # relative error of what LayerNorm shows, where entries are as large as 64
+SHOWN = 2.0**-46  # relative error of LayerNorm's output, where entries are as large as 64
 SCORES = 16.0  # range of scores that are used as they are, unless z_bound is larger
 
 

@@ -79,7 +79,7 @@ class GatedUnits:
     def __init__(self, context: Context) -> None:
         self.program, self.one, self.approximants = context.program, context.one, context.approximants
         self.products: dict[Gated, Row] = {}
-        self.linear: dict[int, Row] = {}  # destination -> what is added to it
+        self.linear: dict[int, Row] = {}  # destination -> its addend
 
     def rows(self) -> list[tuple[Gated, Row]]:
         """Rows of W_1 and W_3, and the writes. Linear maps share a unit where the same form is added."""

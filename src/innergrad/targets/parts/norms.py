@@ -136,7 +136,7 @@ class LayerNorm(Norm):
         """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
         c, entry = context.entry(divisor), context.entry(instruction.dst.lane)
         largest, least = float(context.bound[c]), context.program.stream[divisor].least
-        accuracy = min(context.options.epsilon, COARSE / 4)  # pads are exact to what a layer may round by, 1e-7 at most
+        accuracy = min(context.options.epsilon, COARSE / 4)  # pads are exact up to a layer's rounding, 1e-7 at most
         fit = reciprocal_sum(least / largest, max(accuracy / largest, FINEST))  # relative to c
         units.function(fit, {context.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
         units.add(entry, {c: 1.0}, instruction.scale)

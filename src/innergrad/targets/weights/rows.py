@@ -32,12 +32,12 @@ Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weigh
 Pairs = list[tuple[Row, Row]]  # rows of Q and K
 Index = Mapping[str, int]
 Term = tuple[float, float, float]  # (a, b, c): c sigma(a z + b)
-Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
+Unit = tuple[Row, float, Row]  # row of W_1, bias, writes
 PRODUCT = 24  # rows, about: two squares of a dozen units each
 SECONDS_A_TERM, A_LAYER, LONG = 1e-5, 200, 10.0  # about; terms that a layer is worth; seconds that are worth a word
 SECONDS_COUNTED = 4e-5  # of a term that is listed, and not only multiplied: rows are made, compared and merged
 BUILDING, COUNTING, SMALLER = "building the weights", "counting the weights", "use fewer inputs, or smaller networks"
-EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, whatever z
+EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, for every z
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
