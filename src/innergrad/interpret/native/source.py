@@ -503,9 +503,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         if self.kind[node] == "token":
             loops.append("for (long v = 0; v < nv; ++v)")
         else:
-            loops[-1:] = [
-                "\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]
-            ]  # nobody writes its operands elsewhere
+            loops[-1:] = ["\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]]  # nobody writes its operands elsewhere
         return f"{' '.join(loops)} {{ {body} }}"
 
 
