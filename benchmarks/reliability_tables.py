@@ -110,10 +110,10 @@ def killed() -> list[str]:
 def rows_alone() -> list[str]:
     if (stored := _stored("invariance")) is None:
         return _missing("invariance")
-    lines = ["| what must not matter | cases | equal bit for bit | largest difference | of what is allowed |"]
+    lines = ["| what must not matter | cases | equal bit for bit | largest difference | part of the limit |"]
     lines.append("|---|---|---|---|---|")
     lines += [_compared(row["change"], [row]) for row in stored["changes"]]
-    lines += ["", "| model, precision | cases | equal bit for bit | largest difference | of what is allowed |"]
+    lines += ["", "| model, precision | cases | equal bit for bit | largest difference | part of the limit |"]
     lines.append("|---|---|---|---|---|")
     kinds: dict[str, list[Row]] = {}
     for row in stored["kinds"]:  # executors together
