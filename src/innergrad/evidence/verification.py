@@ -2,11 +2,11 @@
 
 Each layer of the module is compared with the program on the *module's own stream*, so the layer that is wrong is named:
 
-    weights         every layer of the module computes what the plain interpreter computes, up to rounding
+    weights         every layer of the module computes the same as the plain interpreter, up to rounding
     probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
     proof           every approximant has a sup error of at most epsilon, proven again; on targets whose approximants
                     are fitted, not proven, this law is called ``fit`` and is checked on a grid; where nothing is proven
-                    about a function, it is called ``declared``, and rests on what its author says
+                    about a function, it is called ``declared``, and rests on its author's word
     approximation   every layer is within its approximants' proven errors of the exact functions
     gradient        every step is one of the algorithm, from the weights before it, up to 200 epsilon times the learning
                     rate, and rounding. Without weights it is about the predictions

@@ -31,7 +31,7 @@ A :class:`Form` is a value with its error, :class:`Forms` the algebra of one ins
 error is a sum of parts, and a part is one of
 
     I, S, G    coefficients of symbols: of the token that is written, of those that are read, of all tokens (BEFORE)
-    R          numbers of which nothing is known but how large each is: what was in brackets
+    R          numbers of which nothing is known but how large each is: the terms in brackets
     N          a vector of which nothing is known but its Euclidean norm, for every token: a ball
 """
 

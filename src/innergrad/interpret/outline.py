@@ -1,6 +1,6 @@
 """A program as an outline for people: sections of blocks of sublayers of sentences, each shown once.
 
-- A *section* is what runs before the first step, a step, or the read-out; ``times`` says how often it is applied.
+- A *section* is the layers before the first step, a step, or the read-out; ``times`` says how often it is applied.
 - A *block* is attention and the MLP after it, or one of them alone, as in ``tf.cost()``.
 - A *line* is a sentence (:mod:`innergrad.interpret.words`) with the lanes that it reads and writes.
 

@@ -1,7 +1,7 @@
 """A stack in training: the parameters of all models as rows of one matrix, and the step that advances them.
 
     theta (S, P) float32     the parameters (master copies; the forward pass may use them in bfloat16)
-    m, v (S, P)              what the optimiser remembers
+    m, v (S, P)              the optimiser's memory
     step ()                  how many steps were taken; everything that changes with time is a function of it
 
 One step makes its data on the device, predicts, differentiates and updates, without a look at a value: on a GPU it is

@@ -3,17 +3,17 @@
 The residual stream of a float64 Llama is float64, but its RMSNorm casts. A sublayer reads a lane h as read(h), which is
 h rounded to float32. So a value v has two lanes, B (the lane itself) and C (its *low* lane):
 
-    settled     v = read(B) + C,  C = v - read(B) about 2^-24 v: what is read of both adds up to v, up to 2^-48 v
+    settled     v = read(B) + C,  C = v - read(B) about 2^-24 v: the parts that are read add up to v, up to 2^-48 v
     open        v = C, and B is v up to 2^-24 v: a value that was written by the sublayer before
 
 A write goes to both lanes: a value that was open stays open, a settled one is opened by C += read(B), in the same MLP,
 or, where attention writes, in the MLP before. The next MLP settles it, C -= read(B). Clearing a settled value, B -=
 read(B) and C -= read(C), leaves 2^-48 v in C. The rest in B does not matter.
 
-An MLP need not wait for an open operand. Of a product a b it reads read(B) where an operand is open; the next MLP,
-where both are settled, adds what was missing, to C alone:
+An MLP need not wait for an open operand. Of a product a b it reads read(B) where an operand is open. In the next MLP
+both are settled, and it adds the missing part, to C alone:
 
-    lo(a) b + read(a) lo(b)          lo: C, where the operand was open; read(a): what was read of a before
+    lo(a) b + read(a) lo(b)          lo: C, where the operand was open; read(a): the part of a that was read before
 
 so that products of products follow one another without a pause. Linear maps likewise. Attention waits until everything
 is settled, in one more MLP if need be. So do functions, and layers that write a lane that they multiply. Linear maps of

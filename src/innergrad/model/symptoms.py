@@ -9,7 +9,7 @@
     constant inputs          the same in every row, though labels differ
     far queries              they are a hundred times as far from the examples as these from one another
     worse than the mean      none of these, and yet the labels' mean would be much nearer to them: they are not scaled
-    unscaled inputs, labels  beside one of these: columns that are large or small, and by what to scale them
+    unscaled inputs, labels  beside one of these: columns that are large or small, and the scale they need
 
 It costs little: the learner, by its own formula, at the first weights, the last and a few between, and only on some of
 the examples if they are many. If something looks wrong there, all examples are looked at before a word is said. Only a

@@ -1,1 +1,1 @@
-"""What the papers state, as functions."""
+"""Statements of the papers, as functions."""

@@ -2,7 +2,7 @@
 matters.
 
     CHANGES       the same prompts in another form: alone, in a batch of another order, with other queries beside, ...
-    compared      a run of each, and how far they are apart beside what rounding allows (see :mod:`rounding`)
+    compared      a run of each, and how far they are apart beside the limit of rounding (see :mod:`rounding`)
     rows          the same of a learner of the lab
 
 Two runs of the same prompts may each be off by the rounding that is allowed. Two limits are known, and the smaller one

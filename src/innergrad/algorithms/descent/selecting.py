@@ -38,11 +38,11 @@ RANGE = 64.0  # of the factor of self-selecting heads, unless z_bound says other
 
 @dataclass(frozen=True)
 class Selecting:
-    """A step up to s_N, for a variant to go on from.
+    """A step up to s_N, which a variant continues.
 
     forward: the instructions of attention layers 1 .. N.  output: the layers after them that make s_N.
-    lanes: what they write.  signal: the lane of s_N.
-    radius: the range of what self-selecting heads multiply by.  length: tokens of every prompt.
+    lanes: their outputs.  signal: the lane of s_N.
+    radius: the range of the factors of self-selecting heads.  length: tokens of every prompt.
     """
 
     algorithm: DescentSettings

@@ -7,7 +7,7 @@ the Jacobians
 
 and layer j + 1, which can read d_j, writes T(j <- m) for all m. Once s_N is there all s_m follow at once:
 
-    attention   1 .. N     p_j, d_j, o_j, and T(j-1 <- m), m < j - 1; the last s_N, or what it is made of
+    attention   1 .. N     p_j, d_j, o_j, and T(j-1 <- m), m < j - 1; the last s_N, or its parts
     mlp         4 .. N-1   clear T(j-2 <- m)
     mlp         N          s_N = u(p_N, y), if the output is linear
     attention   N + 1      s_m = T(N-1 <- m)^T (V_N^T s_N),   m = 1 .. N - 1

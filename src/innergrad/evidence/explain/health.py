@@ -4,7 +4,7 @@ error growth          the distance to the algorithm's path against the certifica
 range use             arguments and lanes against the intervals that approximants, products and the box are made for
 rounding share        how much of the bound is rounding
 cancellation          sum |terms| / |sum| of inner products and sums over tokens, in bits
-softmax leakage       what attention brings in from tokens that an instruction does not mean
+softmax leakage       the part that attention brings in from tokens outside its scope
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 A sublayer (attention, MLP, product layer) is a module that also knows its abilities, and how a layer of a program
 becomes its weights. A new one, say a gated MLP, is one subclass of :class:`Part`:
 
-    matrices, hooks     the names of its weights, and of what can be looked at
+    matrices, hooks     the names of its weights, and of its visible tensors
     kind                attention, mlp or product
-    can                 ability -> how well, in words: what docs and ``why_not`` go by
-    about               one sentence: what it does
+    can                 ability -> how well, in words, for docs and ``why_not``
+    about               one sentence about it
     limits              why it cannot do an instruction although it has the ability, or None
     build               a layer of the program -> the module
     forward             stream in, stream out
@@ -298,7 +298,7 @@ class Piece(NamedTuple):
 
 
 class Heads(Part):
-    """h += what W_O writes of what each head makes of its queries, keys and values."""
+    """h += the sum over heads of W_O times the head's result from its queries, keys and values."""
 
     kind = "attention"
     hooks: ClassVar[tuple[str, ...]] = ("hook_q", "hook_k", "hook_v", "hook_pattern")
@@ -389,7 +389,7 @@ class Target:
     """A target architecture: norm x attention x MLP (x product layer) x positions x functions.
 
     variants: the first is the default; likewise sigmas, the activations it can have, if it has a choice.
-    parts: its kinds of sublayer; each says what it can do.
+    parts: its kinds of sublayer, each with its abilities.
     epsilon: the default accuracy; finest: the finest.
     structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
     probes: the sizes of the random streams it does make.

@@ -9,8 +9,8 @@ An instruction dst += scale f(<q_i, k_s>) v_s becomes heads:
 - self-selecting heads tell tokens apart by their positions, m binary signs (the lane bits), in prompts of a fixed
   length T: score a z + b - R (m - <bits_i, bits_s>) / 2, value T c v_s. Where two signs differ the score is at most
   a z + b - R <= 0, so s = i alone is left, and T cancels the 1/T. R is a power of two and bounds |a z + b| on the
-  domain that the function declares; what is known of z is about a token's own lanes, so no more than one side of the
-  inner product may read lanes that differ between tokens. The rows of the positions come first in Q and K: for s = i
+  domain that the function declares. That domain is about a token's own lanes, so at most one side of the inner
+  product may read lanes that differ between tokens. The rows of the positions come first in Q and K: for s = i
   they add up to 0, exactly, before anything else is added, as long as inner products are summed in order.
 - in an mlp the score is a linear form of the token (its other side is ``one``) and the value is ``one``.
 - in a product layer f is the identity and the scope ``self``.

@@ -253,8 +253,8 @@ class LoopedTransformer(nn.Module):
         """The forward pass, and the tensors inside it, by name.
 
         ``layers.3.hook_resid_pre`` and ``layers.3.hook_resid_post`` are the stream before and after the fourth layer
-        that is applied (a loop's layers are applied, and so named, several times); what else there is follows from the
-        kind of layer: ``hook_q``, ``hook_k``, ``hook_v``, ``hook_pattern``, ``hook_pre``, ``hook_post`` ...
+        that is applied. (A loop's layers are applied, and so named, several times.) Other names depend on the kind of
+        layer: ``hook_q``, ``hook_k``, ``hook_v``, ``hook_pattern``, ``hook_pre``, ``hook_post`` ...
         names: which to keep; all by default.
         """
         self._check(h)
