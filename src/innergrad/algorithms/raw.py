@@ -8,8 +8,8 @@ write). They overwrite their destination, and leave everything else:
     mul    dst  <-  (a x b matrix in left) (b x c matrix in right)                                 an MLP
     div    dst  +=  src / c,  c >= least > 0                                                       LayerNorm, an MLP
 
-The paper divides by |c|; here c is positive, and the quotient goes into a lane that is zero. A lane of any shape that is
-read as a matrix is read row by row.
+The paper divides by |c|; here c is positive, and the quotient goes into a lane that is zero. A lane that is read
+as a matrix is read row by row, for every shape.
 
     OneStepSGD      nine operations (App. A):     w' = w - lr (x (<w, x> - y) + 2 weight_decay w),      <w', x_n>
     OneStepRidge    fourteen (App. B):            w' = (x x^T + ridge I)^-1 x y by Sherman-Morrison,    <w', x_n>

@@ -1,7 +1,7 @@
 """Calculus on tapes: the partial derivative of a recorded formula, and on which of its arguments a tape depends.
 
-An author writes a loss l(t, y), and nothing else. Its derivative u = dl/dt is made from the steps of l, one rule a step.
-So it is the derivative by construction, and nothing has to be proven about it. Tangents are 0 (None), numbers, or
+An author writes a loss l(t, y), and nothing else. Its derivative u = dl/dt is made from the steps of l, one rule a
+step. So it is the derivative by construction, and nothing has to be proven about it. Tangents are 0 (None), numbers, or
 recorded values. Steps that do not depend on an argument vanish from the tape, so "u is f(t) + g(y)" can be read off.
 
 A step without a rule (a maximum, a sum over outputs in the middle) raises :class:`NoRule`.
