@@ -5,10 +5,10 @@ values that the transformer produced.
 
 - *per step*: a bound on everything that was learned in a step, given the weights before it;
 - *for the trajectory*: a bound on the distance to the algorithm's own path. The exact weights are somewhere in an
-  ellipsoid {w + A xi, |xi| <= 1} around the transformer's w; a step takes it to {w' + M xi + C zeta + rest}, which the
-  next ellipsoid encloses. M is the derivative of the step, C zeta the errors of the step itself, and the rest has every
-  term of second order, so the bound holds on the whole segment between the two iterates. Where it diverges it is
-  infinite;
+  ellipsoid {w + A xi, |xi| <= 1} around the transformer's w. A step takes it to {w' + M xi + C zeta + rest}, which the
+  next ellipsoid encloses. M is the derivative of the step, and C zeta has the errors of the step itself. The rest has
+  every term of second order, so the bound holds on the whole segment between the two iterates. Where it diverges it
+  is infinite;
 - *for the predictions*: the read-out, from the last ellipsoid.
 
 No sampling and no unknown constants; rounding is included.

@@ -92,8 +92,8 @@ def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
     """A step function with every jump replaced by a ramp of the given width, on the side that the jump names. This is
     the one rule for jumps.
 
-    A narrow ramp costs nothing: two hinges for every width delta. Rounding limits it. On a ramp of height h f^ is h
-    (relu(t) - relu(t - delta)) / delta, so in arithmetic with unit u, where |t| is much larger than delta, it is off by
+    A narrow ramp costs nothing: two hinges for every width delta. Rounding limits it. On a ramp of height h, f^ is h
+    (relu(t) - relu(t - delta)) / delta. So in arithmetic with unit u, where |t| is much larger than delta, it is off by
     about u h |t| / delta. On the ramp, which a share of about delta of all arguments of size one meets, it is off by h.
     The two are equal at delta = sqrt(u): *half of the digits*, 2^-26 in float64 (``RAMP``), 2^-12 in float32. (With h a
     power of two, at the position 0, the two hinges cancel exactly for |t| < delta / u.) One set of weights cannot serve
@@ -230,7 +230,7 @@ class _Tubes:
     def paths(self) -> Iterator[tuple[PiecewiseLinear, ...]]:
         """Paths through the tubes, one for each tried slope of the link through the pin.
 
-        Two slopes give the longest such links, to the left and to the right; the ones between them and the derivative
+        Two slopes give the longest such links, to the left and to the right. The slopes between them and the derivative
         trade length for a smaller error around the pin, or for a better fit of the pieces on either side.
         """
         if any(self.pin in f.breaks for f in self.functions):  # a kink at the pin: nothing ties the sides together

@@ -7,9 +7,9 @@
     one power of t on a slow smooth tail (arctan, log, sqrt). Differences over a period T remove a T-periodic tail.
 3.  If the filtered sigma decays with p > 1 and is not zero, it is the witness nu: the condition holds.
 4.  If a filter with equal steps h annihilates sigma *everywhere*, the condition fails. Then sigma is a finite sum of
-    terms t^k exp(r t) a(t) with bounded almost periodic a (for a polynomial: a constant), and so is every nu. Where
-    such a sum tends to 0 at +infinity, the terms with r >= 0 vanish one after the other, the fastest first (an almost
-    periodic function that tends to 0 is 0); at -infinity so do those with r <= 0. Hence nu = 0.
+    terms t^k exp(r t) a(t) with bounded almost periodic a (for a polynomial: a constant), and so is every nu. Let
+    such a sum tend to 0 at +infinity. Then the terms with r >= 0 vanish one after the other, the fastest first (an
+    almost periodic function that tends to 0 is 0). At -infinity so do those with r <= 0. Hence nu = 0.
 5.  Polynomials, cos, periodic waves, t cos t, exp, cosh and their sums are the functions of point 4.
 6.  Everything else is *undecided*: samples show neither a decaying filter nor an annihilating one.
 
