@@ -146,8 +146,8 @@ class Algorithm(ABC):
         return None
 
     def std(self, variance: Tensor) -> Tensor:
-        """The predictive standard deviation from the variance: the program's variance lane, or the result of
-        :meth:`variance_prompt`.
+        """The predictive standard deviation from the variance: the program's variance lane, or what
+        :meth:`variance_prompt` leads to.
         """
         return variance.clamp(min=0.0).sqrt()
 
@@ -157,7 +157,7 @@ class Algorithm(ABC):
         return None
 
     def reference_online(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> Tensor | None:
-        """The predictions of :meth:`reference` for every y_t from the examples before it, (batch, n, d_y)."""
+        """What :meth:`reference` predicts for every y_t from the examples before it, (batch, n, d_y)."""
         found = []
         for t in range(X.shape[1]):
             prefix = self.reference(X[:, :t], y[:, :t], X[:, t : t + 1], w0, omega[:, :t])

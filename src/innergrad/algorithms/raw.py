@@ -1,15 +1,15 @@
 """The primitives of Akyürek et al. (2023), and their chains for one step of SGD and one of ridge regression.
 
 Four operations on the lanes of every token, each one layer of a transformer (Lemma 1 there; RAW: read, arithmetic,
-write). They overwrite their destination, and leave everything else:
+write). What they write is overwritten, what they do not write stays:
 
     mov    dst of one token, or of the queries  <-  src of an earlier token                        attention
     aff    dst  <-  W_1 r + W_2 s + b                                                              an MLP
     mul    dst  <-  (a x b matrix in left) (b x c matrix in right)                                 an MLP
     div    dst  +=  src / c,  c >= least > 0                                                       LayerNorm, an MLP
 
-The paper divides by |c|; here c is positive, and the quotient goes into a lane that is zero. A lane that is read
-as a matrix is read row by row, for every shape.
+The paper divides by |c|; here c is positive, and what is divided goes into a lane that is zero. A lane that is read as
+a matrix is read row by row, whatever its shape.
 
     OneStepSGD      nine operations (App. A):     w' = w - lr (x (<w, x> - y) + 2 weight_decay w),      <w', x_n>
     OneStepRidge    fourteen (App. B):            w' = (x x^T + ridge I)^-1 x y by Sherman-Morrison,    <w', x_n>

@@ -1,9 +1,9 @@
 """States: how much is known of a scalar function and of its approximant, decided here and nowhere else.
 
     exact       it is computed as it is: rounding alone
-    proven      the error of its approximant is proven, by interval arithmetic
-    measured    its approximant was fitted, and the error is the largest on a grid
-    declared    nothing is proven; only the author's word is known
+    proven      the error of what stands for it is proven, by interval arithmetic
+    measured    what stands for it was fitted, and its error is the largest on a grid
+    declared    nothing is proven: what is known of the function is what its author says
 
 A model has the weakest of its functions' states, in this order. Certificates need a state that is not declared; those
 from sup errors, and the law ``proof``, one that is exact or proven.

@@ -99,11 +99,11 @@ class Compiled:
         return self.state in ("exact", "proven")
 
     def require_proven_facts(self) -> None:
-        """Refuses a certificate where nothing but its author's word is known of a function."""
+        """Refuse a certificate where what is known of a function is what its author says."""
         for name, known in self.standings.items():
             if known.state == "declared":
                 what = f"nothing is proven about {name}, so there is no certificate"
-                raise InputError(what, got=known.reason, hint=f"declarations of {known.by} are not proven")
+                raise InputError(what, got=known.reason, hint=f"what {known.by} declares is not proven")
         for name, f in self.program.functions().items():
             if isinstance(f.value, Tape) and not f.value.still():
                 what = f"{name} has changed since it was made, so there is no certificate"

@@ -1,1 +1,1 @@
-"""Statements of the papers, as functions."""
+"""What the papers state, as functions."""

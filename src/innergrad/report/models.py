@@ -60,7 +60,7 @@ def report_of_model(
     seed: int = 0,
 ) -> Page:
     """The page. X, y: the examples, from ``source``; by default a prompt of the algorithm's own, drawn from the seed.
-    X_query: further points to predict.
+    X_query: what else is to be predicted.
     """
     learned, cost = _learned(tf, X, y, X_query, source, seed), tf.cost()
     laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None

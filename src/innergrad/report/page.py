@@ -48,7 +48,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """lead: the sentence; found: the numbers behind it, for ``--json``; manifest: its origin, as JSON."""
+    """lead: the sentence; found: the numbers behind it, for ``--json``; manifest: what it was made with, as JSON."""
 
     title: str
     lead: str

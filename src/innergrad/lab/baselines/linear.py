@@ -87,7 +87,7 @@ class Ridge(Predictor, kind="ridge"):
     """Ridge regression with a given ``lam``; 0 at k = 0.
 
     With ``intercept=False`` and lam = sigma^2 / tau^2 it is the Bayes predictor of y = w . x + noise with weights
-    N(0, tau^2 I) and noise N(0, sigma^2) (Akyürek et al. 2023, section 4).
+    N(0, tau^2 I) and noise N(0, sigma^2) (004, section 4).
     """
 
     lam: float = 1.0
@@ -119,7 +119,7 @@ class TunedRidge(Predictor, kind="tuned-ridge"):
     ``select``: ``leave-one-out`` chooses inside the prompt, for every prompt and prefix, the lam with the smallest
     squared leave-one-out error, sum_i ((y_i - f(x_i)) / (1 - H_ii))^2 with H the hat matrix: a learner's choice.
     ``oracle`` chooses for every k the one lam whose error *on the labels to be predicted*, summed over all prompts,
-    is smallest: a bound for every fixed rule lam(k), not a predictor.
+    is smallest: a bound on what any fixed rule lam(k) can do, not a predictor.
     """
 
     lams: tuple[float, ...] = tuple(10.0 ** (e / 2) for e in range(-6, 9))

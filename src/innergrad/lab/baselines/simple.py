@@ -35,8 +35,8 @@ class KNN(Predictor, kind="knn"):
     """A weighted mean of the labels of the ``k`` nearest points seen (of all of them while they are fewer).
 
     ``weights``: ``uniform``; ``inverse``, 1 / distance (a point met before: its labels alone, as in scikit-learn);
-    ``squared-distance``, |x_i - x_j|^2, as printed in Akyürek et al. 2023, section 4.2, for the weighted variant. There
-    the farthest neighbour counts most, which cannot be meant. It is kept to reproduce the paper's figures.
+    ``squared-distance``, |x_i - x_j|^2, which is what 004 sec. 4.2 prints for its weighted variant. There the
+    farthest of the neighbours counts most, surely not what was meant: kept to reproduce its figures.
     """
 
     k: int = 3
