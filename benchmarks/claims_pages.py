@@ -1,4 +1,7 @@
-"""The pages of the ledger, from results/claims.json: docs/claims.md to read, docs/ledger.md and .html to look up."""
+"""The pages of the ledger, from results/claims.json.
+
+docs/claims.md is to read; docs/reference/corrections.md, docs/ledger.md and docs/ledger.html are to look up.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from claims_statements import PAPERS
 Row = dict[str, Any]
 
 SUMMARY_PAGE = ROOT / "docs" / "claims.md"
+CORRECTIONS_PAGE = ROOT / "docs" / "reference" / "corrections.md"
 SEARCH_PAGE = ROOT / "docs" / "ledger.html"
 NAMES = {
     "networks": "*Transformers Perform In-Context Learning through Neural Networks*",
@@ -27,11 +31,11 @@ NAMES = {
 }
 VERDICTS = {
     "holds": "it holds as printed",
-    "corrected": "as printed it is wrong; the row says what is right instead",
+    "corrected": "it is wrong as printed; the row has the right statement",
     "partly": "it holds in part, or under one of its readings; the row says which",
     "conjecture": "nobody has shown it; the row says what speaks for it",
-    "cited": "a result of another paper: only what is cheap to see is checked",
-    "definition": "checked for being consistent",
+    "cited": "it is a result of another paper; only cheap consequences are checked",
+    "definition": "it is checked for being consistent",
     "not testable": "no computation decides it; the row says why",
 }
 
@@ -66,7 +70,7 @@ def plain(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.2g}"
 
 
-# ------------------------------------------------------------------------------------------- docs/claims.md: to read
+# ------------------------------------------------------------ docs/claims.md: to read; docs/reference/corrections.md
 
 
 def verdict_table(rows: list[Row]) -> list[str]:
@@ -80,49 +84,75 @@ def verdict_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def correction(number: int, one: Correction, row: Row) -> list[str]:
     values = {"printed": plain(row["printed_error"]), "measured": plain(row["measured"])}
-    text = " ".join(part.format(**values) for part in (one.says, one.right, one.example))
-    source = f"({NAMES[row['paper']]}, {row['number']}; [row](ledger.md#{row['id']}))"
-    lines = textwrap.wrap(f"{text} {source}", 118, break_long_words=False, break_on_hyphens=False)
-    return [f"### {number}. {one.title}", "", *lines, ""]
+    parts = {"The paper says": one.says, "Right is": one.right, "Counter-example": one.example}
+    lines = [wrapped(f"- *{name}:* {text.format(**values)}", "  ") for name, text in parts.items()]
+    source = wrapped(f"{NAMES[row['paper']]}, {row['number']} ([row](../ledger.md#{row['id']})).")
+    return [f"## {number}. {one.title}", "", source, "", *lines, ""]
+
+
+def place(number: int, one: Correction) -> str:
+    """The heading of a correction, as a link names it."""
+    return f"{number}-" + re.sub(r"[^\w\- ]", "", one.title.lower()).replace(" ", "-")
 
 
 READ = """\
 # Which statements hold?
 
-The papers that this library builds on, statement by statement. Every theorem, lemma, definition, assumption, remark,
-example and numbered equation has a row in the *ledger*: what the paper says, what came out, and a small computation
-that the verdict rests on. The ledger is [a table by paper](ledger.md), and [a page with filters](ledger.html) to open
-in a browser. This page is what is worth knowing first: how the count stands, and twenty corrections that matter.
+This library builds on five papers (of one, a summary was read). They were checked statement by statement. Every
+theorem, lemma, definition, assumption, remark, example and numbered equation has a row in the *ledger*. A row has the
+statement, its verdict, and a small computation that the verdict rests on. The ledger is [a table by
+paper](ledger.md), and [a page with filters](ledger.html) to open in a browser. This page has the counts, the
+corrections that matter most, and the reasons to trust them.
+
+## The verdicts
+"""
+TWENTY = """\
+## Twenty corrections
+
+[reference/corrections.md](reference/corrections.md) has twenty corrections that matter. Each has the paper's
+statement, the right one, and a counter-example with its measured number:
 """
 METHOD = """\
 ## How far to trust it
 
-A row is a numerical check, written against something else than the formula it tests (autograd, SciPy, scikit-learn,
-finite groups, brute force, the layer of the paper itself, the lanes and weights of a compiled transformer). The error
-of the true statement must be below a limit and, where the paper is wrong, the error of the *printed* statement above a
-threshold. A number that agrees is no proof; a counter-example is one.
+A row is a numerical check. It compares the statement with something else than the formula that it tests: autograd,
+SciPy, scikit-learn, finite groups, brute force, the layer of the paper itself, or the lanes and weights of a compiled
+transformer. The error of the true statement must be below a limit. Where the paper is wrong, the error of the
+*printed* statement must be above a threshold. A number that agrees is no proof; a counter-example is one.
 
-- *Nothing is left out.* The list of numbered statements is read off the papers (`benchmarks/claims_statements.py`); a
+- *Nothing is left out.* The list of numbered statements is read off the papers (`benchmarks/claims_statements.py`). A
   statement without a row fails `make check`.
 {changes}
 - *Every row is a test*, run again by `make test`: `pytest tests/test_claims.py -k cheng-Prop-3.1`.
-- *Readings.* Where a text can be read in two ways the row takes the one that favours the paper, and says so. The papers
-  were read from text made of their pages: a slip may be the scan's. A second reading changed verdicts; CHANGELOG.md
-  lists which.
+- *Readings.* Some texts can be read in two ways. The row then takes the reading that favours the paper, and says so.
+  The papers were read from text made of their pages, so a slip may be the scan's. A second reading changed verdicts;
+  CHANGELOG.md lists them.
 
-Made by `python benchmarks/claims.py`; numbers are absolute errors unless the row says otherwise, in float64.
+Made by `python benchmarks/claims.py`. Numbers are absolute errors in float64, unless the row says otherwise.
+"""
+CORRECTED = """\
+# Twenty corrections
+
+Reference. Twenty statements of the papers that are wrong as printed: the statement, the right one, and a
+counter-example with its measured number. [claims.md](../claims.md) says how far to trust them, and [the
+ledger](../ledger.md) has all statements.
 """
 
 
 CHANGES = """\
-- *Every check can fail.* Its code is changed at random, a sign, a factor, a constant, two arguments, and the row must
-notice (`benchmarks/claims_mutants.py`). {caught:,} of {decided:,} changes that a number could show were noticed, in
-{checks} checks; every check noticed a third of its own or more, with {few} exceptions, or `make check` fails. Counted
-apart: {looser:,} after which a bound is a bound still, {refuted:,} of a refuted statement, which is another wrong one
-then, and {idle:,} of lines that the check does not use. What a statement is tried on (samples, sizes, rates) is left as
-it is. The ledger has the share of every row. The exceptions:
+- *Every check can fail.* Its code is changed at random: a sign, a factor, a constant, two arguments. The row must
+notice (`benchmarks/claims_mutants.py`). The rows noticed {caught:,} of the {decided:,} changes that a number could
+show, in
+{checks} checks. A check that notices less than a third of its own changes fails `make check`, with {few} exceptions.
+Three kinds of change are counted apart: {looser:,} leave a bound a bound, {refuted:,} turn a refuted statement into
+another wrong one, and {idle:,} are in lines that the check does not use. The samples, sizes and rates of a check are
+never changed. The ledger has the share of every row. The exceptions:
 """
 
 
@@ -132,19 +162,22 @@ def changes() -> str:
     ends = {end: sum(t[end] for t in tests) for end in ENDS}
     counts = {"decided": ends["caught"] + ends["survived"], "checks": len(tests), "few": len(EXCUSES)}
     text = CHANGES.replace("\n", " ").format(**ends, **counts)
-    text += "; ".join(f"[{name}](ledger.md#{name}), for {why}" for name, why in EXCUSES.items()) + "."
-    return textwrap.fill(text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    text += "; ".join(f"[{name}](ledger.md#{name}), because {why}" for name, why in EXCUSES.items()) + "."
+    return wrapped(text, "  ")
 
 
 def summary_page(rows: list[Row]) -> str:
-    known = {row["id"]: row for row in rows}
     lines = [READ, *verdict_table(rows), ""]
     lines += [f"- **{verdict}**: {meaning}." for verdict, meaning in VERDICTS.items()]
-    lines += ["", "## Twenty corrections", ""]
-    lines += ["In each: what the paper says, what is right, and a counter-example with its measured number.", ""]
-    for number, one in enumerate(CORRECTIONS, 1):
-        lines += correction(number, one, known[one.row])
-    return "\n".join([*lines, METHOD.format(changes=changes())])
+    lines += ["", TWENTY]
+    lines += [f"{n}. [{one.title}](reference/corrections.md#{place(n, one)})" for n, one in enumerate(CORRECTIONS, 1)]
+    return "\n".join([*lines, "", METHOD.format(changes=changes())])
+
+
+def corrections_page(rows: list[Row]) -> str:
+    known = {row["id"]: row for row in rows}
+    lines = [line for n, one in enumerate(CORRECTIONS, 1) for line in correction(n, one, known[one.row])]
+    return "\n".join([CORRECTED, *lines[:-1], ""])
 
 
 # ---------------------------------------------------------------------------------------- docs/ledger.md: to look up
@@ -167,11 +200,13 @@ def table(rows: list[Row]) -> list[str]:
 LOOK_UP = """\
 # The ledger
 
-Every statement of the papers, its verdict, and the check it rests on. [claims.md](claims.md) says what the verdicts
-mean, how far to trust them, and which corrections matter; [ledger.html](ledger.html) is the same table with filters by
-paper, verdict and text. A cell of *mutants* is how many changes of the check's code were noticed, of those that a
-number could show; *apart* are those after which a bound is a bound still, or a refuted statement another wrong one, and
-those of a line that the check does not use.
+Reference. Every statement of the papers, its verdict, and the check that the verdict rests on. [claims.md](claims.md)
+explains the verdicts and says how far to trust them. [ledger.html](ledger.html) is the same table, with filters by
+paper, verdict and text.
+
+A cell of *mutants* counts changes of the check's code. It says how many were noticed, of those that a number could
+show. *Apart* are changes that no number can show: a bound stays a bound, a refuted statement becomes another wrong
+one, or the check does not use the line.
 
 Made by `python benchmarks/claims.py`; one row again: `pytest tests/test_claims.py -k cheng-Prop-3.1`.
 """
@@ -265,4 +300,9 @@ def search_page(rows: list[Row]) -> str:
 
 
 def pages(rows: list[Row], sources: list[Paper]) -> dict[Path, str]:
-    return {PAGE: ledger_page(rows, sources), SEARCH_PAGE: search_page(rows), SUMMARY_PAGE: summary_page(rows)}
+    return {
+        PAGE: ledger_page(rows, sources),
+        SEARCH_PAGE: search_page(rows),
+        SUMMARY_PAGE: summary_page(rows),
+        CORRECTIONS_PAGE: corrections_page(rows),
+    }

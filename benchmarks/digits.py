@@ -132,7 +132,7 @@ def _share(right: Tensor) -> float:
 
 
 def table() -> list[str]:
-    """Of docs/constructions.md."""
+    """Of docs/reference/llama.md."""
     lines = [
         "| network | steps | target, run by | dtype | same digit as direct training | accuracy (direct) | weights "
         "| time | direct training |",

@@ -1,4 +1,4 @@
-"""In-context training at the price of training: every number of docs/executor.md.
+"""In-context training at the price of training: every number of docs/reference/executor.md.
 
     python benchmarks/executor.py grid      ratios to torch on the whole grid; --threads 2 for two
     python benchmarks/executor.py jax       ratios to a loop that JAX compiles as a whole (pip install jax), on one core

@@ -1,4 +1,4 @@
-"""The tables of docs/executor.md, from results/executor_*.json."""
+"""The tables of docs/reference/executor.md and docs/speed.md, from results/executor_*.json."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ def _said(stored: Row) -> str:
     text += "" if found["float64_large"] is None else f"; there the error is up to {found['float64_large']:.1e}"
     text += (
         f". float32 errors are {found['float32_median']:.1f} times those of autograd in float32 in the median, and "
-        f"{found['float32_max']:.1f} times at most. Autograd's error is the median over {ORDERS} orders of examples: "
-        f"one order would be no measure, for its errors in two of them are up to {found['own_spread']:.0f}-fold apart."
+        f"{found['float32_max']:.1f} times at most. Autograd's error is the median over {ORDERS} orders of examples. "
+        f"One order would be no measure: errors in two orders are up to {found['own_spread']:.0f}-fold apart."
     )
     if found["late"]:
         text += (
@@ -63,7 +63,7 @@ def _said(stored: Row) -> str:
             f"K = {K}: N = {', '.join(str(N) for k, N in missing if k == K)}"
             for K in dict.fromkeys(k for k, _ in missing)
         )
-        text += f" Not run in full, for they take more memory or time than was given: {named}."
+        text += f" Some sizes take too much memory or time, and were not run in full: {named}."
     return text
 
 

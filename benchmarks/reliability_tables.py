@@ -1,5 +1,6 @@
-"""Tables of docs/reliability.md: what was tried, how often, and what went wrong. A trial that has no stored result yet
-has a row that says so.
+"""Tables of docs/reliability.md and docs/reference/reliability.md: what was tried, how often, and what went wrong.
+
+A trial that has no stored result yet has a row that says so.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _again(stored: Row) -> str:
     """What was wrong at first, mended, and judged again."""
     again = [row["number"] for row in stored.get("mended", []) if row["judged"] == "again"]
     many = "case was" if len(again) == 1 else "cases were"
-    return f"; {len(again)} {many} judged again after something was mended (see below)" if again else ""
+    return f"; {len(again)} {many} judged again after something was mended" if again else ""
 
 
 TRIALS: dict[str, Callable[[Row], tuple[str, str]]] = {
@@ -109,10 +110,10 @@ def killed() -> list[str]:
 def rows_alone() -> list[str]:
     if (stored := _stored("invariance")) is None:
         return _missing("invariance")
-    lines = ["| what must not matter | cases | equal bit for bit | largest difference | of what is allowed |"]
+    lines = ["| what must not matter | cases | equal bit for bit | largest difference | part of the limit |"]
     lines.append("|---|---|---|---|---|")
     lines += [_compared(row["change"], [row]) for row in stored["changes"]]
-    lines += ["", "| model, precision | cases | equal bit for bit | largest difference | of what is allowed |"]
+    lines += ["", "| model, precision | cases | equal bit for bit | largest difference | part of the limit |"]
     lines.append("|---|---|---|---|---|")
     kinds: dict[str, list[Row]] = {}
     for row in stored["kinds"]:  # executors together

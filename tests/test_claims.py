@@ -28,7 +28,7 @@ from claims import (
     worst,
 )
 from claims_corrections import CORRECTIONS
-from claims_pages import SEARCH_PAGE, SUMMARY_PAGE, VERDICTS, pages
+from claims_pages import CORRECTIONS_PAGE, SEARCH_PAGE, SUMMARY_PAGE, VERDICTS, pages
 from claims_statements import PAPERS, Label, covered, missing, statements, stored
 
 CLAIMS = all_claims()
@@ -289,9 +289,8 @@ def test_numbers_of_the_corrections_are_those_of_their_checks(monkeypatch: pytes
 def test_links_of_the_pages_have_a_place() -> None:
     ledger = PAGE.read_text()
     places = set(re.findall(r'<a id="([^"]+)">', ledger))
-    links = set(re.findall(r"\(#([^)]+)\)", ledger)) | set(
-        re.findall(r"ledger\.md#([^)]+)\)", SUMMARY_PAGE.read_text())
-    )
+    others = SUMMARY_PAGE.read_text() + CORRECTIONS_PAGE.read_text()
+    links = set(re.findall(r"\(#([^)]+)\)", ledger)) | set(re.findall(r"ledger\.md#([^)]+)\)", others))
     assert links <= places
     assert places == {claim.id for claim in CLAIMS}
     assert set(re.findall(r'<tr id="([^"]+)"', SEARCH_PAGE.read_text())) == places

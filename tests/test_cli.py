@@ -992,7 +992,7 @@ def test_verify_respects_the_declared_domain(tmp_path: Path, bound: tuple[str, .
 def test_verify_explains(model: Path, data: Path, tmp_path: Path) -> None:
     """Errors, shares and health are printed; --json has what the library gives; --figure is drawn."""
     printed = good("verify", model, "--explain", "--figure", tmp_path / "new" / "figure.png")
-    for text in ("share of the bound by function", "largest error of what a layer wrote", "Health", "range use"):
+    for text in ("share of the bound by function", "largest error of a layer's output", "Health", "range use"):
         assert text in printed
     assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads(good("verify", model, "--data", data, "--explain", "--json", "--out", tmp_path / "report.json"))

@@ -1,4 +1,4 @@
-"""How few blocks a step takes: what docs/constructions.md counts, against autograd and against the transformers."""
+"""How few blocks a step takes: what docs/reference/llama.md counts, against autograd and against the transformers."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_the_folder_says_how_to_use_it_without_innergrad(tmp_path: Path) -> None
     model = GPT2Model.from_pretrained(tmp_path)
     assert (
         note["tokens"]
-        == "a sink, with nothing but what holds on every token; then (x_1; y_1), (x_2; y_2), ...; then the queries"
+        == "a sink, which holds only the values of every token; then (x_1; y_1), (x_2; y_2), ...; then the queries"
     )
     tokens = 1 + len(X) + len(X_query)
     example, query = np.arange(1, 1 + len(X)), np.arange(1 + len(X), tokens)

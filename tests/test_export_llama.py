@@ -275,7 +275,7 @@ def test_a_changed_weight_is_found_and_its_block_named(family: str, tmp_path: Pa
     with pytest.raises(JobError, match=said):
         check(tmp_path)
     model.norm.weight.data *= 2
-    with pytest.raises(JobError, match=r"of what is outside of blocks, and of 1 others, are not those"):
+    with pytest.raises(JobError, match=r"of everything outside of blocks, and of 1 others, are not those"):
         check(tmp_path, model)
 
 

@@ -224,7 +224,7 @@ def test_verify_passes_and_notices_a_corrupted_weight_in_every_layer() -> None:
             lambda: FunctionalLayers(
                 [FunctionalHead(Kernel("exp", G=np.ones((2, 5))), 1.0, 0.0, *[np.ones((2, 5))] * 2)]
             ),
-            "G does not fit what it is applied to",
+            "G does not fit its argument",
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_the_loss_of_functional_descent_falls_as_its_residuals_do() -> None:
 
 
 def test_a_run_of_nothing_says_so() -> None:
-    with pytest.raises(InputError, match="does not know what it learned from"):
+    with pytest.raises(InputError, match="has no record of its examples"):
         ig.Run(torch.zeros(1, 1), torch.zeros(1, 1)).plot()
 
 

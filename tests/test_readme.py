@@ -16,23 +16,7 @@ ROOT = Path(__file__).parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 QUICKSTART, COMMANDS = DOCS / "quickstart.md", DOCS / "commands.md"
 FIRST = [README, QUICKSTART, COMMANDS]  # read first: commands of other pages use the models that these make
-PAGES = [*FIRST, *(page for page in sorted(DOCS.glob("*.md")) if page not in FIRST)]
-REFERENCE = {  # pages to look things up in; all others are short enough to be read at once
-    "certificates",
-    "claims",
-    "constructions",
-    "coverage",
-    "error",
-    "executor",
-    "extending",
-    "lab",
-    "ledger",
-    "optimisers",
-    "products",
-    "reliability",
-    "resources",
-    "variants",
-}
+PAGES = [*FIRST, *(page for page in sorted(DOCS.rglob("*.md")) if page not in FIRST)]
 
 
 def blocks(language: str, pages: list[Path] = PAGES) -> list[str]:
@@ -160,15 +144,40 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not place or target.suffix != ".md" or place in places(target), f"{page.name}: {file}#{place}"
 
 
-def test_the_index_has_every_page() -> None:
-    linked = {(DOCS / file).resolve() for file, _ in links(DOCS / "index.md") if file}
-    assert [page.name for page in PAGES if page.resolve() not in linked and page.name != "index.md"] == []
+def linked(page: Path) -> set[Path]:
+    return {(page.parent / file).resolve() for file, _ in links(page) if file}
+
+
+def test_the_index_leads_to_every_page() -> None:
+    """A page of docs/reference is behind the short page that it belongs to; all others are on the index itself."""
+    direct = linked(DOCS / "index.md")
+    behind = {page for short in direct if short in PAGES for page in linked(short) if page.parent.name == "reference"}
+    missing = [page.name for page in PAGES if page not in direct | behind and page.name != "index.md"]
+    assert missing == []
+
+
+LONGEST = 1500  # words of a page that is read from start to end
+
+
+def is_reference(page: Path) -> bool:
+    """Made to look things up in: the first line below the title says so, and says what for."""
+    first = next(line for line in page.read_text().splitlines()[1:] if line.strip())
+    return first.startswith("Reference. ") and len(first.split()) > 3
 
 
 def test_pages_can_be_read_at_once() -> None:
-    long = {page.stem for page in PAGES if len(page.read_text().split()) > 1500}
-    assert long <= REFERENCE
+    long = [page.name for page in PAGES if not is_reference(page) and len(page.read_text().split()) > LONGEST]
+    assert long == []
     assert len(re.sub(r"^\|.*$", "", prose(README), flags=re.MULTILINE).split()) <= 650  # tables aside: a front door
+
+
+def test_long_pages_have_a_short_one_before_them() -> None:
+    """docs/NAME.md explains in 1,000 words or fewer, tables and code aside, and links to docs/reference/NAME.md."""
+    for name in ("certificates", "constructions", "executor", "reliability"):
+        short, long = DOCS / f"{name}.md", DOCS / "reference" / f"{name}.md"
+        assert is_reference(long)
+        assert long in linked(short)
+        assert len(re.sub(r"^\|.*$", "", prose(short), flags=re.MULTILINE).split()) <= 1000, name
 
 
 def test_every_table_is_on_a_page_that_is_checked() -> None:

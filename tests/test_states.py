@@ -238,7 +238,7 @@ def test_a_function_that_changed_is_refused() -> None:
     try:
         SCALE[0] = 2.0
         assert torch.equal(tf.run(X, Y).weights, before)  # the model is what it was
-        with pytest.raises(ig.InputError, match="scaled is not what it was when it was made"):
+        with pytest.raises(ig.InputError, match="scaled has changed since it was made"):
             tf.certify(X, Y)
     finally:
         SCALE[0] = 1.0

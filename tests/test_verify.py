@@ -145,7 +145,7 @@ def test_a_law_without_a_limit_fails(target: str, law: str) -> None:
     report = ig.CompiledTransformer(algorithm, tf.program, modest, tf.options, tf.module).verify(prompts=1)
     (found,) = (one for one in report.laws if one.name == law)
     assert not found.holds
-    assert "what it may be off by is not finite" in found.where
+    assert "its limit is not finite" in found.where
 
 
 def test_a_head_that_looks_at_other_queries_is_noticed() -> None:

@@ -80,7 +80,7 @@ def compile(
     program = prepared(algorithm, options)
     if weight_error is None:
         if data is not None or w0 is not None:
-            raise InputError("data and w0 are what a weight_error is certified on", got="no weight_error")
+            raise InputError("data and w0 go with weight_error, which is certified on them", got="no weight_error")
         return CompiledTransformer(
             algorithm, program, TARGETS[options.target].functions.approximants(program, options), options
         )

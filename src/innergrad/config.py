@@ -8,10 +8,10 @@
     load(Run, "run.toml", ["task.depth=3"])  ->  Run(steps=100, task=Tree(depth=3))
 
 Fields are bool, int, float, str, Literal, dataclasses, tuples of these, and unions, such as ``float | None``. An
-integer is taken where a float is wanted, nothing else is converted. A dataclass with the class attributes
-``kind: str`` and ``kinds: dict[str, type]`` is a family: the key ``kind`` of its table chooses the member. What a table
-leaves out has its default; of a field whose default is a dataclass, a table changes single fields. TOML has no null:
-None is left out where it is the default and written as "none" elsewhere, so a ``str | None`` never holds "none".
+integer is taken where a float is wanted, nothing else is converted. A dataclass with the class attributes ``kind: str``
+and ``kinds: dict[str, type]`` is a family: the key ``kind`` of its table chooses the member. A setting that a table
+leaves out has its default; where the default of a field is a dataclass, a table changes single fields. TOML has no
+null: None is left out where it is the default and written as "none" elsewhere, so a ``str | None`` never holds "none".
 
 ``parse(cls, to_table(c)) == c`` and ``parse(cls, tomllib.loads(to_toml(c))) == c`` for every configuration c.
 """
@@ -60,7 +60,7 @@ def load(cls: type[T], path: str | Path, sets: Iterable[str] = ()) -> T:
 
 
 def read(path: str | Path, what: str = "the configuration ") -> Table:
-    """The table in a TOML file; ``what`` is how errors call it."""
+    """The table in a TOML file; ``what`` is its name in errors."""
     wrong = f"cannot read {what}{path}"
     try:
         text = read_text(Path(path), MOST)
@@ -93,7 +93,7 @@ def parse(cls: type[T], table: Mapping[str, Any], *, source: str = "") -> T:
 def change(config: T, sets: Iterable[str], *, what: str = "--set") -> T:
     """The configuration with every "a.b.c=value" applied; a value that is not TOML is a string, numbers index lists.
 
-    A new ``kind`` of a family's member starts from that kind's defaults. ``what``: how errors call a change.
+    A new ``kind`` of a family's member starts from that kind's defaults. ``what``: the name of a change in errors.
     """
     sets = list(sets)
     changes: Table = {}
@@ -122,7 +122,7 @@ def _value(text: str) -> Any:
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, str]:
-    """What differs between two tables: for each key words such as "0.001, not 0.0003"."""
+    """The differences of two tables: for each key words such as "0.001, not 0.0003"."""
     a, b = dict(_leaves(here)), dict(_leaves(there))
     return {
         key: f"{a.get(key, 'absent')}, not {b.get(key, 'absent')}"
@@ -143,7 +143,7 @@ def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _dataclass(cls: Any, table: object, name: str, source: str, default: Any = None) -> Any:
-    """What the table leaves out is the default's, if that is of the same class, else the class's own."""
+    """A setting that the table leaves out is the default's, if that is of the same class, else the class's own."""
     what = f"{source}{name or 'the configuration'}"
     if not isinstance(table, Mapping):
         raise InputError(f"{what} is a table", got=repr(table))

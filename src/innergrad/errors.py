@@ -1,6 +1,7 @@
-"""What a public call goes through. Errors that teach: what is wrong, what was found, what is allowed, what to do next;
-limits of the machine as such errors; no mode of torch's that the caller is in; and the things that users choose among
-by name (activations, losses, targets, algorithms, kinds of tasks), whose unknown names are such errors.
+"""Errors, limits and names: everything that a public call relies on. An error teaches. It says what is wrong, what was
+found, what is allowed, and what to do next. Limits of the machine become such errors. So do unknown names of the things
+that users choose by name: activations, losses, targets, algorithms, kinds of tasks. A public call also leaves the torch
+modes of its caller.
 
 torch is imported where it is used: errors come before it, and ``--help`` without it.
 """
@@ -16,7 +17,7 @@ from functools import wraps
 from typing import Any, ParamSpec, SupportsIndex, TypeVar
 
 MOST_WORDS = 500  # characters of a part of a sentence
-LARGEST_INTEGER = 2**53  # of a setting: what a float can count to
+LARGEST_INTEGER = 2**53  # of a setting: the largest number that a float counts to
 NO_MEMORY = ("can't allocate memory", "out of memory", "bad_alloc")  # of torch, CUDA and C++
 LARGEST, SMALLEST = 1e100, 1e-100  # of a setting: its square is a float, and so is one over it
 
@@ -39,7 +40,7 @@ class InputError(ValueError):
 
 
 def shortened(text: str, most: int = MOST_WORDS) -> str:
-    """The text, or its beginning and its end: what was found may be a whole file."""
+    """The text; of a long text its beginning and its end, since it may be a whole file."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 4 :]}"
 
 
@@ -72,7 +73,7 @@ class NotPositive(UserWarning):
 
 
 def limit_of(error: BaseException) -> str | None:
-    """What limit of the machine or of Python an exception is about, in words; None if it is about none.
+    """The limit of the machine or of Python that an exception is about, in words. None if it is about none.
 
     torch has no exception of its own for memory on a CPU, nor for a tensor of more entries than can be counted.
     """
@@ -94,7 +95,9 @@ def limit_of(error: BaseException) -> str | None:
 
 @contextmanager
 def within_limits(what: str) -> Iterator[None]:
-    """A sentence in place of the raw exceptions of :func:`limit_of`; ``what`` is being done. Also a decorator."""
+    """Replaces the raw exceptions of :func:`limit_of` by a sentence. ``what`` names the work in progress. Also a
+    decorator.
+    """
     try:
         yield
     except (MemoryError, OverflowError, RuntimeError, ValueError) as error:
@@ -136,7 +139,7 @@ def _constant(value: object) -> object:
 
 
 def lacks(instance: object, method: str) -> InputError:
-    """The error of a class of the user's own that has left out what its family asks for."""
+    """The error of a user's class that lacks a method of its family."""
     return InputError(f"{type(instance).__name__} has no {method}", hint="docs/extending.md shows an example")
 
 
@@ -203,7 +206,8 @@ def seed_number(value: object) -> int:
 
 
 class Registry(dict[str, T]):
-    """A dictionary of such things, whose errors teach: ``what`` they are, ``unknown`` and ``hint`` of an unknown name.
+    """A dictionary of things with names, whose errors teach. ``what`` names the kind of thing; ``unknown`` and ``hint``
+    belong to the error of an unknown name.
 
     find(name)     the thing of this name, or an InputError: what is wrong, what was found, what is allowed, what next
     add(name, it)  one more class; two cannot share a name, but one that is defined again (a notebook's cell) replaces
@@ -234,7 +238,7 @@ class Registry(dict[str, T]):
 
 
 def _full_name(cls: Any) -> str:
-    """What a class is known by when its definition runs again."""
+    """The name of a class that stays the same when its definition runs again."""
     if not isinstance(cls, type):
         raise InputError("only a class is added", got=repr(cls), hint="registry[name] = it, for anything else")
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -4,8 +4,8 @@
         axes[0].plot(...)
         figures.save(figure, "out/demo.png")
 
-Figures do not depend on the user's matplotlibrc and change nothing in it; the same numbers give the same file, byte for
-byte, with one version of matplotlib, which is an optional extra and imported where a figure is drawn.
+Figures do not depend on the user's matplotlibrc and change nothing in it. The same numbers give the same file, byte for
+byte, with one version of matplotlib. matplotlib is an optional extra, imported where a figure is drawn.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def new(
 
 
 def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | None = None) -> Path:
-    """Write the PNG, whatever its suffix; with ``svg`` the same as SVG beside it. Returns the path of the PNG.
+    """Writes the PNG, no matter which suffix the path has; with ``svg`` the same as SVG beside it. Returns the path of
+    the PNG.
 
-    mark: says in the file who wrote it; see :mod:`innergrad.files`.
+    mark: names the writer in the file; see :mod:`innergrad.files`.
     """
     path = Path(path)
     with whole(path) as part:
@@ -81,7 +82,7 @@ def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | Non
 
 
 def save_plot(figure: Figure, path: Path | str, *, force: bool = False) -> None:
-    """What the methods ``plot`` draw: a PNG, which replaces nothing but an earlier plot, unless ``force``."""
+    """The file of the methods ``plot``: a PNG, which replaces nothing but an earlier plot, unless ``force``."""
     path, writer = Path(path), Writer("plot", force=force)
     writer.check(path)
     make_folder(path.parent)
@@ -127,8 +128,8 @@ Lines = Sequence[tuple[Sequence[float], dict[str, Any]]]
 
 
 def log_lines(ax: Axes, numbers: Sequence[int], lines: Lines, reach: float = math.inf) -> None:
-    """Values and how to draw them, on a log axis for what is positive and below ``reach``. What is infinite has a
-    marker at its top, and the word.
+    """Values and how to draw them, on a log axis for values that are positive and below ``reach``. Infinite values have
+    a marker at the top, and the word.
     """
     known = [value for values, _ in lines for value in values if 0.0 < value < reach] or [1.0]
     top = max(known) * (max(known) / min(known)) ** 0.12 * 2

@@ -1,8 +1,8 @@
 """Files and folders that results go into, by one rule: nothing is replaced that the same command did not write.
 
-What a command wrote says so: JSON has the key ``made_by``, a PNG, a GIF, an SVG or an HTML page a comment, an ONNX
-model an entry of its metadata. Of
-files that cannot (CSV, safetensors), a JSON file of the command in the same folder knows the digests.
+The files of a command say so: JSON has the key ``made_by``, a PNG, a GIF, an SVG or an HTML page a comment, an ONNX
+model an entry of its metadata. Of files that cannot (CSV, safetensors), a JSON file of the command in the same folder
+knows the digests.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes what a command makes.
+    """Writes the files of a command.
 
-    reads: files of the command's input, which are never written to. force: replace what others wrote.
+    reads: files of the command's input, which are never written to. force: replace files that others wrote.
     """
 
     command: str
@@ -58,8 +58,8 @@ class Writer:
         return f"<!-- made by {self.mark} -->"
 
     def check(self, path: Path, known: Mapping[str, Collection[str]] | None = None, *, stream: bool = False) -> None:
-        """An error if the file must not be written. known: name -> digests of what the command wrote beside it;
-        stream: what is written is text, which a device or a pipe that somebody reads may take.
+        """An error if the file must not be written. known: name -> digests of the command's earlier files beside it.
+        stream: the output is text, which a device or a pipe that somebody reads may take.
         """
         if path.is_dir():
             raise InputError("this output is one file", got=f"{path}, a folder")
@@ -128,7 +128,7 @@ def read_text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8") -> str
 
 
 def require_regular(path: Path, most: int = MOST_TEXT) -> None:
-    """An error for a pipe, which would block, for a device, and for what is so large that it is nobody's."""
+    """An error for a pipe, which would block, for a device, and for a file too large to be anybody's."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -145,8 +145,8 @@ def require_regular(path: Path, most: int = MOST_TEXT) -> None:
 
 
 def require_plain(folder: Path, names: Iterable[str]) -> None:
-    """An error if one of these names, in a folder that is written to, is a link, a pipe, a device or a folder: what is
-    written there would go elsewhere.
+    """An error if one of these names, in a folder that is written to, is a link, a pipe, a device or a folder: the
+    output would go elsewhere.
     """
     for path in (folder / name for name in names):
         kind = "a link" if path.is_symlink() else "" if path.is_file() or not path.exists() else "no regular file"
@@ -187,7 +187,7 @@ def digest(path: Path) -> str:
 
 
 def make_folder(path: Path, what: str = "") -> None:
-    """The folder, made if it is missing; ``what`` is to be written there."""
+    """The folder, made if it is missing; ``what`` names the output."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -198,7 +198,9 @@ def make_folder(path: Path, what: str = "") -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file in one go: readers see the old text or the new. What is no file (/dev/stdout) is written to."""
+    """Replace a file in one go: readers see the old text or the new. A path that is no file (/dev/stdout) is written
+    to.
+    """
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
@@ -208,8 +210,8 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Where to write a file, which takes its place when it is whole. A link stays one; the old file, if it has other
-    names (hard links), keeps what it had there.
+    """Where to write a file, which takes its place when it is whole. A link stays one. If the old file has other names
+    (hard links), its old content stays under these.
     """
     path = path.resolve()
     part = part_of(path)
@@ -245,7 +247,7 @@ def _takes_text(path: Path) -> bool:
 
 
 def _remove_left(path: Path) -> None:
-    """Removes what writers of this file left that were killed: parts of processes that are no more."""
+    """Removes the remains of killed writers of this file: parts of processes that no longer exist."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         number = part.name.split(".")[-2]
         if number.isdecimal() and not _alive(int(number)):
@@ -287,8 +289,8 @@ def private(path: Path) -> bool:
 
 
 def make_private(folder: Path, left: str) -> None:
-    """A folder that only this user writes to. What is called ``left`` something, and is older than an hour, was left
-    there by who was killed: it is removed.
+    """A folder that only this user writes to. A name that begins with ``left`` and is older than an hour was left there
+    by a killed process: it is removed.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not private(folder) and not _others(folder, left):
@@ -304,7 +306,7 @@ def make_private(folder: Path, left: str) -> None:
 
 
 def _others(folder: Path, left: str) -> list[str]:
-    """What is in a folder and is no cache's: who may write to such a folder is not for us to change."""
+    """Names in a folder that belong to no cache: the rights of such a folder are not for us to change."""
     own = (left, SEAL, ".so", ".o")
     return [one.name for one in folder.iterdir() if not (one.name.startswith(own[0]) or one.name.endswith(own[1:]))]
 

@@ -3,7 +3,7 @@ of the lab, and for networks that are trained directly.
 
     products    a multiplication and the addition after it are two, as in Hoffmann et al. (2022) and as
                 ``torch.utils.flop_counter`` has it, which counts these and nothing else
-    functions   what is done to numbers one by one: a ReLU, a tanh, an exponential, an addition is one each; a softmax
+    functions   operations on single numbers: a ReLU, a tanh, an exponential, an addition is one each; a softmax
                 is three an entry (exponential, sum, division)
 
 Left out, as smaller by the width of a layer: biases, residual connections, norms and masks.

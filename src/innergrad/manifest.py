@@ -1,4 +1,4 @@
-"""What a result was made with: configuration, versions, code, machine, time; without it, a number is only a rumour."""
+"""The origin of a result: configuration, versions, code, machine, time. Without it, a number is only a rumour."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def manifest(config: Any) -> dict[str, Any]:
 def import_code(name: str) -> None:
     """Imports, and so runs, a Python file or a module of the user's; manifests that are written later say so.
 
-    The folder of the file (of a module, the current one) goes to the end of sys.path: code finds what is beside it.
+    The folder of the file (of a module, the current one) goes to the end of sys.path, so that code finds its
+    neighbours.
     """
     path = Path(name).resolve()
     is_file = path.suffix == ".py" or len(Path(name).parts) > 1
@@ -114,7 +115,7 @@ def _git() -> dict[str, Any] | None:
 
 
 def _run(*command: str) -> str | None:
-    """What a command prints, or None if it fails."""
+    """The output of a command, or None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -154,7 +155,7 @@ def _memory() -> float | None:
 
 
 def _relative(argument: str) -> str:
-    """An argument as it was given; of an absolute path only what lies below the current folder, or its last part."""
+    """An argument as it was given; of an absolute path only the part below the current folder, or its last part."""
     option, equals, text = argument.rpartition("=")
     path = Path(text)
     if not path.is_absolute():

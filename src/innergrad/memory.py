@@ -19,7 +19,7 @@ def available_memory() -> int:
 
 
 def require_memory(n_bytes: float, what: str, hint: str) -> None:
-    """Refuse, before allocating, what the machine has no room for."""
+    """Refuses, before allocating, a request that the machine has no room for."""
     if n_bytes <= ALWAYS:
         return
     available = available_memory()

@@ -1,6 +1,6 @@
 """Modules that have moved: their old names import, with a warning, and are the modules of the new names.
 
-What is public is in the documentation ("What is public"); this is for code that reached deeper.
+Public names are in the documentation ("What is public"); this is for code that reached deeper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an algorithm is: a program, and a little about its prompts.
+"""The base class of algorithms: a program, and a little about its prompts.
 
 To add one, subclass :class:`Algorithm` as a frozen dataclass whose fields are its hyper-parameters, and write
 :meth:`Algorithm.program`. ``run``, ``trace``, ``verify``, ``cost``, ``save`` and ``load`` follow from the program.
@@ -97,7 +97,7 @@ class Algorithm(ABC):
         return None
 
     def primitives(self) -> Mapping[Function, tuple[Formula, ...]]:
-        """Functions that must be derivatives for the program to be the algorithm, and what of."""
+        """Functions that must be derivatives for the program to be the algorithm, each with its primitive."""
         return {}
 
     # ------------------------------------------------------------------------------------------ how well it has learned
@@ -110,8 +110,9 @@ class Algorithm(ABC):
         return None
 
     def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor | None:
-        """What it makes small, (batch,), from its weights and its predictions at the examples, (batch, n, d_y), whose
-        weights omega sum to one. None if it is not known: then a run says nothing about its loss.
+        """The objective that it makes small, (batch,), from its weights and its predictions at the examples, (batch, n,
+        d_y). The weights omega of the examples sum to one. None if it is not known: then a run says nothing about its
+        loss.
         """
         del w, predictions, y, omega
         return None
@@ -166,14 +167,14 @@ class Algorithm(ABC):
         return torch.cat(found, dim=1)
 
     def variance_prompt(self, X: Tensor, X_query: Tensor) -> tuple[Tensor, Tensor] | None:
-        """For algorithms whose own predictions give their variance: targets (batch, n_query, n, 1) to learn, and prior
-        variances (batch, n_query) from which what is then predicted at each query is subtracted.
+        """For algorithms whose own predictions give their variance. Returns targets (batch, n_query, n, 1) to learn,
+        and prior variances (batch, n_query). The prediction at each query is subtracted from the prior variance.
         """
         del X, X_query
         return None
 
     def paper_cost(self, epsilon: float, n_examples: int) -> dict[str, str]:
-        """What the paper states about the size of this transformer, by row of the cost table."""
+        """The paper's statements about the size of this transformer, by row of the cost table."""
         del epsilon, n_examples
         return {}
 

@@ -2,10 +2,10 @@
 
     f_{l+1}(.) = f_l(.) + r_l sum_i (y_i - f_l(x_i)) k(., x_i)            Proposition 3.1, in its corrected form
 
-On the stream, with tokens (x_i; y_i) and a query (x; 0), one instruction on the lane y does it: it adds
--r_l sum_i k(x_j, x_i) y_i to y_j. The lane of an example then holds its *residual* y_i - f_l(x_i), that of the query
--f_l(x): the prediction is minus the lane. As printed, (7) takes a unit step in the direction of steepest descent; its
-length depends on the prompt, which fixed weights cannot know. What they do is the recursion above.
+On the stream, with tokens (x_i; y_i) and a query (x; 0), one instruction on the lane y does it: it adds -r_l sum_i
+k(x_j, x_i) y_i to y_j. The lane of an example then holds its *residual* y_i - f_l(x_i), that of the query -f_l(x): the
+prediction is minus the lane. As printed, (7) takes a unit step in the direction of steepest descent; its length depends
+on the prompt, which fixed weights cannot know. Fixed weights do the recursion above instead.
 
 Steps. K = k(X, X) of a prompt has eigenvalues in [0, lambda_max]; r must be below 2 / lambda_max for *every* prompt.
 The default for lambda_max is the trace bound for 16 examples in the unit ball, 16 sup k(x, x).
@@ -14,8 +14,8 @@ The default for lambda_max is the trace bound for 16 examples in the unit ball, 
     chebyshev    r_l = 1 / node_l of the Chebyshev polynomial on [lambda_max / kappa, lambda_max], in Leja order (in
                  natural order the residual overflows half way), kappa = (steps / 4)^2 unless ``condition`` is given
 
-Softmax attention is not a kernel, but D^-1 K (D = diag(K 1)) has its spectrum in (0, 1], so any r in (0, 2) converges
-for every prompt: to f(x) = k(x)^T K^-1 D y / sum_j k(x, x_j), which is not the Bayes predictor.
+Softmax attention is not a kernel. But D^-1 K (D = diag(K 1)) has its spectrum in (0, 1], so any r in (0, 2) converges
+for every prompt. The limit is f(x) = k(x)^T K^-1 D y / sum_j k(x, x_j), which is not the Bayes predictor.
 
 covariate_step: Theorem 4.6's algorithm, x_j += a sum_i k(x_j, x_i) x_i in every layer, the analogue of GD++.
 """
@@ -255,7 +255,7 @@ class FunctionalGradientDescent(Algorithm):
         return 1.0 / max(float(torch.linalg.eigvalsh(self.kernel(X, X)).abs().max()), torch.finfo(X.dtype).tiny)
 
     def limit(self, X: Tensor, y: Tensor, X_query: Tensor) -> Tensor:
-        """What infinitely many layers would predict (Proposition 3.4): the Bayes predictor k(x)^T K^+ y, or softmax
+        """The prediction of infinitely many layers (Proposition 3.4): the Bayes predictor k(x)^T K^+ y, or softmax
         attention's fixed point k(x)^T K^-1 D y / sum_j k(x, x_j).
         """
         self._require_convergence("limits")
@@ -269,11 +269,11 @@ class FunctionalGradientDescent(Algorithm):
         return bayes
 
     def conditions(self, X: Tensor) -> list[Tensor]:
-        """cond(k(X, X)) in every layer: what covariate steps are there to improve."""
+        """cond(k(X, X)) in every layer, which covariate steps are there to improve."""
         return [torch.linalg.cond(K) for K, _ in self._kernels(X, X)]
 
     def variance_prompt(self, X: Tensor, X_query: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The posterior variance k(x, x) - k(x)^T K^-1 k(x): the second term is what the transformer predicts at x when
+        """The posterior variance k(x, x) - k(x)^T K^-1 k(x). The second term is the transformer's prediction at x when
         it is shown the labels k(x_i, x).
         """
         if self.kernel.normalised or not self.kernel.positive or self.covariate_step or self.d_y != 1:

@@ -1,4 +1,5 @@
-"""Functional gradient descent whose layers have kernels, steps and matrices of their own (003, (2)-(4), (26)).
+"""Functional gradient descent whose layers have kernels, steps and matrices of their own (Cheng et al. 2024, (2)-(4),
+(26)).
 
     x_j += sum over heads of  A sum_i k(B x_i, C x_j) x_i
     y_j -= sum over heads of  r sum_i k(B x_i, C x_j) y_i        i over the examples, j over examples and queries
@@ -72,7 +73,7 @@ class FunctionalHead:
         return A, B, C
 
     def instructions(self, d: int) -> Iterator[Attend]:
-        """What it adds to y and to x."""
+        """The instructions that add to y and to x."""
         A, B, C = self.maps(d)
         reduce: Literal["softmax", "sum"] = "softmax" if self.kernel.normalised else "sum"
         moves: list[tuple[str, str | Expr, float]] = [("y[k]", "y[k]", -self.step)]

@@ -1,7 +1,7 @@
 """Gradient descent on a network: settings, prompts, oracle, saving.
 
-The programs that a transformer runs are those of the variants (:data:`PROGRAMS`); what a step does with a gradient is
-in :mod:`innergrad.algorithms.descent.step`, how a step is put together in :mod:`innergrad.algorithms.descent.step`.
+A transformer runs the programs of the variants (:data:`PROGRAMS`). :mod:`innergrad.algorithms.descent.step` has the
+update rules, and puts steps together.
 """
 
 from __future__ import annotations
@@ -233,12 +233,12 @@ class GradientDescent(Algorithm):
 
     @property
     def rule(self) -> Rule:
-        """What is done with the gradient."""
+        """The update rule."""
         return Momentum(self.momentum, self.weight_decay, self.nesterov, self.clip)
 
     @property
     def basic(self) -> bool:
-        """Nothing but one rate, momentum, weight decay and a box: what theorems and tables are about."""
+        """Nothing but one rate, momentum, weight decay and a box: the settings that theorems and tables are about."""
         return not (self.nesterov or self.l1 or self.clip or self.batches or self.schedule or self.ball)
 
     @property
@@ -251,8 +251,9 @@ class GradientDescent(Algorithm):
         return not self.momentum and self.batches is None
 
     def threshold(self, rate: float) -> float:
-        """rate * l1; if there is a box, rounded to a multiple of 2^-48 of it, or of what float64 resolves of the sum
-        of both, so that soft threshold and box in one are exact (in float64, for weights of up to 8 boxes before them).
+        """rate * l1. If there is a box, it is rounded to a multiple of 2^-48 of it, or to float64's resolution of the
+        sum of both if that is more. So soft threshold and box in one are exact (in float64, for weights of up to 8
+        boxes before them).
         """
         if self.box is None:
             return rate * self.l1
@@ -260,7 +261,7 @@ class GradientDescent(Algorithm):
         return round(rate * self.l1 / unit) * unit
 
     def projection(self, rate: float) -> Function | None:
-        """What is added to a weight at the end of a step: the proximal map of rate l1 |w| on the box, minus w."""
+        """The change of a weight at the end of a step: the proximal map of rate l1 |w| on the box, minus w."""
         threshold = self.threshold(rate)
         if threshold:
             return soft_residual(threshold, self.box)
@@ -343,7 +344,7 @@ class GradientDescent(Algorithm):
         return self.network.forward(w, X)
 
     def objective_at(self, w: Tensor, predictions: Tensor, y: Tensor, omega: Tensor) -> Tensor:
-        """The risk, and what weight decay and l1 stand for."""
+        """The risk, with the terms of weight decay and l1."""
         risk = 0.5 * (omega * self.loss.value(predictions, y)).sum(-1)
         return risk + 0.5 * self.weight_decay * w.square().sum(-1) + self.l1 * w.abs().sum(-1)
 

@@ -70,7 +70,7 @@ class Factor:
         G = np.eye(len(query)) if self.G is None else np.array(self.G)
         if G.shape[1] != len(query):
             allowed = f"{len(query)}, the rows of the matrices on queries and keys"
-            raise InputError("G does not fit what it is applied to", got=f"{G.shape[1]} columns", allowed=allowed)
+            raise InputError("G does not fit its argument", got=f"{G.shape[1]} columns", allowed=allowed)
         sides = zip(rows(G @ query / self.bandwidth**2), rows(G @ key), strict=True)
         pairs = [(one, other) for one, other in sides if one and other]
         return Score(H[self.h], *(pairs or [((View("x", (0,), 0.0),), (View("x", (0,)),))]))

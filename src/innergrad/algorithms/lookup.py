@@ -7,10 +7,10 @@ Four layers a step, for softmax attention and ReLU MLPs (target ``softmax``, var
     mlp          look up       w <- step(w, X, y) at the middles of the cells: a step function of id
     mlp          project, clear
 
-The softmax-weighted mean of the codes (the Boltzmann operator) is one number that tells multisets of examples apart,
-for most s; s is chosen so that the ids are as far apart as can be, and a table whose ids are not is refused. It has
-D^D_w (D^(d_x + d_y) + n - 1 choose n) rows: that is why an existence proof of this kind is not a construction. Steps
-of step functions are ramps, as in (F.5); an argument inside one is looked up between two rows.
+The softmax-weighted mean of the codes (the Boltzmann operator) is one number. For most s it tells multisets of examples
+apart. s is chosen so that the ids are as far apart as possible, and a table whose ids are too close is refused. It has
+D^D_w (D^(d_x + d_y) + n - 1 choose n) rows: that is why an existence proof of this kind is not a construction. Steps of
+step functions are ramps, as in (F.5); an argument inside one is looked up between two rows.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Tabulated(Algorithm):
         return w - self.lr * gradient
 
     def relabel(self, w: Tensor, X: Tensor, y: Tensor) -> Tensor | None:
-        """What every example is mapped to, (batch, n, d_y), if anything: any permutation-equivariant function.
+        """The new labels of every example, (batch, n, d_y), if there are any: any permutation-equivariant function.
 
         It is written to the lane ``labels`` of the examples.
         """
@@ -177,7 +177,7 @@ class Tabulated(Algorithm):
         weights = (Lane("w", (self.n_weights,), "weight", bound=self.box),)
         scratch = (Lane("code"), Lane("id", shared=True))
         own = [Lane("key"), Lane("p", (self.d_y,))]
-        if table.labels is not None:  # looked up by what a token and its context are
+        if table.labels is not None:  # looked up by a token and its context
             own.append(Lane("labels", (self.d_y,), "state", shared=False))
             places, values = table.labels
             looked_up += [
@@ -206,7 +206,7 @@ class Tabulated(Algorithm):
         return Program(stream, (Loop(self.steps, step),), self._readout(x, w), "p")
 
     def _span(self) -> float:
-        """What code is multiplied with so that a token's own code and the id of its context are one number."""
+        """The factor of code that makes one number of a token's own code and the id of its context."""
         return 2.0 * float(self.grid) ** (self.n_weights + self.d_x + self.d_y)
 
     def _quantiser(self, lane: str) -> Function:

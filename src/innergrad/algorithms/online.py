@@ -1,16 +1,16 @@
 """Learning from examples one after the other (Akyürek et al.): SGD (Theorem 1) and recursive least squares (Theorem 2).
 
-Tokens are x_1, y_1, x_2, y_2, ..., then queries, and no token sees a later one. Every token carries its own weights:
-step t reads example t into the lanes X and Y of every token that comes after it, and nothing (X = Y = 0, which changes
-nothing) into the others. So after the last step the token x_t holds the weights learned from the examples before it,
-and its prediction <w, x_t> is the online prediction: all prefixes come out of one pass.
+Tokens are x_1, y_1, x_2, y_2, ..., then queries, and no token sees a later one. Every token carries its own weights.
+Step t reads example t into the lanes X and Y of every token that comes after it. Other tokens read nothing: X = Y = 0,
+which changes nothing. So after the last step the token x_t holds the weights learned from the examples before it, and
+its prediction <w, x_t> is the online prediction: all prefixes come out of one pass.
 
     OnlineSGD                w -= lr (X (<w, X> - Y) + 2 weight_decay w)                                 equation (11)
     RecursiveLeastSquares    u = A X,  c = ridge + <X, u>,  A -= u u^T / c,  w += (Y - <w, X>) u / c             A_0 = I
 
-The paper's form of Theorem 2 keeps A and b = sum X Y, and multiplies w = A b at the end (``form="sherman-morrison"``);
-b grows with the number of examples, and in float32 the last product loses what RLS keeps. A here is ridge times the
-inverse (X^T X + ridge I)^-1, so that no lane grows as ridge becomes small; the lane B holds A - I.
+The paper's form of Theorem 2 keeps A and b = sum X Y, and multiplies w = A b at the end (``form="sherman-morrison"``).
+b grows with the number of examples, and in float32 the last product loses digits that RLS keeps. A here is ridge times
+the inverse (X^T X + ridge I)^-1, so that no lane grows as ridge becomes small; the lane B holds A - I.
 """
 
 from __future__ import annotations

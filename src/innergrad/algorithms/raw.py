@@ -81,7 +81,7 @@ class Mov(Operation):
             raise InputError(what, got=self.target, allowed=f"1 to {TOKENS - 1}, or 'queries'")
 
     def layer(self, stream: Stream, constant: str) -> Layer:
-        """Heads read single tokens, from some token on: what one token reads is the difference of two."""
+        """Heads read single tokens, from some token on. So the reading of one token is the difference of two."""
         del constant
         src, dst = (_view(stream[lane]) for lane in (self.src, self.dst))
         if self.target == "queries":
@@ -195,8 +195,8 @@ def _at(dst: str, src: str, source: int, target: int, scale: float) -> list[Atte
 class Chain(Algorithm):
     """Operations one after the other, a layer each, on the tokens x_1, y_1 and the queries.
 
-    The prediction is the lane ``out`` of the queries. The last ``n_readout`` operations are the read-out: what is there
-    before them is what was learned. Where a step starts from is written by the operations themselves, so there are no
+    The prediction is the lane ``out`` of the queries. The last ``n_readout`` operations are the read-out; the learned
+    state is the one before them. Where a step starts from is written by the operations themselves, so there are no
     weights to give: ``run.weights`` is empty, and ``tf.trace`` shows the lanes.
     """
 
@@ -207,7 +207,7 @@ class Chain(Algorithm):
 
     @abstractmethod
     def operations(self) -> tuple[Operation, ...]:
-        """What the transformer does, layer by layer."""
+        """The operations of the transformer, layer by layer."""
 
     @abstractmethod
     def sizes(self) -> Mapping[str, tuple[int, ...]]:

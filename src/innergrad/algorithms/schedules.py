@@ -71,7 +71,7 @@ def minibatches(n: int, size: int, epochs: int = 1, seed: int | None = None) -> 
 
 
 class Plan(NamedTuple):
-    """Rates and batches, step by step. lr: the rate, or, if they differ, the least positive one. rates, batches: None
+    """Rates and batches, step by step. lr: the rate or, if rates differ, the least positive one. rates, batches: None
     if the rate is the same in every step, and every step is on all examples.
     """
 

@@ -1,7 +1,7 @@
 """In-context training against training: time of L steps of the fused executor, divided by that of its fastest rival.
 
-Every point is measured in one run: the contenders take turns, and a ratio is the median of the ratios of the rounds,
-for what else the machine does meets both. None of them looks for symptoms after a run. Before anything is timed, all of
+Every point is measured in one run. The contenders take turns, and a ratio is the median of the ratios of the rounds, so
+that other work of the machine meets both. None of them looks for symptoms after a run. Before anything is timed, all of
 them must end with the same weights, up to the accuracy of the approximants.
 """
 
@@ -32,7 +32,7 @@ QUICK = {"n": (20, 256, 4096), "K": (8, 64), "N": (3,)}
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 AGREE = {torch.float32: 2e-3, torch.float64: 1e-3}  # of weights, after the steps of the check
 CHECKED = 5  # steps
-LEAST_STEPS = 10  # of a run that is timed: what a call costs once is part of the time
+LEAST_STEPS = 10  # of a timed run: costs that a call has once are part of the time
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _measure(point: Point, repeats: int, seconds: float) -> dict[str, Any]:
     one = (time.perf_counter() - start) / CHECKED
     steps = max(LEAST_STEPS, min(400, int(seconds / one)))
     tf = compiled(net, point.n, steps)
-    how = {"w0": w0, "dtype": dtype, "executor": "fused", "record": "last", "diagnose": False}  # as the rivals
+    how = {"w0": w0, "dtype": dtype, "executor": "fused", "record": "last", "diagnose": False}
     contenders: dict[str, Callable[[], object]] = {
         name: partial(f, net, X, y, w0, RATE, steps) for name, f in train.items()
     }
@@ -161,7 +161,7 @@ def measure_batch(prompts: int, n: int, K: int, N: int, dtype: str, device: str,
 
     _agree(compiled(net, n, CHECKED), X, y, w0, {m: f(net, X, y, w0, RATE, CHECKED) for m, f in rivals.BATCHED.items()})
     tf = compiled(net, n, steps)
-    how = {"w0": w0, "dtype": kind, "executor": "fused", "record": "last"}
+    how = {"w0": w0, "dtype": kind, "executor": "fused", "record": "last", "diagnose": False}
     contenders: dict[str, Callable[[], object]] = {
         name: synchronised(partial(f, net, X, y, w0, RATE, steps)) for name, f in rivals.BATCHED.items()
     }

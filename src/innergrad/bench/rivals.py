@@ -1,4 +1,4 @@
-"""Ways to train the same network in torch, written as a user of torch would: what the executor is measured against.
+"""Ways to train the same network in torch, written as a user of torch would: the rivals of the executor.
 
 Each takes the risk of the paper, sum of squares / (2n), tanh and a linear output, and returns the weights after L
 steps.

@@ -1,1 +1,1 @@
-"""What is known of a compiled transformer: certificates, laws, attacks, explanations."""
+"""Evidence about a compiled transformer: certificates, laws, attacks, explanations."""

@@ -8,7 +8,7 @@ the weights themselves run) and with the functions. The kinks of piecewise-linea
 only locally, so moves begin large and shrink, and the best point seen is kept. A move out of an approximant's domain,
 or to a prompt the algorithm refuses, is taken back.
 
-What is found is a lower bound on the worst error, the certificate an upper one. If it is above a certificate, the
+The error found is a lower bound on the worst error; the certificate is an upper one. If it is above a certificate, the
 certificate is wrong: a *violation*.
 """
 
@@ -45,10 +45,10 @@ class Attack:
     """The worst prompt that was found, X (n, d_x), y (n, d_y), X_query (n_query, d_x), w0 (D_w,), and its error.
 
     error: of the gradient in the first step; without weights, of the state after it.
-    median: of the errors of random prompts, drawn as verification draws them; uniform: of prompts and weights drawn
+    median: of the errors of random prompts, drawn as verification draws them. uniform: of prompts and weights drawn
         uniformly from the domain.
-    certificate: the a-posteriori bound at the worst prompt; closest: the largest error / certificate of all starts.
-    domainwide: the bound for every prompt of the domain, if one is declared and there is one, else None.
+    certificate: the a-posteriori bound at the worst prompt. closest: the largest error / certificate of all starts.
+    domainwide: the bound for every prompt of the domain, if a domain is declared and has one, else None.
     """
 
     error: float
@@ -73,7 +73,7 @@ class Attack:
         return self.error / self.median if self.median else math.inf
 
     def to_json(self) -> dict[str, Any]:
-        """What is infinite is null."""
+        """Infinite numbers are null."""
         numbers = ("error", "median", "ratio", "uniform", "certificate", "closest", "domainwide")
         found = {name: getattr(self, name) for name in numbers}
         return {
@@ -319,7 +319,9 @@ def _inside(inside: Tensor, values: Tensor, limits: tuple[float, float]) -> None
 
 
 def learned(program: Program, prompt: Prompt, state: State) -> Tensor:
-    """What a certificate of a step is about: the weights, or, where there are none, all state; (batch, entries)."""
+    """The numbers that a certificate of a step is about: the weights or, where there are none, all state; (batch,
+    entries).
+    """
     if program.weights:
         return prompt.weights(program, state)
     lanes = [lane for lane in program.stream.lanes if lane.role == "state"]

@@ -1,7 +1,7 @@
 """Certificates before any run: bounds for every admissible prompt of the declared domain.
 
 The domain is |x| <= x_bound, |y| <= y_bound entry by entry, weights in the box, any number of examples, any weights of
-the examples. What holds for all of it holds under every shift of the distribution of inputs or parameters inside it.
+the examples. A bound for all of it holds under every shift of the distribution of inputs or parameters inside it.
 
 Three bounds on the error of the gradient in one step stand side by side:
 
@@ -15,9 +15,9 @@ step. Lemma 14 bounds the gradient mapping G(w) = (w - Proj(w - eta grad L(w))) 
 A ball of radius R in place of the box bounds every weight, and the norm of each lane of weights, by R. Its projection
 is approximate, which is a further error in every step (:func:`_on_ball`).
 
-Symbols: N layers, k_j units, K the widest hidden layer; B the box, B_v = B sqrt(k_{j-1}) bounds the rows of V_j;
-eps_r, eps_r', eps_l the proven errors of the approximants; L_f the Lipschitz constant of the gradient. A bias is a
-weight on a further input that is one. Exact arithmetic: rounding is not included.
+Symbols: N layers of k_j units, K the widest hidden layer. B is the box, and B_v = B sqrt(k_{j-1}) bounds the rows of
+V_j. eps_r, eps_r' and eps_l are the proven errors of the approximants. L_f is the Lipschitz constant of the gradient. A
+bias is a weight on a further input that is one. Exact arithmetic: rounding is not included.
 """
 
 from __future__ import annotations
@@ -164,12 +164,12 @@ def _on_box(of: Compiled, norm: float | None = None) -> DomainCertificate:
             got="another optimiser, rates that differ, l1, clip or batches",
             hint="tf.certify(X, y) bounds the error of a run",
         )
-    if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which is what is bounded here
+    if of.options.variant == "narrow":  # the same numbers in exact arithmetic, which the bounds are about
         of = replace(of, program=algorithm.program(replace(of.options, variant="literal")))
     if not of.program.weights or lr == 0.0:
         raise InputError("a certificate is about weights that are trained", got="none" if lr else "lr = 0")
     sizes, words = _domain(of, norm)
-    one = _first_step(of, sizes)  # its changes: what is added to the weights before they are projected
+    one = _first_step(of, sizes)  # its changes: the addends of the weights before they are projected
     jumps, changes = ", ".join(sorted(one.jumps)), [one.changes[lane.name] for lane in of.program.weights]
     note = f"proven, but {jumps} jumps: it does not shrink with epsilon" if jumps else "proven"
     error = math.hypot(*(change.error.norm for change in changes)) / lr
@@ -202,9 +202,10 @@ def _on_box(of: Compiled, norm: float | None = None) -> DomainCertificate:
 
 def _on_ball(of: Compiled, algorithm: GradientDescent, radius: float) -> DomainCertificate:
     """For gradient descent on a ball. Let B be a little more than R, and eps the error of the function of the
-    projection. If weights are within B, then before they are projected they are within P = B + eta sup |gradient|, and
-    after it within R + eps P in the transformer, R in the algorithm; so, if that is at most B, for ever. Projections
-    are not expanding, hence E_{l+1} <= (1 + eta L_f) E_l + eta eps_gradient + eps P, all bounds those of the box B.
+    projection. Let weights be within B. Before they are projected, they are within P = B + eta sup |gradient|. After
+    it, they are within R + eps P in the transformer, and within R in the algorithm. If R + eps P is at most B, this
+    holds for ever. Projections are not expanding, hence E_{l+1} <= (1 + eta L_f) E_l + eta eps_gradient + eps P, all
+    bounds those of the box B.
     """
     if algorithm.momentum:
         what = "a certificate for every input, on a ball, is for plain gradient descent"
@@ -232,7 +233,7 @@ def _on_ball(of: Compiled, algorithm: GradientDescent, radius: float) -> DomainC
 
 
 def _boxes(of: Compiled, algorithm: GradientDescent, radius: float) -> Iterator[tuple[float, Compiled]]:
-    """The same with a box in place of the ball, which it is inside of: B, and what is compiled."""
+    """The same with a box around the ball in place of the ball: B, and the compiled record."""
     options = replace(of.options, variant="literal") if of.options.variant == "narrow" else of.options
     for slack in SLACKS:
         boxed = algorithm.in_box((1.0 + slack) * radius)
@@ -405,8 +406,9 @@ def corrected_theorem_1(
         D_N = d_N sqrt(d_y) B_l + B_r' (sqrt(d_y) eps_l + L_l e_N)
         D_j = O_{j+1} (d_j S_{j+1} + B_r' D_{j+1})         error of s_j
 
-    d the largest d_j. It bounds s by ||V^T s|| <= ||V|| ||s||, where the paper takes columns of V for rows; ||x|| and
-    ||p_j|| <= sqrt(k_j) sup |p_j|, where it has K^(1/4); and sup |p_j| from the range of V_j p_{j-1}.
+    d the largest d_j. It bounds s by ||V^T s|| <= ||V|| ||s||, where the paper takes columns of V for rows. It has
+    ||x|| and ||p_j|| <= sqrt(k_j) sup |p_j|, where the paper has K^(1/4). It takes sup |p_j| from the range of V_j
+    p_{j-1}.
     """
     net, box = algorithm.network, algorithm.box or math.inf
     k, N, r, dr = net.sizes, net.depth, proven(net.activation.r), proven(net.activation.dr)

@@ -1,14 +1,14 @@
-"""Certificates after the run: how far what a transformer learned can be from what the algorithm would have learned.
+"""Certificates after the run: how far the weights of a transformer can be from those of the algorithm.
 
 :func:`certify` runs the transformer, and the affine interpreter (:mod:`innergrad.interpret.affine`) beside it on the
 values that the transformer produced.
 
 - *per step*: a bound on everything that was learned in a step, given the weights before it;
 - *for the trajectory*: a bound on the distance to the algorithm's own path. The exact weights are somewhere in an
-  ellipsoid {w + A xi, |xi| <= 1} around the transformer's w; a step takes it to {w' + M xi + C zeta + rest}, which the
-  next ellipsoid encloses. M is the derivative of the step, C zeta the errors of the step itself, and the rest has every
-  term of second order, so the bound holds on the whole segment between the two iterates. Where it diverges it is
-  infinite;
+  ellipsoid {w + A xi, |xi| <= 1} around the transformer's w. A step takes it to {w' + M xi + C zeta + rest}, which the
+  next ellipsoid encloses. M is the derivative of the step, and C zeta has the errors of the step itself. The rest has
+  every term of second order, so the bound holds on the whole segment between the two iterates. Where it diverges it
+  is infinite;
 - *for the predictions*: the read-out, from the last ellipsoid.
 
 No sampling and no unknown constants; rounding is included.
@@ -72,8 +72,8 @@ class StepCertificate:
     """One step, from the weights the transformer had before it.
 
     radius (batch, D_w): no weight is farther than this from the exact step's; without weights, all state.
-    shares: what the sum of the radii is made of: functions and products of layers, and rounding.
-    layers: the largest radius of what each layer wrote.
+    shares: the parts of the sum of the radii: functions and products of layers, and rounding.
+    layers: the largest radius of the lanes that each layer wrote.
     culprits: arguments at which nothing is known, if the radius is infinite.
     """
 
@@ -254,9 +254,7 @@ def certify_run(
     trajectory: bool | None = None,
     errors: Errors | None = None,
 ) -> Certificate:
-    """Bounds for a run of an executor on the prompt; ``given`` is the same prompt in float64, i.e. what the caller
-    gave.
-    """
+    """Bounds for a run of an executor on the prompt. ``given`` is the same prompt in float64, as the caller gave it."""
     program = of.program
     mode: Errors = errors or "pointwise"
     if mode not in ("sup", "pointwise"):
@@ -303,7 +301,7 @@ def certify_run(
 
 
 def _notes(of: Compiled, unchecked: bool) -> Iterator[str]:
-    """What whoever reads the bounds should know of what they rest on."""
+    """Notes for a reader of the bounds: the assumptions that they rest on."""
     fitted = [name for name, known in of.standings.items() if known.state == "measured"]
     if fitted:
         yield (
@@ -311,7 +309,7 @@ def _notes(of: Compiled, unchecked: bool) -> Iterator[str]:
             "grid, not proven; the bounds rest on the errors at the arguments of this run"
         )
     if unchecked:
-        yield "unchecked: the matrices were loaded, and verify() has not passed on them; bounds are of what they did"
+        yield "unchecked: the matrices were loaded, and verify() has not passed on them; the bounds are about this run"
 
 
 def double(state: State) -> State:
@@ -319,9 +317,9 @@ def double(state: State) -> State:
 
 
 def started(program: Program, state: State, given: State) -> dict[str, Tensor]:
-    """How far the lanes at the beginning of a step are from where the algorithm begins it, given weights and state:
-    inputs are rounded, or were touched, weights of examples are quotients and logarithms, and scratch lanes may not
-    have been cleared to the last bit.
+    """How far the lanes at the beginning of a step are from the algorithm's, given weights and state. Inputs are
+    rounded, or were touched. Weights of examples are quotients and logarithms. Scratch lanes may not have been cleared
+    to the last bit.
     """
     sums = len(state["x"][0]) + LIBRARY_ULP  # roundings of a quotient whose denominator is a sum over examples
     found = dict[str, Tensor]()
@@ -335,7 +333,7 @@ def started(program: Program, state: State, given: State) -> dict[str, Tensor]:
 
 
 def _rounded(lane: str, exact: Tensor, sums: int) -> Tensor:
-    """What lanes that a prompt computes are off by in float64. Logarithms of weights are read by a softmax alone, which
+    """The float64 errors of lanes that a prompt computes. Logarithms of weights are read by a softmax alone, which
     takes no notice of the sum they were divided by: quotients are rounded, and the logarithm.
     """
     if lane in ("omega", "batch"):
@@ -346,8 +344,8 @@ def _rounded(lane: str, exact: Tensor, sums: int) -> Tensor:
 
 
 def _underflow(lane: Lane, given: State) -> Tensor | float:
-    """What weights of examples may have lost below the smallest normal number; in a batch, which is normalised again,
-    that may be anything.
+    """The amount that weights of examples may have lost below the smallest normal number. A batch is normalised again,
+    so there it may be anything.
     """
     if lane.name not in ("omega", "batch") or "omega" not in given:
         return 0.0
@@ -366,7 +364,7 @@ def fresh(
     columns: bool = False,
     at: Remembered | None = None,
 ) -> Affine:
-    """At the beginning of a step. off: what the lanes are off by already. at: shared with another interpreter."""
+    """At the beginning of a step. off: the errors that the lanes have already. at: shared with another interpreter."""
     of.require_proven_facts()
     pointwise, primitives = errors == "pointwise", {f.value: of_it for f, of_it in of.primitives.items()}
     affine = Affine(
@@ -387,8 +385,8 @@ def fresh(
 def follow_up(
     of: Compiled, errors: Errors, exactly: State, earlier: Affine, ended: Boundary, at: Remembered | None = None
 ) -> Affine:
-    """At the beginning of the step after the one that ended, of which the weights are what they are; exactly: the
-    lanes at the beginning. State that no step writes is off by what it was off by already.
+    """At the beginning of the next step, with the weights as the last step left them. exactly: the lanes at the
+    beginning. State that no step writes keeps the error that it had.
     """
     program, learned = of.program, {lane.name for lane in _learned(of.program)}
     affine = fresh(of, errors, started(program, ended.after, exactly), at=at)
@@ -421,8 +419,9 @@ def _learned(program: Program) -> list[Lane]:
 
 
 def remade(program: Program, layer: Layer) -> dict[str, tuple[Attend, ...]]:
-    """The state that the last layer of a step makes anew of weights and inputs, for the next, as z_1 = V_1 x: lanes
-    that it clears, and what it writes into them. Given the weights, nothing of what they were matters.
+    """The state that the last layer of a step makes anew from weights and inputs for the next step, such as z_1 = V_1
+    x: the lanes that it clears, and the values that it writes into them. Given the weights, the earlier values do not
+    matter.
     """
     written = {i.dst.lane for i in layer.instructions}
     found = dict[str, tuple[Attend, ...]]()
@@ -444,7 +443,7 @@ class Boundary(NamedTuple):
     after: State
 
     def cross(self, affine: Affine) -> None:
-        """What the layer makes anew for the next step, with the errors that the weights have by now."""
+        """The state that the layer makes anew for the next step, with the errors that the weights have by now."""
         made = remade(affine.program, self.layer)
         if made:
             writers = tuple(i for i in self.layer.instructions if i.dst.lane in made)
@@ -491,7 +490,9 @@ class _Path:
         return torch.cat([parts[lane.name].flatten(1) for lane in self.lanes], dim=1)
 
     def end_step(self, ended: Boundary) -> Tensor:
-        """Enclose what the step made of the ellipsoid, and start the next from there; the bound (batch,)."""
+        """Encloses the image of the ellipsoid under the step, and starts the next step from there. Returns the bound
+        (batch,).
+        """
         after = ended.after
         errors = {lane.name: self.error(self.affine, lane) for lane in self.lanes}
         likes = {lane.name: self.like(lane, after) for lane in self.lanes}
@@ -527,7 +528,7 @@ class _Path:
         return off
 
     def _units(self, radii: dict[str, Tensor]) -> Tensor:
-        """The size of what each entry is off by: one for all weights, one for every lane of other state."""
+        """The size of each entry's error: one for all weights, one for every lane of other state."""
         largest = {name: torch.nan_to_num(part, posinf=0.0).flatten(1).amax(1) for name, part in radii.items()}
         weights = [largest[lane.name] for lane in self.program.weights]
         for lane in self.program.weights:
@@ -561,19 +562,19 @@ def _spread(ball: Tensor | None, like: Tensor) -> Tensor:
 def _enclose(
     M: Tensor | None, columns: list[Tensor], R: Tensor, balls: Tensor, units: Tensor, steps: int = 1
 ) -> Tensor:
-    """A with {A xi} containing {M xi + C zeta + rho + beta}, |xi| <= 1, |zeta_j| <= 1, |rho_i| <= R_i, |beta| <= ball;
-    infinite where that is not bounded. steps: how often this is done.
+    """A with {A xi} containing {M xi + C zeta + rho + beta}, where |xi| <= 1, |zeta_j| <= 1, |rho_i| <= R_i and |beta|
+    <= ball. Infinite where that is not bounded. steps: how often this is done.
 
     The sum of ellipsoids {F_k xi} is inside {[F_1 / sqrt t_1, F_2 / sqrt t_2 ...] xi} for any t_k > 0 that add up to
-    one; the sum of the squares of its axes is least for t_k proportional to the Frobenius norms of the F_k. A segment
+    one. The sum of the squares of its axes is least for t_k proportional to the Frobenius norms of the F_k. A segment
     {c zeta} is the ellipsoid of one column; so a box is inside the one with columns e_i sqrt(R_i sum_j R_j). Lanes may
     differ by orders of magnitude, so every entry is measured in its ``units``.
 
-    What M makes of earlier errors is often large along directions that do no harm, and what is new is small along all.
-    With the least sum of squares 1/t of what is new would be as large as the quotient of both, in directions along
-    which later steps diverge, too. So it has a share of at least 1 / (4 steps): that enlarges the rest by less than 14%
-    over all steps. A is the triangular factor of the columns, not the root of their products, which would lose half of
-    the digits, again in all directions.
+    The image of earlier errors under M is often large along directions that do no harm. New errors are small along all
+    directions. With the least sum of squares, the factor 1/t of the new errors would be as large as the quotient of
+    both. That would also enlarge directions along which later steps diverge. So it has a share of at least 1 / (4
+    steps): that enlarges the rest by less than 14% over all steps. A is the triangular factor of the columns, not the
+    root of their products, which would lose half of the digits, again in all directions.
     """
     rows, identity = units.unsqueeze(-1), torch.eye(R.shape[1], dtype=torch.float64)
     M = None if M is None else M / rows
@@ -625,8 +626,8 @@ def _factor(old: Tensor | None, new: list[Tensor], steps: int) -> Tensor:
 
 
 def _off(A: Tensor, parts: int) -> Tensor:
-    """What the rows of the factor of so many square parts may be off by: Higham 2002, Theorem 19.4, with 4 for its
-    small constant. Rows that are tiny beside the others count for a little more: they grow when this is enclosed, too.
+    """The error of the rows of the factor of so many square parts: Higham 2002, Theorem 19.4, with 4 for its small
+    constant. Rows that are tiny beside the others count for a little more: they grow when this is enclosed, too.
     """
     lengths: Tensor = A.norm(dim=-1)
     return 4 * parts * A.shape[1] ** 2 * U * torch.maximum(lengths, 1e-6 * lengths.sum(-1, keepdim=True))

@@ -1,15 +1,15 @@
-"""What a layer may round by, from the numbers that it reads: never from what it wrote.
+"""The rounding that a layer is allowed, from the numbers that it reads: never from the numbers that it wrote.
 
 A sum of n terms, added in any order, is off by at most n u times the sum of their sizes (u = 2^-53 in float64; Higham
-2002, chapter 4). So what an instruction adds has a *size*: what it would be if every term of every sum in it were
+2002, chapter 4). So the sum that an instruction adds has a *size*: its value if every term of every sum in it were
 positive. Products have the product of the sizes. A function that is a sum of hinges c relu(a z + b) has
 
     sum |c| (|a| size(z) + |b|)
 
 which is large where the hinges cancel: far out, and on a steep ramp. A fit in units that are hinges from afar, as silu,
-has that size, too, and the distance of a unit from a hinge. A layer may be off by n u times the size of what
-it adds, and of what it adds to; n is the number of roundings on the way of one term, no more than the tokens, twice the
-entries of the stream, the pieces or units of a function, and a few.
+has that size, too, and the distance of a unit from a hinge. A layer may be off by n u times the size of its summands,
+old and new. n is the number of roundings on the way of one term: no more than the tokens, twice the entries of the
+stream, the pieces or units of a function, and a few.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FEW = 16  # products, divisions and weights that are rounded themselves
 
 @dataclass
 class Sizes(Pairs):
-    """A number, and the size of what is added up to make it."""
+    """A number, and the size of the terms that add up to it."""
 
     approximants: Mapping[str, Approximant]
 
@@ -61,8 +61,8 @@ class Sizes(Pairs):
 
 
 def _by_terms(f: Function, given: Approximant, at: Tensor, size: Tensor) -> Tensor:
-    """Of a sum of hinges, or of units that are hinges from afar. Of another fit, or one with ramps, what its ramps
-    multiply: the rest is measured.
+    """Of a sum of hinges, or of units that are hinges from afar. Of another fit, or one with ramps, only the part that
+    its ramps multiply: the rest is measured.
     """
     if isinstance(given, PiecewiseLinear):
         a, b, c = abs(given.hinges.T)
@@ -77,7 +77,7 @@ def _by_terms(f: Function, given: Approximant, at: Tensor, size: Tensor) -> Tens
 
 
 def _by_slope(f: Function, z: Tensor, size: Tensor) -> Tensor:
-    """Of a function that is computed as such: it passes on what its argument is off by."""
+    """Of a function that is computed as such: it passes on the error of its argument."""
     with own_gradients():
         variable = z.detach().clone().requires_grad_()
         value = f.value(variable)
@@ -92,7 +92,7 @@ def sizes_after(
     functions: Mapping[str, plain.ScalarFunction],
     approximants: Mapping[str, Approximant],
 ) -> State:
-    """Of the lanes after a layer: of what was there, and of what was added. They are (batch, tokens or 1, *shape)."""
+    """Of the lanes after a layer: of the old values, and of the added ones. They are (batch, tokens or 1, *shape)."""
     after = {name: lane.abs() for name, lane in before.items()}
     sizes = Sizes(plain.Tensors(program, before, functions), dict(after), approximants)
     for i in layer.instructions:

@@ -1,4 +1,4 @@
-"""A certificate as a picture: what is proven of every step, and, beside the exact run, what came of it."""
+"""A certificate as a picture: the bound of every step and, beside the exact run, the true distance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verification found: laws, and measured errors."""
+"""The findings of verification: laws, and measured errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WorstCase:
             self.used, self.law = used, Law(self.law.name, value, limit, where)
 
     def unchecked(self, reason: str) -> None:
-        """What is said unless something is seen."""
+        """The text for a law that saw nothing."""
         self.law = replace(self.law, where=f"not checked: {reason}")
 
 
@@ -45,9 +45,9 @@ class WorstCase:
 class Report:
     """All laws, and per step: ||w - w_oracle||, the error of the update direction in units of epsilon, ramp hits.
 
-    For an algorithm without weights, its predictions take their place. state: of the functions, exact, proven, measured
-    or declared; notes: why it is one of the last two, a sentence each. proven: one of the first two; otherwise nothing
-    here is a certificate.
+    For an algorithm without weights, its predictions take their place. state: of the functions: exact, proven, measured
+    or declared. notes: why it is one of the last two, a sentence each. proven: it is one of the first two; otherwise
+    nothing here is a certificate.
     """
 
     laws: tuple[Law, ...]

@@ -1,18 +1,18 @@
 """The accuracies that meet an error on the final weights with the fewest heads: ``ig.compile(..., weight_error=1e-3)``.
 
 The bound on the weights after the last step (:mod:`innergrad.evidence.certificate`, from proven sup errors) is, to
-first order, linear in the accuracies of the functions, and an approximant has about c / sqrt(eps) pieces, each of them
-a head or a hidden unit wherever the function is used:
+first order, linear in the accuracies of the functions. An approximant has about c / sqrt(eps) pieces. Each piece is a
+head or a hidden unit wherever the function is used. So:
 
     minimise   sum_f  h_f / sqrt(eps_f)     subject to   sum_f  a_f eps_f  <=  weight_error
     =>         eps_f  proportional to  (h_f / a_f)^(2/3)
 
 h_f is measured on two approximants, a_f on two certificates. Approximants have whole numbers of pieces, so the fewest
 heads are then looked for on a geometric grid around that. The certificate is not exactly linear, and much less so for
-long runs: what is returned was certified as it is, and no single function's epsilon can be made one grid step larger.
+long runs. The returned epsilons were certified as they are, and no single one can be made one grid step larger.
 
-A certificate speaks of prompts. They are the ones given, or a few random ones of the algorithm; then the error is
-certified for those, and on other prompts ``tf.certify`` says what it is.
+A certificate speaks of prompts. They are the ones given, or a few random ones of the algorithm. The error is certified
+for those; for other prompts, ask ``tf.certify``.
 """
 
 from __future__ import annotations
@@ -245,8 +245,8 @@ class _Search:
         return places
 
     def balanced(self, common: Places) -> Places:
-        """eps_f proportional to (h_f / a_f)^(2/3), the rest of the bound being what it is at a common epsilon; then the
-        fewest heads in a neighbourhood of that.
+        """eps_f proportional to (h_f / a_f)^(2/3), with the rest of the bound as at a common epsilon; then the fewest
+        heads in a neighbourhood of that.
         """
         self.model = self.compiled(common)
         bound = self.bound(common)

@@ -6,12 +6,11 @@ therefore has norm at most
 
     |w - w'| / lr + r / lr
 
-and once that is at most the tolerance, w is what was looked for: the run returns w, not w', for w is what the
-certificate speaks of. (Without a box, or inside it, the gradient mapping is the gradient.) The compiled steps are the
-most that are taken: the weights of a looped transformer are the same for any number of them.
+Once that is at most the tolerance, the run returns w. It does not return w', because the certificate speaks of w.
+(Without a box, or inside it, the gradient mapping is the gradient.) The compiled steps are the most that are taken: the
+weights of a looped transformer are the same for any number of them.
 
-Every prompt of a batch stops by itself and is frozen from then on, so that what it learns does not depend on the
-others.
+Every prompt of a batch stops by itself and is frozen from then on, so its result does not depend on the others.
 """
 
 from __future__ import annotations

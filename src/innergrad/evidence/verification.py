@@ -2,11 +2,11 @@
 
 Each layer of the module is compared with the program on the *module's own stream*, so the layer that is wrong is named:
 
-    weights         every layer of the module computes what the plain interpreter computes, up to rounding
+    weights         every layer of the module computes the same as the plain interpreter, up to rounding
     probe           the same on random streams that drive every hinge, also those the data never reach (e.g. the box)
     proof           every approximant has a sup error of at most epsilon, proven again; on targets whose approximants
                     are fitted, not proven, this law is called ``fit`` and is checked on a grid; where nothing is proven
-                    about a function, it is called ``declared``, and rests on what its author says
+                    about a function, it is called ``declared``, and rests on its author's word
     approximation   every layer is within its approximants' proven errors of the exact functions
     gradient        every step is one of the algorithm, from the weights before it, up to 200 epsilon times the learning
                     rate, and rounding. Without weights it is about the predictions
@@ -22,13 +22,13 @@ Each layer of the module is compared with the program on the *module's own strea
 
 A law that has no finite limit fails, and says where. Besides the laws the report gives the distance to the oracle per
 step, and the number of *ramp hits*: arguments at which the derivative of a piecewise-linear activation was replaced by
-a ramp. Only the law of the gradient knows what a hit does.
+a ramp. Only the law of the gradient accounts for a hit.
 
-Limits follow the scale of the data. *Derived*: what a layer, and a step, may round by, from the sizes of the terms that
-are added (:mod:`innergrad.evidence.limits`); zero, where nothing is rounded. *Measured*: what fitted products and
-divisions are off by (gpt, softmax, sigma), relative to the largest number in the stream; the 200 epsilon of a gradient
-(the most of 4,032,000 steps of 8,064 configurations on data of size one is 153); and what the oracle may differ by,
-1e-10 of the largest number or, if that is more, as far as the exact program moves when its inputs change by 2^-40 of
+Limits follow the scale of the data. *Derived*: the rounding of a layer and of a step, from the sizes of the terms that
+are added (:mod:`innergrad.evidence.limits`); zero, where nothing is rounded. *Measured*: three limits. Fitted products
+and divisions have theirs (gpt, softmax, sigma), relative to the largest number in the stream. A gradient has 200
+epsilon: the most of 4,032,000 steps of 8,064 configurations on data of size one is 153. The oracle may differ by 1e-10
+of the largest number or, if that is more, as far as the exact program moves when its inputs change by 2^-40 of
 themselves.
 """
 
@@ -59,12 +59,12 @@ from innergrad.model.executors import executor_of
 from innergrad.model.prompt import ArrayLike, Prompt, placed
 from innergrad.targets.parts.base import PIECE
 
-ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of what it is compared with
+ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of its counterpart
 FEWER = "take fewer prompts, or a smaller model"
 WITHIN = 200.0  # epsilon, the error of a gradient
-CHANGED = 2.0**-40  # of themselves, the inputs of the exact program, to see what it makes of rounding
-Part = Callable[[Prompt, State], Tensor]  # of what a forward pass gave, or of what it may be off by
-Case = tuple[str, Prompt, Prompt, Part]  # what must not matter, two prompts that differ in it, what must be the same
+CHANGED = 2.0**-40  # of themselves, the inputs of the exact program, to see its reaction to rounding
+Part = Callable[[Prompt, State], Tensor]  # of the results of a forward pass, or of their limits
+Case = tuple[str, Prompt, Prompt, Part]  # the cause, two prompts that differ in it, the results
 
 
 def verify(
@@ -96,7 +96,7 @@ def verify(
 
 
 def foreseen_bytes(tf: Compiled, prompts: int, tokens: int) -> int:
-    """What verification takes, about: matrices, streams with what they are compared to, and what a layer computes at a
+    """The memory of verification, about: matrices, streams with their counterparts, and the values of one layer at a
     time. A law gives the prompt as many queries as it has examples.
     """
     n, rows = 2 * max(4, integer("prompts", prompts)) * tokens, tf.cost().rows
@@ -148,10 +148,10 @@ class _Verification:
 
     def __init__(self, tf: Compiled, prompt: Prompt, seed: int) -> None:
         self.tf, self.program, self.prompt, self.seed = tf, tf.program, prompt, seed
-        # of a layer that is fitted, relative to its largest number; what is made of hinges rounds, and nothing else
+        # of a layer that is fitted, relative to its largest number; hinges only round
         self.fitted = 0.0 if tf.target.proven else tf.target.functions.rounding(tf.options)
         self.spread = 0.0 if tf.target.proven else tf.target.functions.spread(tf.program, tf.approximants)
-        self.slack = dict[str, float]()  # what the lanes that this step wrote were rounded by
+        self.slack = dict[str, float]()  # the rounding of the lanes that this step wrote
         self.largest = dict[str, float]()  # entry of a lane before it was last written
         self.proof = "proof" if tf.proven else "fit" if tf.state == "measured" else "declared"
         limits = {
@@ -187,7 +187,7 @@ class _Verification:
         return Report(laws, distance, step_error, hits, tf.options.epsilon, tf.proven, learned, *known)
 
     def _learned(self, state: State) -> Tensor:
-        """What is compared step by step: the weights, or, where there are none, the predictions so far."""
+        """The numbers that are compared step by step: the weights or, where there are none, the predictions so far."""
         predictions = self.prompt.predictions(self.program, state).flatten(1)
         return self.prompt.weights(self.program, state) if self.program.weights else predictions
 
@@ -199,7 +199,7 @@ class _Verification:
         start = self.prompt.state(program)
         h, ideal = stream.pack(start), start  # ideal: the exact algorithm, restarted from the module's at every step
         trajectory, step_error, hits, count = [self._learned(start)], list[float](), list[int](), 0
-        drift = State()  # what ideal may differ by from what the module has, by rounding alone
+        drift = State()  # how far ideal may be from the module, by rounding alone
         for number, ((layer, step_ends), module) in enumerate(zip(program.schedule(), tf.module.layers(), strict=True)):
             before = stream.unpack(h)
             h = module(h)
@@ -228,7 +228,7 @@ class _Verification:
         return plain.apply_layer(self.program, layer, before, functions)
 
     def _check_gradient(self, after: State, ideal: State, drift: State, number: int, hits: int) -> float:
-        """The error of a step over the learning rate, in units of epsilon; what it may be, and why it is not that."""
+        """The error of a step over the learning rate, in units of epsilon; its limit, or why there is none."""
         unit = (getattr(self.tf.algorithm, "lr", 1.0) or 1.0) * self.tf.options.epsilon
         error = (self._learned(after) - self._learned(ideal)).norm(dim=-1) / unit
         rounded = self._learned(drift).norm(dim=-1).nan_to_num(nan=0.0, posinf=0.0) / unit  # unknown: allows nothing
@@ -250,14 +250,14 @@ class _Verification:
         return ("x", self.prompt.X), ("y", self.prompt.y), ("w", self.prompt.w0)
 
     def _rounding(self, layer: Layer, before: State) -> State:
-        """What the lanes may be off by after a layer, by rounding: it follows from the sizes of the terms."""
+        """The allowed error of the lanes after a layer, by rounding: it follows from the sizes of the terms."""
         tf, tokens = self.tf, max(value.shape[1] for value in before.values())
         unit = roundings(self.program, tf.approximants, tokens) * U
         sizes = sizes_after(self.program, layer, before, tf.functions, tf.approximants)
         return {name: unit * size for name, size in sizes.items()}
 
     def _fitted(self, rounded: State, before: State) -> State:
-        """And by what is fitted, relative to the largest number in the stream; pads have a size of their own."""
+        """And by fits, relative to the largest number in the stream; pads have a size of their own."""
         if not self.fitted:
             return rounded
         lanes = self.program.stream.lanes
@@ -273,14 +273,14 @@ class _Verification:
         functions: Mapping[str, plain.ScalarFunction],
         off: Callable[[Score, plain.Labelled], Tensor],
     ) -> State:
-        """What lanes are off by, after a layer that rounds. Of a lane that is not written nothing is rounded."""
+        """The errors of lanes after a layer that rounds. Of a lane that is not written nothing is rounded."""
         after = radii_after(self.program, layer, before, functions, radii, off)
         for lane in {i.dst.lane for i in layer.instructions}:
             after[lane] = after[lane] + rounded[lane]
         return after
 
     def _compare(self, law: str, layer: Layer, before: State, rounded: State, after: State, expected: State) -> None:
-        """A layer may round, and lanes that it writes may be off by what its functions are off by."""
+        """A layer may round, and lanes that it writes may have the errors of its functions."""
         radii = State()
         if self._inexact(law, layer):
             functions = self.program.functions()
@@ -293,15 +293,15 @@ class _Verification:
             if bool(torch.isfinite(allowed).all()):
                 self._see(law, (value - expected[name]).abs(), allowed + radii.get(name, 0.0), where)
             else:
-                self.laws[law].see(math.inf, f"{where}: what it may round by is not finite")
+                self.laws[law].see(math.inf, f"{where}: its limit for rounding is not finite")
 
     def _see(self, law: str, error: Tensor, allowed: Tensor, where: str) -> None:
-        """The entry that is nearest to what is allowed, or farthest beyond. Only a probe leaves out what nothing is
-        known of; where another law has no limit, it fails.
+        """The entry that is nearest to its limit, or farthest beyond. Only a probe leaves out entries of which nothing
+        is known; where another law has no limit, it fails.
         """
         known = torch.isfinite(allowed)
         if not bool(known.all()) and law != "probe":
-            self.laws[law].see(math.inf, f"{where}: what it may be off by is not finite")
+            self.laws[law].see(math.inf, f"{where}: its limit is not finite")
         elif error.numel():
             ratio = torch.where(error == 0.0, 0.0, error / allowed.clamp(min=1e-300)).nan_to_num(nan=math.inf)
             worst = torch.where(known, ratio, 0.0).flatten().argmax()
@@ -316,11 +316,12 @@ class _Verification:
         return fits or (law == "approximation" and any(f.ramps or f.error for f in used))
 
     def _off(self, law: str, score: Score, z: plain.Labelled) -> Tensor:
-        """What a function may be off by at its arguments, beside rounding.
+        """The allowed error of a function at its arguments, beside rounding.
 
-        approximation: the error of the approximant; a step function has none, unless an argument fell into a ramp: then
-        it is off by no more than the jump. probe: a fit is not compared outside its domain, where exponentials, say,
-        are large and cancel. examples: where fits are averaged with, their errors may differ between two prompts.
+        approximation: the error of the approximant. A step function has none, unless an argument fell into a ramp: then
+        it is off by no more than the jump. probe: a fit is not compared outside its domain, where exponentials, for
+        example, are large and cancel. examples: where fits take part in averages, their errors may differ between two
+        prompts.
         """
         f, at = self.tf.approximants.get(score.f.name), z.tensor
         off = torch.zeros_like(at)
@@ -399,7 +400,7 @@ class _Verification:
 
     def _drawn(self, size: float, state: State, generator: torch.Generator) -> State:
         """A random stream, with shared lanes shared. Lanes that have a meaning of their own (constants, positions,
-        pads) keep what the prompt gives them.
+        pads) keep the prompt's values.
         """
         program, probe, tokens = self.program, State(), state["x"].shape[1]
         kept = {"one", *self.tf.target.structural, *(mark.lane for mark in program.marks)}
@@ -429,7 +430,7 @@ class _Verification:
         scores = [score for i in layer.instructions for score in i.scores]
         for lane in {view.lane for score in scores if score.f == RECIPROCAL for view in score.pairs[0][0]}:
             low, high = ranges.get(lane, (1.0, 8.0))
-            low = max(low, 0.1)  # LayerNorm's error grows as 1 / c^2; where c is smaller, what is divided is too
+            low = max(low, 0.1)  # LayerNorm's error grows as 1 / c^2; where c is smaller, the dividend is too
             spread = torch.rand(probe[lane].shape, generator=generator, dtype=torch.float64)
             given[lane] = low * (high / low) ** spread
             pads = (pad for pad in program.stream.lanes if pad.fill and pad.role == "state")
@@ -444,7 +445,7 @@ class _Verification:
     # ---------------------------------------------------------------------------------------------------- approximants
 
     def _proofs(self) -> None:
-        """Sup errors, not taken from the approximants' own word; exact functions and ramps must be what they are."""
+        """Sup errors, without trusting the approximants' own word; exact functions and ramps must be as declared."""
         for name, f in self.program.functions().items():
             given = self.tf.approximants.get(name)
             if given is None:
@@ -468,8 +469,8 @@ class _Verification:
     # ---------------------------------------------------------------------------------------------------------- oracle
 
     def _oracle(self) -> Tensor:
-        """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd; returns what it
-        learned step by step.
+        """Weights and predictions of the exact program against the algorithm's oracle, e.g. autograd. Returns the
+        weights of every step.
         """
         tf, prompt, program = self.tf, self.prompt, self.program
         path, state = self._exactly(prompt)
@@ -501,14 +502,14 @@ class _Verification:
         return weights if program.weights else path
 
     def _remainder(self) -> float:
-        """Where a function of the program is known to be off by so much from what the algorithm asks for, as the terms
-        of a loss of two variables are, a gradient may be as far off as by an approximant with that error.
+        """A function of the program may be known to differ from the algorithm's, as the terms of a loss of two
+        variables do. Then a gradient may be as far off as by an approximant with that error.
         """
         rounded = sum(f.rounded for f in self.program.functions().values())
         return WITHIN * rounded * (getattr(self.tf.algorithm, "lr", 1.0) or 1.0) * self.program.steps
 
     def _exactly(self, prompt: Prompt) -> tuple[Tensor, State]:
-        """What the exact program learns step by step, and the lanes after its read-out."""
+        """The weights of the exact program step by step, and the lanes after its read-out."""
         start = state = prompt.state(self.program)
         steps = [self._learned(start)]
         for _, state, step_ends in plain.run(self.program, start, self.program.functions()):
@@ -517,7 +518,7 @@ class _Verification:
         return torch.stack(steps, dim=1), state
 
     def _results(self, path: Tensor, state: State) -> dict[str, Tensor]:
-        """What an oracle gives, too."""
+        """The results that an oracle gives, too."""
         prompt, program = self.prompt, self.program
         found = {"weights": path, "predictions": prompt.predictions(program, state)}
         if program.causal:
@@ -541,7 +542,7 @@ class _Verification:
     # --------------------------------------------------------------------------------------------- examples and queries
 
     def _examples(self) -> None:
-        """Which examples and queries may have an effect on what: two prompts must lead to the same."""
+        """Which examples and queries may have an effect on which results: two prompts must lead to the same."""
         weighted = self.tf.algorithm.weighted and not self.tf.algorithm.by_place
         cases = self._other_weights() if weighted else self._others_left_out()
         outcome, checked = self._after_a_step if weighted else self._after_all, False
@@ -589,8 +590,8 @@ class _Verification:
         return [(*case, lambda of, state: of.weights(self.program, state)) for case in cases]
 
     def _after_all(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
-        """A part of what the module gives, and what it may be off by: half of what a single layer may, the one that
-        adds the largest terms to the prediction; what is carried through all steps would allow anything.
+        """A part of the module's results, and its allowed error: half of that of a single layer, the one that adds the
+        largest terms to the prediction. An error carried through all steps would allow anything.
         """
         stream, lane, most = self.program.stream, self.program.prediction, 0.0
         for layer, before, _ in self._watched(prompt):
@@ -599,7 +600,7 @@ class _Verification:
         return found, torch.full_like(found, most / 2)
 
     def _after_a_step(self, prompt: Prompt, part: Part) -> tuple[Tensor, Tensor]:
-        """The same after one step: it may be off by what every layer may round by, carried through those after it."""
+        """The same after one step. Its allowed error is the rounding of every layer, carried through those after it."""
         program, radii = self.program, State()
         h = program.stream.pack(prompt.state(program))
         for (layer, before, step_ends), module in zip(self._watched(prompt), self.tf.module.layers(), strict=True):

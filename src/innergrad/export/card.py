@@ -1,4 +1,4 @@
-"""What lies beside an exported model for its users: README.md, and example.py, which needs nothing of innergrad's."""
+"""The files beside an exported model, for its users: README.md, and example.py, which needs nothing of innergrad's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTE = json.loads((FOLDER / "innergrad.json").read_text())
 {reader}
 
 def arguments(model, example=NOTE["example"]):
-    """What the model is called with: {arguments}"""
+    """The arguments of the model: {arguments}"""
     inputs = torch.zeros(1, example["tokens"], model.config.hidden_size, dtype=model.dtype)
     for token, entry, value in example["entries"]:
         inputs[0, token, entry] = value
@@ -44,7 +44,7 @@ def main():
     predictions = read_predictions(hidden, NOTE["read"], example["n_query"])[0]
     zero = NOTE["read"]["zero"]
     stream = hidden if zero is None else hidden - hidden[..., zero : zero + 1]
-    held = stream[0][:, example["places"]]  # what all tokens learned
+    held = stream[0][:, example["places"]]  # the weights of all tokens
     held = held + stream[0][:, example["lows"]] if "lows" in example else held
     pairs = ((predictions, example["predictions"]), (held, example["held"]))
     error = max(float((a.double() - torch.tensor(b, dtype=torch.float64)).abs().max()) for a, b in pairs)
@@ -65,9 +65,9 @@ tags: [innergrad, in-context-learning]
 
 # {kind}, as the weights of a {model}
 
-These weights were not trained. They were compiled by innergrad: in one forward pass the model learns from the examples
-in its prompt, by the algorithm that `innergrad.json` names, and predicts at the queries. {known}
-It is stock: `AutoModel.from_pretrained` loads it. It has no tokens of text; its input is the residual stream,
+These weights were not trained. They were compiled by innergrad. In one forward pass the model learns from the examples
+in its prompt, and predicts at the queries. `innergrad.json` names the algorithm. {known}
+It is a stock model: `AutoModel.from_pretrained` loads it. It has no tokens of text. Its input is the residual stream,
 `inputs_embeds`.
 
 ```python
@@ -82,7 +82,7 @@ print(read_predictions(hidden, NOTE["read"], NOTE["example"]["n_query"]))
 ## Call it
 
 - `inputs_embeds` is (batch, tokens, {width}), {dtype}. Its tokens: {tokens}.
-  `layout` in `innergrad.json` says what each entry holds. With innergrad, `{inputs}` makes all arguments.
+  `layout` in `innergrad.json` lists the content of every entry. With innergrad, `{inputs}` makes all arguments.
 - {mask}
 - {more}
 
@@ -109,13 +109,13 @@ _ATTENTION = """The attention must be `sdpa`, as it is by default; `eager` takes
 _NO_MASK = "No token sees a later one, so the model's own causal mask is right: give no `attention_mask`."
 _MASK = """**It needs a 4-D attention mask of zeros**, `attention_mask=zeros(batch, 1, tokens, tokens)`, in the dtype of
   the model. Every token sees all tokens; a {model} hides the later ones unless it is given such a mask. Without it, or
-  with the usual 2-D mask of ones, it runs, and **what it learns and predicts is wrong without a word**."""
+  with the usual 2-D mask of ones, it runs, and **its results are wrong without a word**."""
 _CONFIGURED = """Give no attention mask. Every token sees all tokens: the configuration has `is_causal: false`. **With a
-  causal mask, or without that setting, it runs, and what it learns and predicts is wrong without a word.**"""
+  causal mask, or without that setting, it runs, and its results are wrong without a word.**"""
 _POSITIONS = """Give no positions. Rotary positions turn nothing, for the configuration divides them by 1e30. Without
   that it is wrong, too.
 - """
-_SHOWN = ", after adding what the last norm\nsubtracted, which entry {zero} shows"
+_SHOWN = ", after adding the mean that the last norm\nsubtracted; entry {zero} shows it"
 
 
 def card_texts(tf: CompiledTransformer, note: dict[str, Any], model: str, width: int, dtype: str) -> dict[str, str]:
@@ -160,11 +160,11 @@ def card_texts(tf: CompiledTransformer, note: dict[str, Any], model: str, width:
 
 
 def _known(tf: CompiledTransformer) -> str:
-    """Of target llama, what is approximated."""
+    """The functions of target llama that are approximated."""
     fitted = ", ".join(name for name, known in tf.standings.items() if known.state == "measured")
     if fitted:
         return f"Fitted, to {tf.options.epsilon:g} on a grid: {fitted}. Everything else is exact up to rounding."
-    return "Nothing in it is approximated: what it differs by from the algorithm is rounding."
+    return "Nothing in it is approximated: it differs from the algorithm by rounding alone."
 
 
 def reader_source() -> str:

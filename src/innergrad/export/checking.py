@@ -46,7 +46,7 @@ OTHERS = "the weights, or the way it is called, are not those that were exported
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A model, what its export says of it, and how it is called: as it should be, and with later tokens hidden."""
+    """A model, its note, and two ways to call it: as it should be called, and with later tokens hidden."""
 
     model: Any
     note: dict[str, Any]
@@ -135,12 +135,12 @@ def _require_weights(path: Path, model: Any, note: dict[str, Any]) -> None:
         number = wrong[0].partition(".")[2]
         does = f" ({names[int(number)]})" if number and names else ""
         more = f", and of {len(wrong) - 1} others," if len(wrong) > 1 else ""
-        first = f"{wrong[0]}{does}" if number else "what is outside of blocks"
+        first = f"{wrong[0]}{does}" if number else "everything outside of blocks"
         raise JobError(f"{path}: the weights of {first}{more} are not those that were exported")
 
 
 def _configured(model: Any, note: dict[str, Any]) -> str | None:
-    """What is wrong with the configuration of a Llama, or its dtype."""
+    """Mistakes in the configuration of a Llama, or its dtype."""
     if "family" not in note:
         return None
     rope, dtype = model.config.rope_parameters, str(model.dtype).removeprefix("torch.")
@@ -168,7 +168,7 @@ def _hidden(call: Call, model: Any, inputs: Any) -> Tensor:
 
 
 def _held(call: Call, model: Any, inputs: Any, note: dict[str, Any]) -> Tensor:
-    """Predictions, and what all tokens hold in the places of weights and predictions, flat."""
+    """Predictions, and the values of all tokens in the places of weights and predictions, flat."""
     example, read, hidden = note["example"], note["read"], _hidden(call, model, inputs)
     predictions = read_predictions(hidden, read, example["n_query"])
     stream = hidden if read["zero"] is None else hidden - hidden[..., read["zero"], None]

@@ -1,10 +1,10 @@
-"""Families of models whose blocks a transformer of target ``llama`` becomes, and what differs between them.
+"""Families of models whose blocks a transformer of target ``llama`` becomes, and their differences.
 
 All of them have rotary positions, softmax attention and gated MLPs. The rest is this table:
 
 - ``layer_norm``: StableLM has LayerNorm in place of RMSNorm (:mod:`innergrad.export.frames`).
 - ``offset``: Gemma multiplies by weight + 1 in its norms. (2^38 - 1 + 1 = 2^38, in every floating-point type.)
-- ``act``: Gemma's gates are gelu. It has what the blocks need of silu: gelu(a) - gelu(-a) = a, gelu(64) = 64, and
+- ``act``: Gemma's gates are gelu. They do the same as silu for the blocks: gelu(a) - gelu(-a) = a, gelu(64) = 64, and
   gelu(2^60 t) / 2^60 = relu(t). A sum of other silu units is another function there, and is refused.
 - ``pinned``: Qwen3 normalises queries and keys, each head for itself. One entry of every query and every key reads a
   pad, 2^40, beside which the others are nothing, so that the norm is the identity; its own weight there is zero, so
@@ -24,7 +24,7 @@ import torch
 from innergrad.errors import InputError
 from innergrad.targets.parts.rms_norm import PAD
 
-UNTURNED = 1e30  # what positions are divided by
+UNTURNED = 1e30  # the divisor of positions
 EPS = 1e-6  # of the norms: nothing beside the pads
 RMS_PADS = {torch.float64: PAD, torch.float32: PAD, torch.bfloat16: PAD}
 # LayerNorm's mean carries the rounding of pads (of 2^20 in float32: 2^-4), so they are as small as they can be.
@@ -49,7 +49,7 @@ class Family:
     turned: Mapping[str, float] = field(default_factory=dict)
 
     def pad(self, dtype: torch.dtype) -> float:
-        """What pads hold in a model of this dtype, or the reason why there is none."""
+        """The value of pads in a model of this dtype, or the reason why there is none."""
         pads = LAYER_PADS if self.layer_norm else RMS_PADS
         if dtype in pads:
             return pads[dtype]

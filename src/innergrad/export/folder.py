@@ -1,4 +1,4 @@
-"""A folder that ``from_pretrained`` loads: config.json, weights in files of a gigabyte, and what explains them."""
+"""A folder that ``from_pretrained`` loads: config.json, weights in files of a gigabyte, and files that explain them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def require_small(size: int, in_memory: str, *, large: bool) -> None:
 
 
 def fingerprints(state: Mapping[str, Tensor]) -> dict[str, str]:
-    """For every block, "layers.3" or "h.3", and for what is outside of blocks, "", a digest of its weights: of names,
+    """A digest of the weights of every block, "layers.3" or "h.3", and of the weights outside of blocks, "": of names,
     and of the bits.
     """
     found = dict[str, Any]()
@@ -82,7 +82,7 @@ def write_model(
     *,
     force: bool,
 ) -> Path:
-    """The folder. texts: further files, by name. note: what innergrad.json says.
+    """The folder. texts: further files, by name. note: the content of innergrad.json.
 
     An earlier export is replaced; other files of these names only with ``force``.
     """

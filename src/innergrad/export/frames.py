@@ -8,8 +8,8 @@ entry that is always zero:
     LN(h) = gain (h - mean(h)) / sqrt(var(h) + eps)      gain = P / sqrt(c),  width = 2 c m,  c = 16, 64 or 256
 
 The variance is P^2 / c up to |h|^2 / (2 m P^2), relatively, which is less than rounding. The entry that is zero shows
-what was subtracted, -mean(h), rounding of the pads included, and every row that reads subtracts that entry times the
-sum of its weights. Hidden states are behind the last norm: reading them, one subtracts that entry.
+the subtracted mean, -mean(h), rounding of the pads included. Every row that reads subtracts that entry times the sum of
+its weights. Hidden states are behind the last norm: reading them, one subtracts that entry.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OWN = ("spare", "pad")  # lanes that RMSNorm put behind the others
 @dataclass(frozen=True)
 class Frame:
     """The first ``entries`` of the stream, zeros, and pads: ``width`` entries. gain: of the norm. zero: the entry that
-    shows what the norm subtracted, or None.
+    shows how much the norm subtracted, or None.
     """
 
     entries: int
@@ -65,7 +65,7 @@ class Frame:
         return torch.nn.functional.pad(held, (0, d_model - self.entries))
 
     def explained(self, note: dict[str, Any]) -> dict[str, Any]:
-        """What innergrad.json says of the stream, said of this width."""
+        """The note about the stream, for this width."""
         if self.zero is None:
             return note
         held = {**note, "layout": [lane for lane in note["layout"] if lane["name"] not in OWN]}
@@ -96,7 +96,7 @@ def kept_entries(tf: CompiledTransformer) -> int:
 def least_width(tf: CompiledTransformer, family: Family, heads: int, share: int, size: int) -> int | None:
     """The least width for so many heads of a size, which come in groups of ``share``; None if there is none.
 
-    RMSNorm: the stream's own, which some number of heads, so many or more, divides. LayerNorm: whatever fits.
+    RMSNorm: the stream's own, which some number of heads, so many or more, divides. LayerNorm: any width that fits.
     """
     if not family.layer_norm:
         return tf.d_model if any(tf.d_model % n == 0 for n in range(heads, tf.d_model + 1, share)) else None

@@ -4,15 +4,15 @@
     hidden = model(**llama_inputs(tf, tf.stream(X, y, X_query), model)).last_hidden_state
     tf.predictions(llama_stream(tf, hidden, model), n_query)       # or read_predictions, "read" of innergrad.json
 
-What differs between families is in :mod:`innergrad.export.families`. Hidden states are the residual stream itself: the
-last norm, too, is the identity. The number of heads divides the width, so some heads may be zero. Every layer of a loop
-is written out; attention and the MLP after it share a block, and a half that is not needed is zero. In memory, equal
-blocks share their tensors.
+The differences between families are in :mod:`innergrad.export.families`. Hidden states are the residual stream itself:
+the last norm, too, is the identity. The number of heads divides the width, so some heads may be zero. Every layer of a
+loop is written out; attention and the MLP after it share a block, and a half that is not needed is zero. In memory,
+equal blocks share their tensors.
 
 Rotary positions are divided by 1e30 (linear scaling), so that they turn nothing, and ``is_causal`` is false in the
 configuration: the model needs neither an attention mask nor positions (StableLM needs the mask). Norms compute in
-float32, whatever the model's dtype, but StableLM's: a float64 model of another family is one of a transformer that was
-compiled with ``double=True`` (:mod:`innergrad.model.double`). Qwen3 casts queries and keys, too, and has none.
+float32 for every dtype of the model, except StableLM's. So a float64 model of another family needs a transformer that
+was compiled with ``double=True`` (:mod:`innergrad.model.double`). Qwen3 casts queries and keys, too, and has none.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def to_llama(
 
 
 def check_settings(tf: CompiledTransformer, dtype: torch.dtype, family: str) -> None:
-    """Refuse what would be wrong without a word."""
+    """Refuses settings that would give wrong results without a word."""
     kind = family_of(family)
     if dtype == torch.float64 and kind.pinned:
         what = f"a {kind.model} casts queries and keys to float32, whatever the model's dtype"

@@ -1,4 +1,4 @@
-"""What an exported model is, for software that does not know innergrad: which entry of the stream holds what."""
+"""A note about an exported model, for software without innergrad: the content of every entry of the stream."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ ROUNDED = 1e-12  # in place of the first, where nothing but rounding is in the w
 
 
 def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
-    """JSON values: the algorithm, what lanes hold before the first layer, tokens, ranges, where predictions are, and a
-    prompt to try it on.
+    """JSON values: the algorithm, the content of lanes before the first layer, tokens, ranges, the place of
+    predictions, and a prompt to try it on.
     """
     program = tf.program
     where = "where placement says [lane, first entries, token]" if program.placement else "on every token"
@@ -46,7 +46,7 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
     what = "tokens that carry weights" if program.placement else "marker tokens, with the x of the first example"
     carriers = f"{program.carriers} {what}; then " if program.carriers else ""
     blanks = f"blank tokens, so that there are {program.length} in all; " if program.length else ""
-    sink = "a sink, with nothing but what holds on every token; then " if program.sink else ""
+    sink = "a sink, which holds only the values of every token; then " if program.sink else ""
     examples = "x_1, y_1, x_2, y_2, ..." if program.tokens == "interleaved" else "(x_1; y_1), (x_2; y_2), ..."
     return {
         "algorithm": {"kind": tf.algorithm.kind, **tf.algorithm.config()},
@@ -72,13 +72,13 @@ def note(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def example(tf: CompiledTransformer, dtype: torch.dtype) -> dict[str, Any] | None:
-    """A prompt, as the entries of its stream that are not zero; the predictions that a model must give for it; and what
-    every token must hold after the last block, in the places of weights and predictions. (A token that saw too little
-    may have learned wrong weights, and a query that sees all of them predict right.) lows: the places of their low
-    digits, which are added, where a program has them.
+    """A prompt, as the entries of its stream that are not zero; the predictions that a model must give for it; and the
+    values that every token must hold after the last block, in the places of weights and predictions. (A token that saw
+    too little may have learned wrong weights, while a query that sees all of them predicts right.) lows: the places of
+    their low digits, which are added, where a program has them.
 
-    tolerance: what a model in this dtype may be off by: ten times what the module is, and a little for other sums. None
-    if no random prompt is in the domain of the transformer.
+    tolerance: the allowed error of a model in this dtype: ten times that of the module, and a little for other sums.
+    None if no random prompt is in the domain of the transformer.
     """
     stream = _random_stream(tf)
     if stream is None:
@@ -118,5 +118,5 @@ def _random_stream(tf: CompiledTransformer) -> Tensor | None:
 
 
 def _held(lane: Lane) -> str:
-    """What a lane holds before the first block, in words."""
+    """The content of a lane before the first block, in words."""
     return _HOLDS.get(lane.name, f"{lane.fill:.17g} on every token")

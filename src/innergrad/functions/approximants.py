@@ -2,10 +2,10 @@
 
 The tube of half-width epsilon around f is walked greedily: from a point of the path, the straight link that stays
 inside the tube for as long as possible, and so on. On a stretch of constant convexity the links run from one side of
-the tube to the same side, touching the other side in between, which is the best a continuous piecewise-linear
-function can do: about ``1/4 int sqrt|f''| epsilon^-1/2`` pieces (the paper: O(epsilon^-2)). The walk starts at a
-pinned point, f^(0) = f(0), and goes outwards until a ray parallel to the asymptote stays in the tube for ever; a
-function without an asymptote needs a bounded domain.
+the tube to the same side, and touch the other side in between. That is the best a continuous piecewise-linear function
+can do: about ``1/4 int sqrt|f''| epsilon^-1/2`` pieces (the paper: O(epsilon^-2)). The walk starts at a pinned point,
+f^(0) = f(0), and goes outwards until a ray parallel to the asymptote stays in the tube for ever; a function without an
+asymptote needs a bounded domain.
 
 Several functions can be walked together (*joint knots*): they share the knots, each in its own tube.
 
@@ -19,9 +19,9 @@ The sup error is then proven, never sampled, and independently of how the knots 
   asymptote, so |e| is at most the larger of the two distances.
 
 f is enclosed by interval arithmetic with outward rounding, f'' on each cell too, and tails are those of
-:mod:`innergrad.functions.facts`. f^ is the piecewise-linear function of its knots and slopes in rational arithmetic;
-what its table in float64 adds to it on the cells is part of the error. Rounding that grows with |t| along a ray is not:
-it belongs to the arithmetic that evaluates there.
+:mod:`innergrad.functions.facts`. f^ is the piecewise-linear function of its knots and slopes in rational arithmetic.
+The rounding of its float64 table on the cells is part of the error. Rounding that grows with |t| along a ray is not: it
+belongs to the arithmetic that evaluates there.
 
 A function whose formula has no interval rules is *trusted* instead: its values in float64 to 16 units in the last
 place, and its declarations, which sampling can refute but not prove. ``prove_facts(f).proven`` tells which it was.
@@ -89,17 +89,17 @@ def approximate_jointly(
 
 
 def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
-    """A step function with every jump replaced by a ramp of the given width, on the side that the jump names: the one
-    rule for what stands for a jump.
+    """A step function with every jump replaced by a ramp of the given width, on the side that the jump names. This is
+    the one rule for jumps.
 
-    A narrow ramp costs nothing: two hinges, whatever its width delta. What limits it is rounding. On a ramp of height h
-    f^ is h (relu(t) - relu(t - delta)) / delta, so in arithmetic with unit u, where |t| is much larger than delta, it
-    is off by about u h |t| / delta. On the ramp, which a share of about delta of all arguments of size one meets, it is
-    off by h. The two are equal at delta = sqrt(u): *half of the digits*, 2^-26 in float64 (``RAMP``), 2^-12 in float32.
-    (With h a power of two, at the position 0, the two hinges cancel exactly for |t| < delta / u.) One set of weights
-    cannot serve both: at 2^-26 the matrices in float32 are off by 8 |t|. So 2^-26 is the default, executors that do
-    not add hinges (plain, fused) are exact with it in both, and the matrices refuse float32 unless ramps of 2^-12 or
-    wider were asked for.
+    A narrow ramp costs nothing: two hinges for every width delta. Rounding limits it. On a ramp of height h, f^ is h
+    (relu(t) - relu(t - delta)) / delta. So in arithmetic with unit u, where |t| is much larger than delta, it is off by
+    about u h |t| / delta. On the ramp, which a share of about delta of all arguments of size one meets, it is off by h.
+    The two are equal at delta = sqrt(u): *half of the digits*, 2^-26 in float64 (``RAMP``), 2^-12 in float32. (With h a
+    power of two, at the position 0, the two hinges cancel exactly for |t| < delta / u.) One set of weights cannot serve
+    both: at 2^-26 the matrices in float32 are off by 8 |t|. So 2^-26 is the default, executors that do not add hinges
+    (plain, fused) are exact with it in both, and the matrices refuse float32 unless ramps of 2^-12 or wider were asked
+    for.
 
     At a position p no ramp is narrower than ``APART`` times the power of two that is at least |p|: float32 tells its
     ends apart.
@@ -115,7 +115,7 @@ def ramp_approximant(f: Function, width: float) -> PiecewiseLinear:
 
 
 def is_ramped(f: Function, given: PiecewiseLinear, widest: float) -> bool:
-    """Whether what is given is the step function with ramps by that rule, none of them wider than allowed."""
+    """Whether a function is the step function with ramps by that rule, none of them wider than allowed."""
     narrowest = min((high - low for low, high in given.ramps), default=0.0)
     if not narrowest > 0.0:
         return False
@@ -190,8 +190,8 @@ def _half_line(path: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
 
 
 def _anchored_on_the_right(path: PiecewiseLinear) -> PiecewiseLinear:
-    """For what happens on the right: from there, functions that are convex are sums of hinges of one sign, and rounding
-    stays relative however large t is.
+    """Anchored on the right. From there, convex functions are sums of hinges of one sign, and rounding stays relative
+    however large t is.
     """
     last, value = exact_knots(path)[-1]
     return replace(path, anchor=float(last), value=float(value))
@@ -230,7 +230,7 @@ class _Tubes:
     def paths(self) -> Iterator[tuple[PiecewiseLinear, ...]]:
         """Paths through the tubes, one for each tried slope of the link through the pin.
 
-        Two slopes give the longest such links, to the left and to the right; the ones between them and the derivative
+        Two slopes give the longest such links, to the left and to the right. The slopes between them and the derivative
         trade length for a smaller error around the pin, or for a better fit of the pieces on either side.
         """
         if any(self.pin in f.breaks for f in self.functions):  # a kink at the pin: nothing ties the sides together
@@ -401,7 +401,7 @@ _UP = 1 + 1e-14  # for the few roundings of the bound itself
 
 
 def prove(f: Function, approximant: PiecewiseLinear, epsilon: float) -> PiecewiseLinear:
-    """The approximant with its proven error, whatever it says it is; raises if |f - f^| <= epsilon cannot be proven."""
+    """The approximant with its proven error, whichever it states; raises if |f - f^| <= epsilon cannot be proven."""
     return replace(approximant, error=_proven_error(f, replace(approximant, error=math.inf), epsilon))
 
 

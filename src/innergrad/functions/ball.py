@@ -2,7 +2,7 @@
 
 With t = |w|^2 / R^2 - 1 the projection is w + beta(t) w = w min(1, R / |w|): one function serves every radius. Inside
 the ball it is zero, and so is its approximant, but for rounding, for it has a knot at the kink. Outside it is convex
-and decreasing, with the limit -1. A sup error epsilon of beta is an error epsilon |w| of what is projected. Its
+and decreasing, with the limit -1. A sup error epsilon of beta is an error epsilon |w| of the projection. Its
 approximants need no domain: about 1/4 int sqrt(beta'') epsilon^-1/2 = 0.866 epsilon^-1/2 pieces.
 
 Sums of smooth units have no kinks, and need a domain. There t_+ = max(t, 0) comes first, by a steep unit, and then the

@@ -1,8 +1,8 @@
 """Calculus on tapes: the partial derivative of a recorded formula, and on which of its arguments a tape depends.
 
-A loss l(t, y) is all that its author writes; its derivative u = dl/dt is made from the steps of l, one rule a step, so
-that it is the derivative by construction and nothing has to be proven about it. Tangents are 0 (None), numbers, or
-recorded values: what does not depend on an argument vanishes from the tape, so that "u is f(t) + g(y)" can be read off.
+An author writes a loss l(t, y), and nothing else. Its derivative u = dl/dt is made from the steps of l, one rule a
+step. So it is the derivative by construction, and nothing has to be proven about it. Tangents are 0 (None), numbers, or
+recorded values. Steps that do not depend on an argument vanish from the tape, so "u is f(t) + g(y)" can be read off.
 
 A step without a rule (a sum over outputs in the middle) raises :class:`NoRule`. Steps with a kink (abs, clamp, where)
 have rules of their own, which count if ``kinks`` is asked for: away from the kink they are right, at the kink they give
@@ -57,7 +57,7 @@ def _forward(tape: Tape, given: tuple[Any, ...], argument: int, kinks: bool) -> 
 
 
 def _tangent(step: Step, args: list[Any], moved: list[Tangent], value: Any) -> Tangent:
-    """What a step makes of the tangents of its arguments."""
+    """The tangent of a step, from the tangents of its arguments."""
     if step.name in CONSTANT or all(tangent is None for tangent in moved):
         return None
     if step.kwargs:

@@ -7,15 +7,15 @@
     one power of t on a slow smooth tail (arctan, log, sqrt). Differences over a period T remove a T-periodic tail.
 3.  If the filtered sigma decays with p > 1 and is not zero, it is the witness nu: the condition holds.
 4.  If a filter with equal steps h annihilates sigma *everywhere*, the condition fails. Then sigma is a finite sum of
-    terms t^k exp(r t) a(t) with bounded almost periodic a (for a polynomial: a constant), and so is every nu. Where
-    such a sum tends to 0 at +infinity, the terms with r >= 0 vanish one after the other, the fastest first (an almost
-    periodic function that tends to 0 is 0); at -infinity so do those with r <= 0. Hence nu = 0.
+    terms t^k exp(r t) a(t) with bounded almost periodic a (for a polynomial: a constant), and so is every nu. Let
+    such a sum tend to 0 at +infinity. Then the terms with r >= 0 vanish one after the other, the fastest first (an
+    almost periodic function that tends to 0 is 0). At -infinity so do those with r <= 0. Hence nu = 0.
 5.  Polynomials, cos, periodic waves, t cos t, exp, cosh and their sums are the functions of point 4.
 6.  Everything else is *undecided*: samples show neither a decaying filter nor an annihilating one.
 
 A black box is measured, not proven: at random points in every interval [2^j, 2^(j+1)], to the rounding of float64, as
-far as ``reach``. What happens beyond, or in gaps that no sample met, is not seen. ``proven`` is true where the facts
-that a :class:`Function` declares (piecewise linear, or a step function) make the witness vanish outside an interval.
+far as ``reach``. It does not see beyond that, nor into gaps that no sample met. ``proven`` is true where the facts that
+a :class:`Function` declares (piecewise linear, or a step function) make the witness vanish outside an interval.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Decay:
         return torch.stack([beta * self.sigma(omega * t + b) for omega, b, beta in self.units]).sum(0)
 
     def bound(self, t: Tensor) -> Tensor:
-        """C (1 + |t|)^-p, and what the rounding of the weights adds."""
+        """C (1 + |t|)^-p, and the rounding of the weights."""
         return self.C * (1 + t.abs()) ** -self.p + self.rounding
 
 
@@ -205,7 +205,7 @@ def _vanishes_everywhere(samples: _Samples, one: _Measured) -> bool:
 
 
 def _zero_at_all_scales(samples: _Samples, shifts: _Filter) -> bool:
-    """What (E_h - 1)^k annihilates, (E_nh - 1)^k does too: a slow function is not mistaken for a polynomial."""
+    """(E_nh - 1)^k annihilates all that (E_h - 1)^k does: a slow function is not mistaken for a polynomial."""
     if shifts.coefficients:
         return _related_at_all_scales(samples.function, len(shifts.coefficients) - 1)
     whole = shifts.origin == "difference" and bool(shifts.steps) and not _repeats(samples, shifts)
@@ -229,7 +229,7 @@ def _persists(samples: _Samples, shifts: _Filter, scale: float) -> bool:
 
 
 def _repeats(samples: _Samples, shifts: _Filter) -> bool:
-    """Differences remove a polynomial whatever the step, and a periodic function for the step that is its period."""
+    """Differences of every step remove a polynomial. A periodic function needs the step that is its period."""
     return _persists(samples, shifts, (math.sqrt(5) - 1) / 2)
 
 
@@ -295,8 +295,8 @@ def _rejection(shifts: _Filter, m: int) -> Decay:
 def _undecided(samples: _Samples, m: int) -> Decay:
     finite = float(2.0**samples.last)
     reason = (
-        f"no difference (up to order {ORDERS}), no period and no relation of shifts was found under which sigma decays "
-        f"faster than 1 / |t|, or vanishes everywhere, above rounding: neither answer is supported by the samples"
+        f"no difference (up to order {ORDERS}), period or relation of shifts makes sigma decay faster than 1 / |t|, or "
+        f"vanish everywhere, above rounding: neither answer is supported by the samples"
     )
     if samples.last < SHELLS - 1:
         reason += f"; sigma is not finite in float64 beyond |t| = {finite:.0f}"
@@ -446,7 +446,7 @@ def _algebraic_slope(shells: np.ndarray, logarithms: np.ndarray) -> float:
 
 
 def _rounding(samples: _Samples, units: tuple[Unit, ...]) -> float:
-    """What weights that are rounded to float64 leave behind: 2^-52 |b| sup |sigma'|, and the rounding of beta."""
+    """The remainder of weights that are rounded to float64: 2^-52 |b| sup |sigma'|, and the rounding of beta."""
     t, total = samples.t[6:12], 0.0
     for omega, b, beta in units:
         s, width = omega * t + b, max(abs(b), 1.0) / 64

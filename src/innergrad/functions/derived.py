@@ -1,9 +1,9 @@
 """Functions made from others: the same function on a bounded domain, and the derivative of a square.
 
-A gradient needs (r^2)' = 2 r r' of a network's output activation r. It is a function of its own, with its own knots,
-and so with its own facts: the product rule applied to those of r and r', or, where r is not bounded, slope and
-curvature as a fine grid shows them, a little enlarged. Both are declarations, proven as any other function's
-(:mod:`innergrad.functions.facts`): one that is too small is refused.
+A gradient needs (r^2)' = 2 r r' of a network's output activation r. It is a function with its own knots, and so with
+its own facts. They come from the product rule for r and r'. Where r is not bounded, slope and curvature come from a
+fine grid, a little enlarged. Both are declarations, proven as any other function's (:mod:`innergrad.functions.facts`):
+one that is too small is refused.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _read_off(f: Function, left: Asymptote, right: Asymptote) -> Function:
     try:
         jet = evaluate(f.value, _GRID, _GRID, side=1)
     except NoRule:
-        return f  # trusted, from what r and r' declare
+        return f  # trusted, from the declarations of r and r'
     slopes, centre = 0.5 * (jet.first.lo + jet.first.hi), len(_GRID) // 2
     return replace(
         f,

@@ -1,4 +1,4 @@
-"""What a function declares, proven by interval arithmetic: never by sampling.
+"""The declarations of a function, proven by interval arithmetic: never by sampling.
 
 :func:`prove_facts` encloses the ranges of f, f' and f'' for all |t| <= reach (2^128: every float32) by branch and
 bound: cells are halved until their enclosures are close to a value that is attained. The enclosures are proven; the
@@ -6,13 +6,13 @@ attained values refute declarations that are too small. f is continuous, and f' 
 meet, the limits from both sides agree.
 
 An asymptote: g = f - (slope t + intercept) is monotone from ``beyond`` to REACH, up to a total variation ``slack`` in
-the other direction, and its value at REACH, which stands for its limit, is enclosed. So between any t and REACH, g is
-between g(t) and that ``limit``, up to the slack.
+the other direction. Its value at REACH stands for its limit, and is enclosed. So between any t and REACH, g is between
+g(t) and that ``limit``, up to the slack.
 
 Functions that are given by pieces or by jumps are their formulas, up to rounding, on every cell between them.
 
-That f is the derivative of F is proven to within DERIVATIVE: on a cell, f - F' is at most its value in the middle and
-what f' - F'' makes of it. How far f is from F' around a point (:func:`departure`) is part of certificates.
+That f is the derivative of F is proven to within DERIVATIVE. On a cell, f - F' is at most its value in the middle, plus
+the growth that f' - F'' allows. How far f is from F' around a point (:func:`departure`) is part of certificates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REACH = 2.0**128
 U = 2.0**-53
 _TOLERANCE = 8e-7  # of the enclosures of ranges, relative to the largest value in the range
 _COARSE = 1e-3
-_ACCEPTED = 1e-6  # a declaration may be this much, relatively, below what is proven: the proven number is what counts
+_ACCEPTED = 1e-6  # a declaration may be this much, relatively, below the proven number, which is the one that counts
 _CONTINUOUS = 1e-9
 _LIMIT = 1e-12  # an asymptote is right to this
 _SLACK = 1e-13
@@ -138,8 +138,8 @@ def proven(f: Function) -> Function:
 
 
 def local_curvature(f: Function, lo: Tensor, hi: Tensor, facts: Facts | None = None) -> Tensor:
-    """A bound on |f''| on each interval [lo, hi]; inf where there is none, as across a break. facts: what is known of f
-    already, by default for all of the line.
+    """A bound on |f''| on each interval [lo, hi]; inf where there is none, as across a break. facts: known facts of f,
+    by default for all of the line.
     """
     low, high = lo.detach().cpu().numpy().astype(np.float64), hi.detach().cpu().numpy().astype(np.float64)
     across = np.zeros(low.shape, dtype=bool)
@@ -171,7 +171,7 @@ def local_swing(f: Function, z: Tensor, radius: Tensor) -> Tensor:
 
 
 class Evaluated(NamedTuple):
-    """f(t) and f'(t) in float64, and what the two may be off by."""
+    """f(t) and f'(t) in float64, and the errors of the two."""
 
     value: Tensor
     slope: Tensor
@@ -180,7 +180,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluated(f: Function | PiecewiseLinear, t: Tensor) -> Evaluated:
-    """A function as torch evaluates it, and how far that is from enclosures of what its formula says.
+    """A function as torch evaluates it, and its distance to enclosures of its formula.
 
     Interval arithmetic takes ``LIBRARY_ULP`` of the functions of torch and numpy for granted, and nothing of the
     formula; one that it cannot follow is refused. Where f jumps, its slope counts as zero.
@@ -222,7 +222,7 @@ class Remembered:
 
 
 def _levels_off(f: Function, t: Tensor) -> Tensor:
-    """What a step function, as torch evaluates it, is off by; at a jump it has the value of either side."""
+    """The error of a step function, as torch evaluates it; at a jump it has the value of either side."""
     if isinstance(f.value, Levels):
         return torch.zeros_like(t)
     at, found = t.detach().cpu().numpy().astype(np.float64).ravel(), f.value(t).detach()
@@ -252,7 +252,7 @@ def _on_lines(f: PiecewiseLinear, t: Tensor) -> Evaluated:
 
 @lru_cache(maxsize=256)
 def _sums_off(f: PiecewiseLinear) -> Tensor:
-    """What the value at the point of every piece, a rounded sum, is off by."""
+    """The error of the value at the point of every piece, which is a rounded sum."""
     exact, (x, y, _) = dict(exact_knots(f)), f.table
     off = [abs(exact[Fraction(at)] - Fraction(value)) for at, value in zip(x.tolist(), y.tolist(), strict=True)]
     return torch.tensor([math.nextafter(float(gap), math.inf) if gap else 0.0 for gap in off], dtype=torch.float64)
@@ -285,7 +285,9 @@ def _cell_curvature(f: Function, low: np.ndarray, high: np.ndarray, smooth: np.n
 
 
 def _global_curvature(f: Function, low: np.ndarray, high: np.ndarray, facts: Facts | None) -> np.ndarray:
-    """What is proven for every t. A function that is only good on a domain may have false global declarations."""
+    """The bound that is proven for every t. A function that is only good on a domain may have false global
+    declarations.
+    """
     try:
         facts = facts or prove_facts(f)
     except InputError:
@@ -326,8 +328,8 @@ def departed(f: Function, primitives: tuple[Formula, ...], t: Tensor, radius: Te
 
 @lru_cache(maxsize=256)
 def prove_derivative(f: Function, primitives: tuple[Formula, ...], reach: float = REACH) -> float:
-    """How far f may be from the derivatives of the primitives for |t| <= reach, relative to 1 or to its size; where it
-    is piecewise linear by rounding alone, for there it is not added to anything.
+    """How far f may be from the derivatives of the primitives for |t| <= reach, relative to 1 or to its size.
+    Where f is piecewise linear, it may differ by rounding alone: the difference is not part of any bound there.
 
     Raises InputError where it is none, and :class:`NoRule` or a sentence of its own where that could not be proven.
     """
@@ -408,7 +410,7 @@ def _refined(cells: Jet, centre: Jet) -> tuple[Interval, Interval, Interval]:
 
 @quiet
 def _ranges(f: Function, reach: float) -> list[Range]:
-    """Enclosures of the ranges of f, f' and f'', checked against what f declares."""
+    """Enclosures of the ranges of f, f' and f'', checked against the declarations of f."""
     edges = _edges(f, -reach, reach)
     _check_continuity(f, edges[1:-1])
     a, b, wanted = edges[:-1], edges[1:], [k for k in range(3) if k == 0 or math.isfinite(_declared(f, k))]
@@ -438,12 +440,12 @@ def _ranges(f: Function, reach: float) -> list[Range]:
     for k in range(3):
         limit, found = _declared(f, k), max(abs(low[k]), abs(high[k]))
         if math.isfinite(limit) and not found <= limit * (1 + _ACCEPTED):
-            raise _Unproven(f"{_FACTS[k]} = {limit:g} could not be proven; what could is {found:g}")
+            raise _Unproven(f"{_FACTS[k]} = {limit:g} could not be proven; the proven bound is {found:g}")
     return [(float(x), float(y)) for x, y in zip(low, high, strict=True)]
 
 
 def _allowance(end: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How far enclosures may be from what is attained; f'' is refined where it is largest, which costs most."""
+    """How far enclosures may be from attained values; f'' is refined where it is largest, which costs most."""
     allowed: np.ndarray = _TOLERANCE * np.maximum(np.abs(end), np.minimum(np.abs(other), 1.0))
     if abs(other[2]) > 1.01 * abs(end[2]):
         allowed[2] = _COARSE * abs(other[2])
@@ -525,7 +527,7 @@ def roots(difference: Formula, f: Function, reach: float) -> np.ndarray:
         if a.size > _MOST_CELLS:
             break
         a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
-    raise _Unproven(f"it could not be decided what it compares near t = {a[0]:g}")
+    raise _Unproven(f"its comparisons could not be decided near t = {a[0]:g}")
 
 
 # ------------------------------------------------------------------------------------------------------------ the tails
@@ -604,7 +606,7 @@ def _of_steps(f: Function) -> Facts:
     def steps(t: Tensor) -> Tensor:
         return first + sum((height * (t > at).to(t.dtype) for at, height in places), torch.zeros_like(t))
 
-    if not isinstance(f.value, Levels):  # that is what it is
+    if not isinstance(f.value, Levels):  # Levels are their own formula
         _compare(f, steps, [at for at, _ in places])
         levels = np.cumsum([first, *(height for _, height in places)])
         _prove_same(f, Levels(tuple(at for at, _ in places), tuple(levels.tolist())), [at for at, _ in places])
@@ -614,7 +616,7 @@ def _of_steps(f: Function) -> Facts:
 
 
 def _compare(f: Function, stated: Callable[[Tensor], Tensor], special: list[float]) -> None:
-    """Refute, between and beyond the special points, that the formula is what its pieces or jumps say."""
+    """Refutes, between and beyond the special points, that the formula equals its pieces or jumps."""
     if stated is f.value:
         return
     edges = sorted({*special, *(side * 2.0**k for side in (-1, 1) for k in range(-20, 30))})
@@ -625,12 +627,12 @@ def _compare(f: Function, stated: Callable[[Tensor], Tensor], special: list[floa
     wrong = apart > 1e-9 * (1 + t.abs())
     if bool(wrong.any()):
         at = float(t[wrong][0])
-        raise InputError(f"{f.name} is not what its {'jumps' if f.jumps else 'pieces'} say", got=f"at t = {at:g}")
+        raise InputError(f"{f.name} does not agree with its {'jumps' if f.jumps else 'pieces'}", got=f"at t = {at:g}")
 
 
 @quiet
 def _prove_same(f: Function, stated: Formula, special: list[float]) -> None:
-    """The formula is what its pieces or jumps say, up to rounding, on every cell between the special points."""
+    """The formula equals its pieces or jumps, up to rounding, on every cell between the special points."""
     if f.value == stated or f.value == replace_domain(stated):
         return
     reach = min(REACH, f.radius)
@@ -647,7 +649,7 @@ def _prove_same(f: Function, stated: Formula, special: list[float]) -> None:
             break
         a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
     what = "jumps" if f.jumps else "pieces"
-    raise _Unproven(f"it could not be proven that its formula is what its {what} say near t = {a[0]:g}")
+    raise _Unproven(f"it could not be proven that its formula agrees with its {what} near t = {a[0]:g}")
 
 
 def _apart(f: Formula, stated: Formula, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -169,7 +169,7 @@ def simple(x: Array) -> Array:
 
 
 def library(function: Callable[[Array], Array], x: Interval) -> Interval:
-    """An increasing library function at the ends, widened by what it is trusted to."""
+    """An increasing library function at the ends, widened by the error that it is trusted to have."""
     low, high = function(x.lo), function(x.hi)
     return Interval.make(low - _margin(low), high + _margin(high))
 
@@ -179,7 +179,7 @@ def _margin(y: Array) -> Array:
 
 
 def from_torch(function: Callable[[Tensor], Tensor]) -> Callable[[Array], Array]:
-    """torch's own, for what numpy does not have."""
+    """torch's own, where numpy has no such function."""
 
     def call(x: Array) -> Array:
         result: Array = function(torch.from_numpy(np.ascontiguousarray(x))).numpy()

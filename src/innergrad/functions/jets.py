@@ -2,12 +2,12 @@
 
 A :class:`Jet` stands for a function of t on many cells at once and encloses it together with f' and f''. It answers to
 operators, to methods of tensors and to functions of torch, so the formula that runs is the formula that is enclosed.
-What is enclosed is the real function that the formula denotes, its float constants taken as they are. An operation
+The enclosure is of the real function that the formula denotes, with its float constants taken as they are. An operation
 without a rule, and a branch that depends on t, raise :class:`NoRule`.
 
 Tails need relative accuracy: softplus(t) - t is e^-t, which is lost once it is added to t. Hence f = a + b t + rest on
 each cell with exact numbers a and b (the *main part*), and intervals for the rest, its derivative and f''. Saturating
-functions have their limit as main part; sums, products and quotients keep what is exact.
+functions have their limit as main part; sums, products and quotients keep the exact numbers.
 
 At a kink (abs, clamp, where) a cell that ends there sees one side only; a cell with a kink inside has no bound on f''.
 A point takes the side it is asked for (``side``), so that limits from both sides can be compared.

@@ -8,10 +8,10 @@
     linear parts                are linear terms
 
 *Any other smooth u*, by a polynomial. A polynomial of degree D in two variables is a sum of polynomials of degree D of
-D + 1 linear forms: of the directions j pi / (D + 1), whose powers span every degree (Logan and Shepp, 1975). It is
-fitted at Chebyshev points, with the least D that is good enough. That it is, is then proven, independently of how it
-was found: on square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is
-enclosed (:mod:`innergrad.functions.taylor`), and the terms of the next degree around all points of the cell; their
+D + 1 linear forms. Their directions are j pi / (D + 1), and their powers span every degree (Logan and Shepp, 1975). It
+is fitted at Chebyshev points, with the least D that is good enough. A proof follows, independent of how the polynomial
+was found. On square cells, in the variables t / T and y / Y, every term of the Taylor polynomial of e = u - P is
+enclosed (:mod:`innergrad.functions.taylor`). So are the terms of the next degree around all points of the cell. Their
 absolute sum bounds |e|. Cells are quartered until it is small enough. The proven *remainder* is part of certificates
 (``Function.rounded``).
 """
@@ -36,7 +36,7 @@ from innergrad.functions.tape import Formula, Tape, record
 from innergrad.functions.taylor import ROUNDED, Taylor, exponents
 
 DEGREES = (2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24)
-FIT = 0.5  # of the accuracy, what the fit may be off by at points, so that there is room for the proof
+FIT = 0.5  # of the accuracy: the error of the fit at points, so that there is room for the proof
 ORDER = 8  # of Taylor polynomials, the remainder among them
 _FIRST = 8  # cells of a side to begin with
 _MOST_CELLS = 2**16
@@ -59,8 +59,8 @@ class Ridge:
 
 @lru_cache(maxsize=64)
 def ridge_form(name: str, u: Tape, t_bound: float, y_bound: float, accuracy: float) -> tuple[Ridge, ...]:
-    """u(t, y) for |t| <= t_bound, |y| <= y_bound, exactly or to within the accuracy; how far it is off, proven, is
-    ``rounded`` of the first term's function. name: what its functions are called after.
+    """u(t, y) for |t| <= t_bound, |y| <= y_bound, exactly or to within the accuracy. Its proven error is ``rounded`` of
+    the first term's function. name: its functions are named after it.
     """
     exact = _exact_form(name, u, t_bound, y_bound)
     return exact if exact is not None else _polynomial_form(name, u, t_bound, y_bound, accuracy)
@@ -175,7 +175,7 @@ def _proven_remainder(
     while a.size:
         off = np.abs(_at(u, T * a, Y * b) - sum(f(p * a + q * b) for f, (p, q) in zip(made, forms, strict=True)))
         if a.size > _MOST_CELLS or float(off.max()) > enough:
-            what = "it could not be proven that a sum of functions of one variable is what it stands for"
+            what = "it could not be proven that a sum of functions of one variable is close to its function"
             got = f"{a.size} cells, {float(off.max()):.1e} in the middle of one"
             raise InputError(what, got=got, hint="give a larger accuracy, or smaller bounds")
         parts = [slice(k, k + _PART) for k in range(0, a.size, _PART)]

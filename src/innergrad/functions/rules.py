@@ -1,4 +1,4 @@
-"""Rules: what functions of torch do to jets, and :func:`evaluate`, which is how a formula is enclosed.
+"""Rules: the effect of torch's functions on jets, and :func:`evaluate`, which encloses a formula.
 
 A rule encloses g, g' and g'' on the values of its argument and leaves the rest to :meth:`Jet.chain`. Monotone functions
 are enclosed by their values at the ends. Functions that saturate are split into a limit and a tail made of exp or erfc,

@@ -1,4 +1,4 @@
-"""States: what is known of a scalar function and of what stands for it, decided here and nowhere else.
+"""States: how much is known of a scalar function and of its approximant, decided here and nowhere else.
 
     exact       it is computed as it is: rounding alone
     proven      the error of what stands for it is proven, by interval arithmetic
@@ -70,7 +70,7 @@ class Standing:
 
 
 def standing(f: Function, approximant: Approximant | None, primitives: tuple[Formula, ...] = ()) -> Standing:
-    """Of a function, what stands for it, and what it must be the derivative of."""
+    """The standing of a function, from its approximant and the functions that it must be the derivative of."""
     domain = (-math.inf, math.inf) if approximant is None else approximant.domain
     found = _facts(f, domain, primitives)
     if not found.proven or approximant is None:
@@ -82,7 +82,7 @@ def standing(f: Function, approximant: Approximant | None, primitives: tuple[For
 
 @lru_cache(maxsize=512)
 def _facts(f: Function, domain: tuple[float, float], primitives: tuple[Formula, ...]) -> Standing:
-    """Whether what f declares is proven on a domain, and that it is the derivative it stands for."""
+    """Whether the declarations of f are proven on a domain, and whether it is the derivative that it stands for."""
     if not primitives and replace(f, name="", radius=math.inf) in _shipped():
         return Standing("exact")  # the tests prove them
     try:
@@ -126,7 +126,7 @@ def described(standings: Mapping[str, Standing]) -> list[str]:
 
 
 def checked(f: Function, given: Approximant, epsilon: float) -> Approximant:
-    """An approximant that was read from a file, with the error that it has, whatever the file says. Where that takes
+    """An approximant that was read from a file, with its true error, no matter what the file says. Where that takes
     long, for pieces of a smooth function, the stated one is compared with a grid, until :func:`proven_again`.
 
     Raises InputError if it is none of f, or if its error is larger than epsilon.
@@ -179,7 +179,7 @@ def _ramps(f: Function, given: PiecewiseLinear, epsilon: float) -> PiecewiseLine
 
 
 def _measured(f: Function, given: FeatureSum, epsilon: float) -> FeatureSum:
-    """The stated error if it is what a grid shows, or what is known of its terms; else what the grid shows."""
+    """The stated error, if it agrees with a grid or with the known errors of its terms; else the grid's."""
     if len(given.ramps) != len(f.jumps) or any(not 0.0 < high - low <= epsilon for low, high in given.ramps):
         raise InputError(f"the ramps of {f.name} are not those of the function", got=f"{len(given.ramps)} ramps")
     for (low, high), (at, _, side) in zip(given.ramps, sorted(f.jumps), strict=True):

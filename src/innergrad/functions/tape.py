@@ -1,9 +1,9 @@
-"""Tapes: what a formula does, recorded.
+"""Tapes: formulas, recorded.
 
 A formula is a callable of Python's, and could do anything: something else on intervals than on tensors, with gradients
-than without, today than tomorrow. What is proven must be what runs. So a formula is run once on a :class:`Term`, which
-takes note of every operation; the note, a :class:`Tape`, is what is evaluated from then on, on tensors and on intervals
-alike. The formula is then watched on tensors of several kinds: it has to do the same to them.
+than without, today than tomorrow. The proven function must be the one that runs. So a formula is run once on a
+:class:`Term`, which takes note of every operation. From then on the note, a :class:`Tape`, is evaluated, on tensors and
+on intervals alike. The formula is then watched on tensors of several kinds: it has to do the same to them.
 
 A callable that cannot be recorded, or does otherwise on tensors, is :class:`Opaque`: it runs as it is, and nothing can
 be proven about it.
@@ -32,14 +32,14 @@ COMPARISONS = ("lt", "le", "gt", "ge")
 
 @dataclass(frozen=True)
 class Ref:
-    """What an earlier step gave; the arguments of the formula come first."""
+    """The result of an earlier step; the arguments of the formula come first."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the first argument or, if ``attribute``, what it holds."""
+    """A method of the first argument or, if ``attribute``, one of its attributes."""
 
     name: str
     attribute: bool = False
@@ -51,7 +51,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation. name: what it is known by, however it was written."""
+    """One operation. name: the same for every way to write it."""
 
     name: str
     call: Callable[..., Any] = field(compare=False)
@@ -61,7 +61,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Tape:
-    """The steps of a formula of ``arguments`` arguments, and which of them is its result. source: what was recorded."""
+    """The steps of a formula of ``arguments`` arguments, and which of them is its result. source: the recorded
+    callable.
+    """
 
     steps: tuple[Step, ...]
     result: Ref
@@ -76,7 +78,7 @@ class Tape:
         return values[self.result.number]
 
     def still(self) -> bool:
-        """Whether what was recorded still does what it did, then and whatever it is given."""
+        """Whether the recorded callable still does the same, for every argument."""
         if self.source is None:
             return True
         try:
@@ -86,7 +88,7 @@ class Tape:
 
     @property
     def comparisons(self) -> tuple[Tape, ...]:
-        """What is compared with zero, one formula for every comparison: x - y of x > y."""
+        """The formulas that are compared with zero, one for every comparison: x - y of x > y."""
         return tuple(
             Tape((*self.steps[:number], Step("sub", operator.sub, step.args)), Ref(self.arguments + number))
             for number, step in enumerate(self.steps)
@@ -127,7 +129,9 @@ def recorded(formula: Formula) -> Formula:
 
 
 def _require_function(formula: Formula) -> None:
-    """Refuse what gives another value for the same t, in a larger tensor, say, or where gradients are wanted."""
+    """Refuses a callable that gives another value for the same t, for example in a larger tensor, or where gradients
+    are wanted.
+    """
     t = torch.linspace(-3.0, 3.0, 1025, dtype=torch.float64)
     try:
         with torch.no_grad():
@@ -137,7 +141,7 @@ def _require_function(formula: Formula) -> None:
         with own_gradients():
             parts.append((0, formula(t.clone().requires_grad_()).detach()))
         off = [float((part - whole[i : i + len(part)]).abs().nan_to_num().max()) for i, part in parts]
-    except Exception:  # what it cannot be given is said where it is given it
+    except Exception:  # an argument that it cannot take is reported where it is given
         return
     if max(off) > 1e-9 * max(1.0, float(whole.abs().nan_to_num().max())):
         what = "a function gives different values for the same t"
@@ -239,7 +243,7 @@ def _on_tensors(formula: Formula, arguments: int, like: Tensor) -> Tape:
 
 
 class Term:
-    """Stands for a number that is not known; what is done to it is noted."""
+    """Stands for an unknown number; operations on it are noted."""
 
     __array_ufunc__ = None  # numpy's scalars leave operators to this class
     __hash__ = None  # type: ignore[assignment]
@@ -323,7 +327,7 @@ class _Bound:
 
 
 class _Watch(TorchFunctionMode):
-    """Takes note of what torch is asked to do to some tensors, and to what becomes of them."""
+    """Takes note of torch's operations on some tensors, and on the results."""
 
     def __init__(self, given: list[Tensor]) -> None:
         super().__init__()

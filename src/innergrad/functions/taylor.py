@@ -28,7 +28,7 @@ from innergrad.functions.tape import plain_name
 
 U = 2.0**-53
 ROUNDED = 256 * U  # sums of up to 64 products, and a little more
-_TINY = 1e-290  # what underflow may lose
+_TINY = 1e-290  # possible loss by underflow
 Series = list[Interval]  # coefficients g_k = g^(k)(x) / k!, k = 0 .. order
 
 
@@ -98,7 +98,7 @@ class Taylor:
         return np.where(unknown, 0.0, centre), np.where(unknown, math.inf, radius)
 
     def series(self, rule: Callable[[Interval, int], Series]) -> Taylor:
-        """g of it, by Horner's rule in what is beside its first coefficient."""
+        """g of it, by Horner's rule in its coefficients after the first."""
         with np.errstate(all="ignore"):
             coefficients = rule(self.at, self.order)
         rest = replace(self, centre=self.centre.copy(), radius=self.radius.copy())
@@ -226,7 +226,7 @@ def _sqrt(x: Interval, order: int) -> Series:
 
 
 def _riccati(start: Interval, order: int, next_one: Callable[[Series, int], Interval]) -> Series:
-    """(k + 1) g_{k+1} = what the equation says."""
+    """(k + 1) g_{k+1} = the right-hand side of the equation."""
     found = [start]
     for k in range(order):
         found.append(_over(next_one(found, k), float(k + 1)))

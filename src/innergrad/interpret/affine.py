@@ -1,7 +1,7 @@
-"""The affine interpreter: how far what a transformer computed can be from what the algorithm would have.
+"""The affine interpreter: how far the numbers of a transformer can be from those of the algorithm.
 
-It runs beside a forward pass. The values that the transformer produced are the *centres*; for every lane of every token
-it carries what the exact value may differ from its centre by, a linear combination of symbols (``Error``). Lanes share
+It runs beside a forward pass. The values that the transformer produced are the *centres*. For every lane of every token
+it carries the difference of the exact value from its centre, a linear combination of symbols (``Error``). Lanes share
 symbols, so errors that cancel do cancel.
 
     z = <q, k>        dz = <dq, k> + <q, dk> + [rad dq rad dk]
@@ -9,29 +9,29 @@ symbols, so errors that cancel do cancel.
     f v               d(f v) = f dv + v df + [rad df rad dv]
     softmax(z)        da_s = a_s (dz_s - sum_r a_r dz_r) + [2 rho^2 exp(2 rho) a_s],  rho = max rad(dz)
 
-What is in brackets becomes a new symbol, one for every entry of the lane that is written. So remainders of second order
+The terms in brackets become new symbols, one for every entry of the lane that is written. So remainders of second order
 come back as symbols of the first: they do not accumulate. Near a kink of f only slopes on both sides are known.
 
 Symbols are of two kinds. Those an instruction makes are in [-1, 1] and belong to one token: rad is the sum of absolute
-coefficients, and a sum over tokens adds their radii. The symbols ``BEFORE`` describe what weights and state may be off
-by when the step begins: a vector of Euclidean norm at most one, known to all tokens; their rad is the Euclidean norm of
-the coefficients. With them the forms enclose the exact step from *every* point of an ellipsoid around the transformer's
-weights, and their coefficients are the derivative of the step. Terms of second order in BEFORE are not taken entry by
-entry (not all entries can be off by their most at once) but as a vector of bounded Euclidean norm, a lane's *ball*,
-which goes through linear maps by their operator norms.
+coefficients, and a sum over tokens adds their radii. The symbols ``BEFORE`` describe the errors of weights and state
+when the step begins. They are a vector of Euclidean norm at most one, known to all tokens; their rad is the Euclidean
+norm of the coefficients. With them the forms enclose the exact step from *every* point of an ellipsoid around the
+transformer's weights, and their coefficients are the derivative of the step. Terms of second order in BEFORE are not
+taken entry by entry, because not all entries can be off by their most at once. They are a vector of bounded Euclidean
+norm, a lane's *ball*, which goes through linear maps by their operator norms.
 
-Rounding is not estimated but measured: what a layer wrote is compared with the instruction, evaluated on the same
-stream in float64. So one interpreter serves float32 and float64, and every executor. The rounding of that evaluation is
-bounded by gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms, and of functions by
-interval arithmetic on their formulas; numbers too small to be normal are looked after. Where rounding is all there is,
+Rounding is not estimated but measured: the written lane is compared with the instruction, evaluated on the same stream
+in float64. So one interpreter serves float32 and float64, and every executor. The rounding of that evaluation is
+bounded. Sums have gamma terms: gamma_m = m u / (1 - m u), u = 2^-53, times the sum of absolute terms. Functions have
+interval arithmetic on their formulas. Numbers too small to be normal are accounted for. Where rounding is all there is,
 the comparison is made in extended precision, u = 2^-64, for instructions that apply no function
-(:mod:`innergrad.interpret.extended`): then a bound is near what was rounded, not near what might have been.
+(:mod:`innergrad.interpret.extended`). A bound is then near the true rounding, not near the possible one.
 
 A :class:`Form` is a value with its error, :class:`Forms` the algebra of one instruction, :class:`Affine` the lanes. An
 error is a sum of parts, and a part is one of
 
     I, S, G    coefficients of symbols: of the token that is written, of those that are read, of all tokens (BEFORE)
-    R          numbers of which nothing is known but how large each is: what was in brackets
+    R          numbers of which nothing is known but how large each is: the terms in brackets
     N          a vector of which nothing is known but its Euclidean norm, for every token: a ball
 """
 
@@ -116,7 +116,7 @@ class Form:
 
     @cached_property
     def norm(self) -> Labelled | None:
-        """Of what comes from BEFORE, for every token."""
+        """Of the part from BEFORE, for every token."""
         block = self.parts.get(BEFORE)
         if block is None:
             return self._with_ball(None)
@@ -144,14 +144,14 @@ class Used:
 
 
 class Forms(Algebra[Form]):
-    """Values with errors, of one instruction of a layer that reads a stream; what the lanes are off by is known."""
+    """Values with errors, of one instruction of a layer that reads a stream; the errors of the lanes are known."""
 
     def __init__(self, lanes: Affine, layer: Layer, i: Attend, state: State, unit: float = U) -> None:
         """unit: of the rounding of the numbers that the instruction is compared with."""
         self.lanes, self.program, self.layer, self.i, self.state = lanes, lanes.program, layer, i, state
         self.unit = unit
         self.tokens = tokens_in(state)
-        self.radii_only = lanes.gathers(i.dst.lane) and not lanes.columns  # of what is summed over tokens
+        self.radii_only = lanes.gathers(i.dst.lane) and not lanes.columns  # of the terms of a sum over tokens
 
     @cached_property
     def used(self) -> Used | None:
@@ -282,8 +282,8 @@ class Forms(Algebra[Form]):
         return Form(weights, {**merged(moved, off), LOOSE: Labelled(sound(remainder), labels)})
 
     def _nothing(self, a: Tensor, labels: str) -> Tensor:
-        """What weights a are off by, because scores that should be minus infinity, or nearly, are a number: that weight
-        itself, and what it takes from the others.
+        """The error of weights a where scores that should be minus infinity, or nearly, are a number: that weight
+        itself, and its share of the others.
         """
         weights = torch.zeros_like(a)
         for view in (view for score in self.i.scores for _, key in score.pairs for view in key):
@@ -294,7 +294,7 @@ class Forms(Algebra[Form]):
         return torch.where(taken < 0.5, weights + 2 * taken * a, math.inf)
 
     def apply(self, score: Score, argument: Form, value: Form | None) -> Form:
-        """f(z), with the errors of the argument and of what stands for f."""
+        """f(z), with the errors of the argument and of the approximant of f."""
         if score.f == IDENTITY:
             return argument
         f, z, stand_in = score.f, argument, None if self.lanes.pointwise else self.lanes.approximants.get(score.f.name)
@@ -329,8 +329,8 @@ class Forms(Algebra[Form]):
         return Form(Labelled(found.value, labels), {**parts, **_bent(z, kept, curvature)}, z.tokens)
 
     def _unknown(self, f: Function, stand_in: Approximant | None, t: Tensor, radius: Tensor) -> Tensor:
-        """What is not known of f(t), which is noted: a step function that may be on either side of a jump, or its
-        stand-in on a ramp, by as much as the jump is high; outside the domain of a stand-in, nothing is known.
+        """The unknown part of f(t), which is noted. A step function may be on either side of a jump, or its approximant
+        on a ramp: the part is then as high as the jump. Outside the domain of an approximant nothing is known.
         """
         zero = unknown = torch.zeros_like(t)
         low, high = stand_in.domain if stand_in else LINE
@@ -352,8 +352,8 @@ class Forms(Algebra[Form]):
     def _facts(
         self, f: Function, at: Evaluated, t: Tensor, radius: Tensor, *, locally: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Proven bounds on |f'|, and on |f''| off the kinks, wherever facts are known, or between t - radius and
-        t + radius; and on how far f anywhere can be from f(t).
+        """Proven bounds on |f'|, and on |f''| off the kinks: everywhere that facts are known, or between t - radius and
+        t + radius. Also a bound on how far f anywhere can be from f(t).
         """
         unknown, zero = torch.full_like(t, math.inf), torch.zeros_like(t)
         if f.jumps or f.exact is not None:
@@ -377,7 +377,7 @@ class Forms(Algebra[Form]):
 
 
 class Change(NamedTuple):
-    """What an instruction adds to a lane.
+    """The addend of an instruction.
 
     source: where its own errors come from; measured: where it comes from that not this was computed.
     added: the same in extended precision, if that is known.
@@ -390,19 +390,19 @@ class Change(NamedTuple):
     added: Long | None = None
 
 
-EARLIER = Key("before", 0, "R")  # what BEFORE was good for in earlier steps
+EARLIER = Key("before", 0, "R")  # the use of BEFORE in earlier steps
 
 
 class Affine:
     """The errors of all lanes, layer by layer.
 
-    approximants: what stands for the functions. pointwise: functions are taken at their exact values, so that the error
-    of what the transformer computed instead is measured where it was evaluated; else it is the proven one.
+    approximants: of the functions. pointwise: functions are taken at their exact values, so that the error of an
+        approximant is measured where it was evaluated; else it is the proven one.
     columns: keep the symbols that shared lanes and weights are means of, instead of their radii.
     extended: instructions that apply no function are evaluated in extended precision.
-    primitives: what some functions, by their formulas, must be the derivatives of.
+    primitives: formulas that some functions must be the derivatives of.
     bottoms: of some lanes, the number that in a softmax stands for minus infinity, and for all below it.
-    at: values of functions, and what they are off by; interpreters that run side by side may share it.
+    at: values of functions, and their errors; interpreters that run side by side may share it.
     """
 
     def __init__(
@@ -422,7 +422,7 @@ class Affine:
         self.primitives, self.bottoms, self.at = primitives or {}, bottoms or {}, at
         self.errors: dict[str, Error] = {}
         self.culprits: list[str] = []  # arguments about which nothing is known
-        self.worst: dict[str, float] = {}  # layer -> the largest radius of what it wrote
+        self.worst: dict[str, float] = {}  # layer -> the largest radius of its output
         self._numbers = count(1)
 
     def start(self, lane: str, block: Tensor) -> None:
@@ -437,12 +437,12 @@ class Affine:
         return radius_of(self.errors.get(lane, {}), like)
 
     def parts(self, lanes: list[str]) -> dict[str, float]:
-        """What the radii of the lanes, summed, are made of; for the mean prompt of the batch."""
+        """The parts of the summed radii of the lanes; for the mean prompt of the batch."""
         errors = (item for lane in lanes for item in self.errors.get(lane, {}).items())
         return merged(*({key.source: float(sound(measure(key, part)).sum()) / len(part)} for key, part in errors))
 
     def collapse(self) -> None:
-        """Forget the symbols BEFORE: what they were for is a radius from now on."""
+        """Forgets the symbols BEFORE: a radius takes their place from now on."""
         for lane, error in self.errors.items():
             if BEFORE in error:
                 self.errors[lane] = merged({EARLIER: measure(BEFORE, error.pop(BEFORE))}, error)
@@ -484,7 +484,7 @@ class Affine:
         return Change(i.dst, form, source, source if measured else "rounding", precisely)
 
     def _precisely(self, i: Attend, before: State) -> Long | None:
-        """What the instruction adds, in extended precision, if that is wanted and can be had."""
+        """The addend of the instruction in extended precision, if that is wanted and possible."""
         if not self.extended:
             return None
         try:
@@ -493,7 +493,7 @@ class Affine:
             return None
 
     def add(self, lane: str, changes: list[Change], before: Tensor, after: Tensor) -> None:
-        """The lane after the layer: coefficients added, new symbols for what is loose and for what was rounded."""
+        """The lane after the layer: coefficients added, new symbols for loose terms and for rounding."""
         full = torch.Size((len(after), max(before.shape[1], after.shape[1]), *self.program.stream[lane].shape))
         error, computed = self.errors.get(lane, {}), np.zeros(full, np.longdouble)
         size = before.abs() + after.abs()  # of all terms: they may cancel
@@ -510,7 +510,7 @@ class Affine:
                 else:
                     error = merged(error, {key: _placed(part, dst, full, "SZ")})
         residual = apart(after, before, computed)
-        if changes:  # what no instruction writes is compared without any arithmetic
+        if changes:  # lanes that no instruction writes are compared without any arithmetic
             residual = residual + gamma(len(changes) + 2, UNIT) * size
         measured = (change.measured for change in changes if change.measured != "rounding")
         radii = merged(radii, {next(measured, "rounding"): residual})
@@ -522,7 +522,7 @@ class Affine:
 
     def squeeze(self, lane: str, g: PiecewiseLinear, rounded: float, before: Tensor) -> Tensor:
         """lane <- g(lane), entry by entry, g piecewise linear: clearing a lane removes its error, a projection keeps it
-        where the box is not touched. Returns g(lane): where layers can only add, what they do instead is measured.
+        where the box is not touched. Returns g(lane). Where layers can only add, the difference is measured.
         rounded: of the constants of g, which do not matter where it is flat.
         """
         error, found = self.errors.get(lane, {}), evaluated(g, before)
@@ -572,8 +572,8 @@ def _within(g: PiecewiseLinear, value: Tensor, error: Error) -> Error:
 
 
 def _map_among(instructions: list[Attend]) -> tuple[PiecewiseLinear, float] | None:
-    """What takes the lane through a function of itself is taken out: what the lane becomes by it, and by how much the
-    function is rounded.
+    """Takes out the instruction that takes the lane through a function of itself. Returns the new lane, and the
+    rounding of the function.
     """
     for i in instructions:
         f = in_place(i)
@@ -613,7 +613,7 @@ def radius_of(error: Error, like: Tensor, kinds: str = "ISGRN") -> Tensor:
 
 
 def _placed(part: Labelled, dst: View, full: torch.Size, *symbols: str) -> Tensor:
-    """What is written into a view of a lane, as a tensor of the whole lane: zero elsewhere. symbols: of a last axis."""
+    """A value written into a view of a lane, as a tensor of the whole lane: zero elsewhere. symbols: of a last axis."""
     values = grouped(part, "B", "I", *dst.labels, *symbols)
     whole = torch.zeros(*full, *values.shape[2 + len(dst.labels) :], dtype=torch.float64)
     whole[(slice(None), slice(None), *dst.place)] = values
@@ -628,7 +628,7 @@ def _placed_long(added: Long, dst: View, full: torch.Size) -> Array:
 
 
 def _placed_ball(form: Form, dst: View, full: torch.Size) -> Tensor:
-    """The ball of what is written, which counts as often as its vector is repeated."""
+    """The ball of a written value, which counts as often as its vector is repeated."""
     written = math.prod(size for size, index in zip(full[2:], dst.index, strict=True) if isinstance(index, str))
     entries = math.prod(grouped(form.centre, "B", "I", *dst.labels).shape[2:])
     norm = form.parts[BALL].aligned("BI").expand(full[:2]) * math.sqrt(written / max(1, entries))
@@ -689,12 +689,12 @@ def _part(value: Labelled, label: str, start: int, end: int) -> Labelled:
 
 
 def _underflow(factors: list[Form], keep: str) -> list[dict[Key, Labelled]]:
-    """What products of values, of radii and of both may lose below the smallest normal number, times the largest other
-    factors; nothing, unless some are that small.
+    """The loss of products of values, of radii and of both below the smallest normal number, times the largest other
+    factors. Zero, unless some are that small.
     """
     sizes = [(factor.centre.map(torch.abs), factor.radius) for factor in factors]
     if math.prod(min(1.0, _least([part.tensor for part in pair])) for pair in sizes) >= UNDERFLOW:
-        return []  # whatever is multiplied first
+        return []  # in every order of multiplication
     parts = [[part.tensor[part.tensor > 0] for part in pair] for pair in sizes]
     most = math.prod(max([1.0, *(float(part.max()) for part in pair if part.numel())]) for pair in parts)
     terms = contract([(centre + radius).map(lambda size: (size > 0).double()) for centre, radius in sizes], keep)
@@ -707,7 +707,7 @@ def _weighted(form: Form, weight: Labelled, off: float) -> Form:
     parts = {key: times(size if key.kind in "RN" else weight, part) for key, part in form.parts.items()}
     loose = [{LOOSE: centre.map(lambda value: off * value.abs())}] if off else []
     factors = [weight.tensor, *(part.tensor for part in (form.centre, *form.parts.values()))]
-    if min(1.0, _least(factors[:1])) * min(1.0, _least(factors[1:])) < UNDERFLOW:  # what is off is rounded, too
+    if min(1.0, _least(factors[:1])) * min(1.0, _least(factors[1:])) < UNDERFLOW:  # errors are rounded, too
         lost = SMALLEST_NORMAL * max(1.0, float(size.tensor.max()))
         some = times(size.map(torch.sign), (form.centre.map(torch.abs) + form.radius).map(torch.sign))
         loose.append({LOOSE: some.map(lambda sign: lost * sign)})
@@ -731,7 +731,7 @@ def _sloped(slope: Tensor, labels: str, part: Labelled) -> Labelled:
 
 
 def _bent(z: Form, slope: Tensor, curvature: Tensor) -> dict[Key, Labelled]:
-    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of what comes from BEFORE."""
+    """The ball of f(z): z's, by the steepest slope, and 1/2 sup|f''| |dz|_inf |dz|_2 of the part from BEFORE."""
     labels = z.centre.labels
     if z.earlier is None or z.norm is None:
         return {}

@@ -5,9 +5,9 @@ there. As operations on tensors they need not exist:
 
     sum over tokens of omega (d x^T) o (U^T q)     is     (d o U^T q omega) x^T,  one matrix product
 
-A product of products is taken apart into its factors, and these are multiplied two at a time, whatever grows least
-first. A sum of two products with a common factor is one product: V^T a + V^T b = V^T (a + b). For gradient descent on
-networks that leaves the products of back-propagation. Graphs are made again as long as that makes them less work.
+A product of products is taken apart into its factors. These are multiplied two at a time, in the order of least growth.
+A sum of two products with a common factor is one product: V^T a + V^T b = V^T (a + b). For gradient descent on networks
+that leaves the products of back-propagation. Graphs are made again as long as that makes them less work.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Contracted(Nodes):
         return self.node("product", self._in_order(*terms), keep)
 
     def _in_order(self, a: Term, b: Term) -> tuple[Term, Term]:
-        """The same order, wherever the two are multiplied."""
+        """The same order at every place where the two are multiplied."""
         first, second = sorted((a, b), key=lambda term: self.rank[term[0]])
         return first, second
 
@@ -116,8 +116,8 @@ class Contracted(Nodes):
         return self.node("product", (a, b), labels), labels
 
     def _price(self, pair: tuple[int, int], terms: list[Term], keep: str) -> tuple[float, ...]:
-        """Sums over tokens come last, and so do arrays of more axes than what they are made of, and matrices of tokens
-        that are made of their vectors. Of others, what grows least comes first, then what is least work.
+        """Three kinds come last: sums over tokens, arrays with more axes than their factors, and matrices of tokens
+        that are made of their vectors. Of the others, the least growth comes first, then the least work.
         """
         both = [terms[i] for i in pair]
         needed = keep + "".join(used for i, (_, used) in enumerate(terms) if i not in pair)

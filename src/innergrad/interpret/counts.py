@@ -17,9 +17,9 @@ Axes = frozenset[str]
 
 
 def structured_flops(program: Program, i: Attend, tokens: int, stands: Mapping[str, object] | None = None) -> Flops:
-    """Of the inner products, of the functions of scores, and of what is added, at every token written.
+    """Of the inner products, of the functions of scores, and of additions, at every token written.
 
-    stands: what stands for the functions, by name: a sum of features is counted by its terms, any other function as
+    stands: the approximants of the functions, by name. A sum of features is counted by its terms, any other function as
     one operation, and a linear one, which can be part of the products, as none.
     """
     counts = Counts(program, {**program.label_sizes(i), "I": tokens, "S": tokens}, stands or {})
@@ -29,7 +29,7 @@ def structured_flops(program: Program, i: Attend, tokens: int, stands: Mapping[s
 
 
 def function_flops(f: object, count: int) -> Flops:
-    """Of a function, or what stands for it, at so many numbers."""
+    """Of a function, or of its approximant, at so many numbers."""
     if isinstance(f, PiecewiseLinear):
         return feature_sum(count, len(f.hinges)) if f.knots else Flops()
     if isinstance(f, FeatureSum):
@@ -56,7 +56,7 @@ class Counts(Algebra[Axes]):
 
     def product(self, factors: list[Axes], keep: str) -> Axes:
         axes = Axes().union(*factors)
-        if "S" in keep:  # an inner product; what is added is counted at the end
+        if "S" in keep:  # an inner product; additions are counted at the end
             self.made.append(product(self.size(axes)))
         else:
             self.summed.append(axes)

@@ -1,10 +1,10 @@
-"""A program as a picture: depth goes down, the lanes of the stream are tracks, words say what every layer does.
+"""A program as a picture: depth goes down, the lanes of the stream are tracks, and words describe every layer.
 
     drawing = draw(program)       # in a notebook it shows itself
     drawing.save("model.svg")     # replaces nothing but an earlier drawing
 
 On a line of a layer a ring is a lane that is read, a full dot a lane that is written. Everything is made from the
-program: the words by :mod:`innergrad.interpret.words`, what is shown once by :mod:`innergrad.interpret.outline`.
+program: the words by :mod:`innergrad.interpret.words`, the folding by :mod:`innergrad.interpret.outline`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Drawing:
 
 
 def draw(program: Program, title: str = "") -> Drawing:
-    """The architecture of a program: what runs before the first step, a step, and the read-out, each drawn once."""
+    """The architecture of a program: the layers before the first step, a step, and the read-out, each drawn once."""
     found = outline(program)
     tracks = Tracks.of(found.lanes)
     parts, y = list[str](), float(MARGIN)
@@ -235,7 +235,7 @@ def _marks(reads: Sequence[str], writes: Sequence[str], tracks: Tracks, y: float
 
 
 def _legend(program: Program, found: Outline, y: float) -> str:
-    """What the marks, the words and the signs mean, and where the prediction is."""
+    """The meaning of the marks, the words and the signs, and the place of the prediction."""
     texts = [line.text for s in found.sections for r in s.runs for b in r.blocks for sub in b for line in sub.lines]
     sign = MINUS if program.sign < 0 else ""
     words = [

@@ -1,10 +1,10 @@
 """An instruction in extended precision: the numbers that rounding is measured against.
 
-A certificate compares what a layer wrote with what its instructions add. Where no function is approximated, nothing but
-rounding is left, and the comparison itself must be finer than float64. So the walk is taken once more, on numpy's
-``longdouble``: 64 bits of a mantissa on x86, 53 where the platform has no such numbers (then nothing is gained, and
-nothing is lost). ``UNIT`` is the unit of rounding. numpy's exponential of these numbers is the C library's, and is
-taken to be accurate to the same number of units in the last place as torch's functions are.
+A certificate compares the written lanes of a layer with the addends of its instructions. Where no function is
+approximated, nothing but rounding is left, and the comparison itself must be finer than float64. So the walk is taken
+once more, on numpy's ``longdouble``: 64 bits of a mantissa on x86, 53 where the platform has no such numbers (then
+nothing is gained, and nothing is lost). ``UNIT`` is the unit of rounding. numpy's exponential of these numbers is the C
+library's, and is taken to be accurate to the same number of units in the last place as torch's functions are.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def long(tensor: Tensor) -> Array:
 
 
 def apart(after: Tensor, before: Tensor, change: Array) -> Tensor:
-    """|after - before - change| in float64, not less; but what is too small for a float64 is zero."""
+    """|after - before - change| in float64, not less; but a number too small for a float64 is zero."""
     with np.errstate(invalid="ignore", over="ignore"):  # of a run that overflows nothing is known
         difference = np.abs(long(after) - long(before) - change).astype(np.float64)
     return torch.from_numpy(difference) * (1 + 2.0**-50)

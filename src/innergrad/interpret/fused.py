@@ -1,9 +1,9 @@
 """The fused executor in plain torch: a graph of operations, replayed step after step.
 
-It computes what :mod:`innergrad.interpret.plain` computes, with the same approximants, as batched matrix products and
-tables (:mod:`innergrad.interpret.symbolic` says how it comes about). Nothing is kept from step to step but lanes
-that are carried, so thousands of steps take the memory of one. Where all prompts of a batch are one, the axis of
-prompts is left out, which makes every product a plain matrix product.
+It computes the same as :mod:`innergrad.interpret.plain`, with the same approximants, as batched matrix products and
+tables (:mod:`innergrad.interpret.symbolic` says how it comes about). Nothing is kept from step to step but lanes that
+are carried, so thousands of steps take the memory of one. Where all prompts of a batch are one, the axis of prompts is
+left out, which makes every product a plain matrix product.
 
 A *kernel* is the graph made ready for tensors of one kind: a list of operations on registers, one for each node.
 """
@@ -30,7 +30,9 @@ View = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Extent:
-    """What the kernel is made for: number of tokens in the prompt, one prompt or several, kind of numbers."""
+    """The kind of tensors that the kernel is made for: number of tokens in the prompt, one prompt or several, kind of
+    numbers.
+    """
 
     tokens: int
     batched: bool
@@ -111,7 +113,7 @@ class Recorded:
         self.lanes = {name: lane.clone() for name, lane in lanes.items()}
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # whatever is set up on first use happens outside the graph
+        with torch.cuda.stream(side):  # set-up on first use happens outside the graph
             for _ in range(3):
                 _, found = kernel.step(self.lanes)
         torch.cuda.current_stream().wait_stream(side)
@@ -234,7 +236,7 @@ def _matrices(node: Node, extent: Extent) -> Callable[[list[Tensor]], tuple[Tens
 
 
 def _plus_product(node: Node, uses: Mapping[Node, int], extent: Extent) -> tuple[Make, list[Node]] | None:
-    """beta base + alpha left @ right in one operation, and what it reads; if nobody else reads the product."""
+    """beta base + alpha left @ right in one operation, and its operands; if nobody else reads the product."""
     if node.op != "sum" or len(node.args) != 2 or node.constant[0]:
         return None
     own, *used = extent.labels(node)

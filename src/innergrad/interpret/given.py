@@ -1,4 +1,4 @@
-"""What the steps of a loop need not compute again: softmax weights that depend on the prompt alone.
+"""Results that the steps of a loop need not compute again: softmax weights that depend on the prompt alone.
 
 A mean over examples is a softmax of lanes that no layer writes. Its weights are computed once, and the graph reads them
 from a lane.
@@ -26,7 +26,7 @@ class Given(Nodes):
         return Graph(self.lanes, (), ())
 
     def out_of(self, graph: Graph) -> Graph:
-        """The graph, reading what is given."""
+        """The graph, reading the given lanes."""
         new: dict[Node, Node] = {}
         for node in graph.nodes:
             again = self.again(node, tuple((new[argument], used) for argument, used in node.args))

@@ -4,7 +4,7 @@ Every lane holds a linear combination of nodes (:class:`Linear`), every node is 
 :mod:`innergrad.interpret.symbolic` makes the graph of a program.
 
 Axes have labels, as in einsum: B prompts, I the token that is written, S the token that is read, and one small letter
-for each index; a node's own axes are named a, b, c, ... in order.
+for each index. A node's own axes are named a, b, c, ... in order.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Term = tuple[Node, str]
 
 @dataclass(frozen=True)
 class Linear:
-    """constant + sum of coefficient * node[labels]: what a lane holds, or an expression."""
+    """constant + sum of coefficient * node[labels]: the value of a lane, or an expression."""
 
     terms: Mapping[Term, Coefficient] = field(default_factory=dict)
     constant: Coefficient = (0.0, 0)
@@ -148,7 +148,7 @@ def indices(labels: str) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """The values of a node must be in [low, high]; ``what`` left it otherwise, and ``hint`` says what to do."""
+    """The values of a node must be in [low, high]. ``what`` names the value that left it, and ``hint`` gives advice."""
 
     node: Node
     low: float
@@ -160,7 +160,7 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What some layers do: the lanes they change, as nodes, and what has to be checked on the way.
+    """The effect of some layers: the lanes they change, as nodes, and the checks on the way.
 
     zero: lanes that are cleared. Lanes that are neither are left as they are.
     """
@@ -176,7 +176,7 @@ class Graph:
 
     @cached_property
     def kept(self) -> tuple[Node, ...]:
-        """What is needed at the end."""
+        """The nodes that are needed at the end."""
         return (*self.results.values(), *(check.node for check in self.checks))
 
     @cached_property
@@ -199,7 +199,9 @@ class Graph:
 
 
 def last_uses(reads: Sequence[Sequence[Node]], kept: Container[Node]) -> list[list[Node]]:
-    """For every operation, from what each of them reads: the nodes that nobody reads after it, unless they are kept."""
+    """For every operation, the nodes that nobody reads after it, unless they are kept; from the reads of each
+    operation.
+    """
     last = {node: i for i, nodes in enumerate(reads) for node in nodes}
     ends: list[list[Node]] = [[] for _ in reads]
     for node, i in last.items():
@@ -224,8 +226,8 @@ def own_tokens(graph: Graph) -> bool:
 def demos_suffice(program: Program, graphs: tuple[Graph, ...], given: Mapping[str, Node]) -> bool:
     """Whether the steps can be taken on the examples alone. given: lanes that are made before the first step.
 
-    So it is if every sum over tokens has a factor that is zero on all others, and if nothing that is kept per token is
-    changed: then no other token has any influence on the weights, and finds the lanes as they were.
+    They can if every sum over tokens has a factor that is zero on all others, and if no lane that is kept per token is
+    changed. Then no other token has any influence on the weights, and their lanes stay as they were.
     """
     if program.tokens != "stacked" or program.sink or program.causal or program.placement:
         return False

@@ -1,4 +1,4 @@
-"""Attention over markers as what it is: a function of the token's own numbers.
+"""Attention over markers as a function of the token's own numbers.
 
 Markers are tokens whose lanes are known before the prompt is: nothing but marks fills them, and no layer writes them. A
 softmax over such tokens, whose scores are rate_s t + log_s with one number t of the token that asks, gives
@@ -51,7 +51,7 @@ def together(functions: Sequence[Mixture], t: Tensor) -> tuple[Tensor, ...]:
 
 
 class Read(NamedTuple):
-    """What a softmax over markers gives: a coefficient times f(argument), entry by entry; without an f, times the
+    """The result of a softmax over markers: a coefficient times f(argument), entry by entry. Without an f, times the
     softmax of the argument, a vector, over its label.
     """
 
@@ -62,7 +62,7 @@ class Read(NamedTuple):
 
 
 class Marks:
-    """What the markers of a program hold."""
+    """The values of a program's markers."""
 
     def __init__(self, program: Program) -> None:
         written = {i.dst.lane for layer in program.layers for i in layer.instructions}
@@ -100,7 +100,7 @@ class Marks:
         return [marker for marker, one in enumerate(self.held[lane].tolist()) if one]
 
     def _known(self, node: Node) -> Tensor | None:
-        """What the markers hold in a node (markers, *sizes), if that is known."""
+        """The values of the markers in a node (markers, *sizes), if they are known."""
         if node.op == "lane":
             return self.held.get(node.name)
         inside = [self._known(argument) for argument, _ in node.args]
@@ -124,7 +124,7 @@ class Marks:
         return total
 
     def _score(self, term: Term, marker: int) -> Linear | None:
-        """A term, read at the marker, if it is linear in what other tokens hold."""
+        """A term, read at the marker, if it is linear in the lanes of other tokens."""
         node, used = term
         if "S" not in used:
             return Linear({term: (1.0, 0)})

@@ -23,7 +23,7 @@ from innergrad.interpret.graph import (
 )
 from innergrad.interpret.walk import Algebra
 
-# what a node is made with, beside arguments and axes
+# the keywords of a node, beside arguments and axes
 FIELDS = {
     "lane": ("name",),
     "sum": ("coefficients", "constant"),

@@ -1,10 +1,10 @@
 """A program as an outline for people: sections of blocks of sublayers of sentences, each shown once.
 
-- A *section* is what runs before the first step, a step, or the read-out; ``times`` says how often it is applied.
+- A *section* is the layers before the first step, a step, or the read-out; ``times`` says how often it is applied.
 - A *block* is attention and the MLP after it, or one of them alone, as in ``tf.cost()``.
 - A *line* is a sentence (:mod:`innergrad.interpret.words`) with the lanes that it reads and writes.
 
-What repeats is folded, at every level: steps that differ in their numbers only, blocks that differ in the numbers of
+Repetitions are folded at every level: steps that differ in their numbers only, blocks that differ in the numbers of
 their lanes only (the layers of a deep network), and lines of one form in a sublayer.
 """
 
@@ -20,7 +20,7 @@ from innergrad.ir.program import Layer, Loop, Program
 from innergrad.ir.stream import Lane
 
 SAME = 3  # lines of one form that are said as one
-LONGEST_SUM = 64  # characters of a line that sums up what several instructions add to a lane
+LONGEST_SUM = 64  # characters of a line that sums up several instructions on one lane
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _sublayer(program: Program, layer: Layer) -> Sublayer:
 
 
 def _summed(said: Sequence[Sentence]) -> list[Sentence]:
-    """What is added to one lane by several instructions, as one sum where that is short."""
+    """The addends of several instructions to one lane, as one sum where that is short."""
     found = list[Sentence]()
     for one in said:
         before = found[-1] if found else one
@@ -162,7 +162,7 @@ def _summed(said: Sequence[Sentence]) -> list[Sentence]:
 
 
 def _folded(said: Sequence[Sentence]) -> Iterator[Line]:
-    """Lines: what is done to several lanes is said once."""
+    """Lines: an operation on several lanes is said once."""
     groups: dict[str, list[Sentence]] = {}
     for one in said:
         groups.setdefault(one.verb or one.form, []).append(one)

@@ -1,8 +1,8 @@
 """Numbers that have a companion, through one instruction after the other.
 
-The number is what the plain interpreter has. The companion is another tensor, never negative: how far the number may be
-off (:class:`Balls`), say, or the sum of the absolute values of its terms. A linear combination of lanes has that of
-their companions, by absolute values; what begins anew has the companion that ``alone`` gives it.
+The number is the plain interpreter's. The companion is another tensor, never negative: how far the number may be off
+(:class:`Balls`), say, or the sum of the absolute values of its terms. A linear combination of lanes has that of their
+companions, by absolute values. A value that begins anew has the companion that ``alone`` gives it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innergrad.ir.program import Expr, Layer, Program, Score
 from innergrad.ir.stream import State
 
 Pair = tuple[Labelled, Labelled]
-Off = Callable[[Score, Labelled], Tensor]  # what a function is off by at its arguments
+Off = Callable[[Score, Labelled], Tensor]  # the error of a function at its arguments
 
 
 @dataclass
@@ -68,11 +68,12 @@ class Pairs(Algebra[Pair]):
 
 @dataclass
 class Balls(Pairs):
-    """A number and its radius: it is off by no more. What verification allows.
+    """A number and its radius: it is off by no more. Verification allows this much.
 
-    It is cruder than the affine forms: radii add up, nothing cancels. And it takes no look at what was computed: a
-    radius comes from the numbers alone, so a wrong weight does not enlarge it. What a function adds is given by
-    ``off``: the error of its approximant, or its rounding. Radii of arguments go through f by its values around them.
+    It is cruder than the affine forms: radii add up, nothing cancels. And it does not look at the computed values: a
+    radius comes from the numbers alone, so a wrong weight does not enlarge it. The contribution of a function is given
+    by ``off``: the error of its approximant, or its rounding. Radii of arguments go through f by its values around
+    them.
     """
 
     off: Off
@@ -102,8 +103,8 @@ class Balls(Pairs):
 def radii_after(
     program: Program, layer: Layer, state: State, functions: Mapping[str, ScalarFunction], radii: State, off: Off
 ) -> State:
-    """What the lanes are off by after a layer, from what they are off by before it; one that is not named, by nothing.
-    Radii are (batch, tokens or 1, *shape).
+    """The errors of the lanes after a layer, from those before it; a lane that is not named has none. Radii are (batch,
+    tokens or 1, *shape).
     """
     before = {name: radii.get(name, torch.zeros_like(lane)).expand_as(lane) for name, lane in state.items()}
     balls, after = Balls(Tensors(program, state, functions), before, off), dict(before)

@@ -1,8 +1,8 @@
 """The plain interpreter: a program on a state of named lanes, with given scalar functions, in a few einsums each.
 
-With the compiled approximants f^ it computes what the weights compute; with the functions themselves
-(``program.functions()``), the algorithm. Its algebra is that of tensors with labelled axes. Shared lanes have no token
-axis, so sums over equal tokens disappear by themselves.
+With the compiled approximants f^ it computes the same as the weights. With the functions themselves
+(``program.functions()``) it is the algorithm. Its algebra is that of tensors with labelled axes. Shared lanes have no
+token axis, so sums over equal tokens disappear by themselves.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def lane_left(layer: Layer, lane: str) -> str:
 
 
 def enlarge(lane: Lane) -> str:
-    """What to do about a lane outside its range."""
+    """Advice for a lane outside its range."""
     return f"compile with a larger {lane.bound_from}, or scale the data"
 
 

@@ -1,9 +1,10 @@
-"""The graphs of a program's loops, and what they leave to be made before and after: lanes that are functions of others.
+"""The graphs of a program's loops, and the work that they leave for before and after: lanes that are functions of
+others.
 
 Layers before the first step may prepare lanes from the weights, which every step prepares again at its end, for the
 next: z_1 = V_1 x + b_1, say. Such a lane is the same function of the others at the beginning of all steps. So it is not
-carried from step to step: a step begins with the function itself, and what it is needed for decides how it is computed,
-or whether. After the last step the lanes are made (``derived``).
+carried from step to step. A step begins with the function itself, and its uses decide how it is computed, or whether.
+After the last step the lanes are made (``derived``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Passes that turn the layers of a program into one graph of tensor operations: what the fused executor runs.
+"""Passes that turn the layers of a program into one graph of tensor operations, which the fused executor runs.
 
 The layers are executed symbolically, once. Every lane holds a linear combination of nodes, every node is an operation
-on earlier nodes, and equal operations are one node. Nothing here knows what back-propagation is; for gradient descent
-what comes out is back-propagation, because
+on earlier nodes, and equal operations are one node. Nothing here knows back-propagation. For gradient descent the
+result is back-propagation all the same, because
 
 - a score that several instructions share is one product: r and r' of a pre-activation, however many layers apart,
 - a sum of hinges is one function, applied once, whatever their number,
@@ -60,14 +60,14 @@ def build(
 
 
 def zero_lanes(program: Program, *roles: str) -> set[str]:
-    """Those of some roles that hold zeros before the first layer. Low digits of what a prompt gives do not."""
+    """Those of some roles that hold zeros before the first layer. Low digits of the prompt's values do not."""
     lanes = program.stream.lanes
     given = {low_digits(lane.name) for lane in lanes if lane.role in ("input", "weight")}
     return {lane.name for lane in lanes if lane.role in roles and lane.fill == 0.0} - given
 
 
 class Symbols(Combinations):
-    """The symbolic execution of some layers: what the lanes hold, and what has to be checked."""
+    """The symbolic execution of some layers: the values of the lanes, and the checks."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Symbols(Combinations):
         zero: set[str],
         derived: Mapping[str, Linear] | None = None,
     ) -> None:
-        """zero: lanes that are zero at the beginning; of scratch lanes, those that are so at the end. derived: what
-        lanes hold at the beginning, made of others.
+        """zero: lanes that are zero at the beginning; of scratch lanes, those that are so at the end. derived: values
+        of lanes at the beginning that are made of others.
         """
         super().__init__()
         self.program, self.layers, self.functions, self.bounds = program, layers, functions, bounds
@@ -133,7 +133,7 @@ class Symbols(Combinations):
         return self._as_lane(name, again) is self._as_lane(name, self.lanes[name])
 
     def _from_lanes(self, value: Linear, lanes: Mapping[str, Linear]) -> Linear:
-        """A linear combination of nodes, made again from what some lanes hold."""
+        """A linear combination of nodes, made again from the values of some lanes."""
         made: dict[Node, Node] = {}
 
         def again(node: Node) -> Node:
@@ -153,7 +153,7 @@ class Symbols(Combinations):
         return ("B" if known.shared else "BI") + "".join(sizes), sizes
 
     def _at_first(self, name: str, zero: set[str]) -> Linear:
-        """What a lane holds at the beginning."""
+        """The value of a lane at the beginning."""
         if name == "one":
             return Linear({}, ONCE)
         return Linear() if name in zero else of_node(self.node("lane", (), *self._axes(name), name=name))
@@ -163,7 +163,7 @@ class Symbols(Combinations):
         return self.materialise(value, *self._axes(name))
 
     def _kept(self, name: str, value: Linear) -> Linear:
-        """What survives a step becomes one node after every layer; scratch lanes stay as they are."""
+        """Lanes that survive a step become one node after every layer; scratch lanes stay as they are."""
         if self.program.stream[name].role == "scratch" or len(value.terms) < 2:
             return value
         return of_node(self._as_lane(name, value))
@@ -220,7 +220,7 @@ class Symbols(Combinations):
         return of_node(self.node("apply", ((node, labels),), labels, f=f), labels)
 
     def product(self, factors: list[Linear], keep: str) -> Linear:
-        """A value times softmax weights of markers is a function of what the token asks with."""
+        """A value times softmax weights of markers is a function of the token's query."""
         read = self.marks.read(*factors) if len(factors) == 2 and "S" not in keep else None
         if read is None:
             return super().product(factors, keep)

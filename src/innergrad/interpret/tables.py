@@ -6,11 +6,11 @@ into equal cells, so narrow that none contains two knots of a function, and each
 
     x, y, s, d    with   f(t) = y + s (t - x) + d relu(t - x)     in the whole cell
 
-where x is the knot in the cell, so the table holds the exact knots and is the same function as the sum of hinges. An
-argument that rounding puts into the cell next to its own is a few ulp from the bound between them, so its value is off
-by a few ulp times a change of slope, as if the argument itself had been rounded. Functions of the same argument share
-the cells. A function for which there is no such table (knots very close to one another) is evaluated as it is, by
-binary search.
+where x is the knot in the cell, so the table holds the exact knots and is the same function as the sum of hinges.
+Rounding may put an argument into the cell next to its own. The argument is then a few ulp from the bound between them.
+So its value is off by a few ulp times a change of slope, as if the argument itself had been rounded. Functions of the
+same argument share the cells. A function for which there is no such table (knots very close to one another) is
+evaluated as it is, by binary search.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def told_apart(f: PiecewiseLinear) -> bool:
     """Whether float32 has room for every ramp of a step function: if not, neither clamping nor a table of cells gets
     its rise right, and a piece is found by bisection.
     """
-    if not f.ramps or f.error == 0.0:  # what is exact is run in a precision that tells its ramps apart
+    if not f.ramps or f.error == 0.0:  # exact functions run in a precision that tells their ramps apart
         return True
     knots = np.array(f.knots)
     gaps = np.diff(knots)
@@ -130,7 +130,7 @@ Evaluate = Callable[[Tensor], tuple[Tensor, ...]]
 def evaluator(
     functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device: torch.device, *, reuse: bool = False
 ) -> Evaluate:
-    """Several functions of the same argument, in torch. reuse: what a call returns is overwritten by the next."""
+    """Several functions of the same argument, in torch. reuse: the next call overwrites the result."""
     simple = [clamped_pieces(f) for f in functions]
     hard = tuple(f for f, pieces in zip(functions, simple, strict=True) if pieces is None)
     look_up = _look_up(hard, dtype, device, reuse) if hard else None
@@ -181,7 +181,7 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
     def part(t: Tensor, results: list[Tensor]) -> None:
         place = torch.add(offset, t, alpha=inverse).clamp_(0.0, last).to(torch.int32)
         if not on_cpu:
-            place.clamp_(min=0)  # of what is not a number; on the CPU, that is an IndexError
+            place.clamp_(min=0)  # of arguments that are not numbers; on the CPU, that is an IndexError
         for (knot, slope, intercept), result in zip(columns, results, strict=True):
             half = torch.add(t > knot.index_select(0, place), place, alpha=2)
             torch.addcmul(intercept.index_select(0, half), slope.index_select(0, half), t, out=result)
@@ -193,7 +193,7 @@ def _look_up(functions: tuple[PiecewiseLinear, ...], dtype: torch.dtype, device:
         chunk = CHUNK_BYTES // flat.element_size() if on_cpu else max(len(flat), 1)
         results = kept if reuse and kept and kept[0].shape == flat.shape else [torch.empty_like(flat) for _ in columns]
         kept[:] = results
-        for start in range(0, len(flat), chunk):  # what is in between stays in the cache
+        for start in range(0, len(flat), chunk):  # values in between stay in the cache
             part(flat[start : start + chunk], [result[start : start + chunk] for result in results])
         return tuple(result.view(t.shape) for result in results)
 

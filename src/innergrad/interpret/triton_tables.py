@@ -22,7 +22,7 @@ def _look_up(t_at, out_at, records, numbers, count, FUNCTIONS: tl.constexpr, BLO
     t = tl.load(t_at + place, mask=inside, other=0.0)
     cell = t * tl.load(numbers) + tl.load(numbers + 1)
     last = tl.load(numbers + 2)
-    cell = tl.where(cell > 0.0, cell, 0.0)  # also what is not a number
+    cell = tl.where(cell > 0.0, cell, 0.0)  # also arguments that are not numbers
     cell = tl.where(cell < last, cell, last).to(tl.int32)
     for f in tl.static_range(FUNCTIONS):
         record = records + (cell * FUNCTIONS + f) * 4

@@ -1,11 +1,12 @@
-"""The one walk over an instruction: what ``scope``, ``reduce`` and ``where`` mean is decided here and nowhere else.
+"""The one walk over an instruction: the meaning of ``scope``, ``reduce`` and ``where`` is decided here and nowhere
+else.
 
     dst_i  +=  scale * reduce over s in scope(i) of  f_1(z_1) f_2(z_2) ... * value_s,    z = sum of <query_i, key_s>
 
-:func:`added` goes through the instruction once and asks an *algebra* for every operation. What the algebra's values are
-makes the interpretation: tensors (the plain interpreter), nodes of a graph (the fused executor), affine forms and worst
-cases (certificates), ranges of arguments, counts of operations. An algebra that has no answer raises an
-:class:`InputError`, in a sentence.
+:func:`added` goes through the instruction once and asks an *algebra* for every operation. The algebra's values make the
+interpretation: tensors (the plain interpreter), nodes of a graph (the fused executor), affine forms and worst cases
+(certificates), ranges of arguments, counts of operations. An algebra that has no answer raises an :class:`InputError`,
+in a sentence.
 
 Values have labelled axes, as in einsum: B prompts, I the token that is written, S the token that is read (the same
 token with scope ``self``), and the index labels of the instruction. A value lacks the labels it does not depend on.
@@ -108,7 +109,7 @@ def seen(program: Program, i: Attend) -> Seen | None:
 
 
 class Algebra(ABC, Generic[V]):
-    """What an interpretation has to say: eight operations on values of its own kind, and which values vary."""
+    """The operations that an interpretation has to provide: eight, on values of its own kind, and which values vary."""
 
     @abstractmethod
     def read(self, expression: Expr, token: Token) -> V:
@@ -124,7 +125,7 @@ class Algebra(ABC, Generic[V]):
 
     @abstractmethod
     def apply(self, score: Score, argument: V, value: V | None) -> V:
-        """The function of a score; value: what it is multiplied by, if that is not one."""
+        """The function of a score; value: its factor, if that is not one."""
 
     @abstractmethod
     def softmax(self, scores: V, mask: V | None) -> V:
@@ -158,7 +159,7 @@ class Algebra(ABC, Generic[V]):
 
 
 def added(program: Program, i: Attend, algebra: Algebra[V]) -> V:
-    """What the instruction adds to its destination, with the labels B, I and the destination's, or fewer."""
+    """The addend of the instruction to its destination, with the labels B, I and the destination's, or fewer."""
     tokens, (softmax, mean) = seen(program, i), _reduction(i)
     mask = algebra.mask(tokens) if tokens is not None and tokens.labels else None
     value = _value(i, algebra, tokens)
@@ -178,7 +179,7 @@ def added(program: Program, i: Attend, algebra: Algebra[V]) -> V:
 def arguments_of(
     program: Program, i: Attend, algebra: Algebra[V], chosen: Callable[[Score], bool]
 ) -> Iterator[tuple[Score, V, V | None]]:
-    """The arguments of the chosen scores, each with what its function is multiplied by, if that is not one."""
+    """The arguments of the chosen scores, each with the factor of its function, if that is not one."""
     tokens = seen(program, i)
     for score in filter(chosen, i.scores):
         yield score, _argument(i, score, algebra, tokens), _value(i, algebra, tokens)
@@ -228,10 +229,10 @@ def by_itself(i: Attend) -> bool:
 
 
 def maps_first(layer: Layer, functions: Mapping[str, object]) -> list[tuple[Attend, PiecewiseLinear | None]]:
-    """The instructions of a layer. Those that take a lane to g(lane) = lane + f(lane), f bent, come first, one a lane,
-    with g: a projection is computed as such, for where f(lane) is a number minus the lane, adding it would cancel.
+    """The instructions of a layer. First come those that take a lane to g(lane) = lane + f(lane), f bent, one a lane,
+    with g. So a projection is computed as such. Where f(lane) is a number minus the lane, adding it would cancel.
 
-    functions: what stands for the functions of the program; nothing but their own pieces will do.
+    functions: the approximants of the program's functions; nothing but their own pieces will do.
     """
     found, mapped = list[tuple[Attend, PiecewiseLinear | None]](), set[str]()
     for i in layer.instructions:

@@ -4,9 +4,9 @@
     V1 += −0.05 × the mean over all tokens of s1ₛ xₛᵀ
     clear p1
 
-A phrase knows what it is made of: the lanes that are read, and its index labels, which tell a matrix product (·) from
-an entry-by-entry one (⊙) and from an outer one (ᵀ). A small s marks what is read at other tokens than the one that is
-written; of what all tokens share there is no need to say it.
+A phrase knows its parts: the lanes that are read, and its index labels, which tell a matrix product (·) from an
+entry-by-entry one (⊙) and from an outer one (ᵀ). A small s marks values that are read at other tokens than the written
+one. Values that all tokens share do not need it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innergrad.functions.scalar import IDENTITY, NEGATION
 from innergrad.interpret.walk import Algebra, Seen, Token, added, in_place, written_on
 from innergrad.ir.program import Attend, Expr, Program, Score, View
 
-ATOM, PRODUCT, SUM = range(3)  # how a phrase is put together, and so what needs brackets around it
+ATOM, PRODUCT, SUM = range(3)  # how a phrase is put together, and so which parts need brackets
 OTHER, TIMES, MINUS = "ₛ", "·", "\u2212"
 WRITTEN = {"t": "on the examples: ", "query": "on the queries: "}
 NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
@@ -29,8 +29,8 @@ NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 
 @dataclass(frozen=True)
 class Phrase:
-    """A value in words. labels: its axes; lanes: what it was read from; over: the tokens it is taken over; weights: of
-    a softmax, its scores; mean: divided by the number of tokens.
+    """A value in words. labels: its axes; lanes: its sources; over: the tokens it is taken over; weights: of a softmax,
+    its scores; mean: divided by the number of tokens.
     """
 
     text: str = ""
@@ -55,7 +55,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What an instruction does. verb: of what it does to a lane by itself, e.g. "clear"; else empty.
+    """An instruction in words. verb: for an operation on a lane by itself, e.g. "clear"; else empty.
 
     form: the same without numbers, which tells whether two sentences say the same of other lanes.
     """
@@ -85,7 +85,7 @@ def sentence(program: Program, i: Attend) -> Sentence:
 
 
 def _whole(said: Phrase) -> str:
-    """With what it is taken over; a number in front stays in front."""
+    """With the tokens it is taken over; a number in front stays in front."""
     number, _, rest = said.text.rpartition(" × ")
     scale = f"{number} × " if number else ""
     text = rest or "1"
@@ -189,9 +189,7 @@ def _times(a: Phrase, b: Phrase, keep: str, family: str) -> Phrase:
 
 
 def _turned(matrix: Phrase) -> str:
-    """A matrix on the right of a product: what is summed over is its rows, so that there it is the other one which is
-    transposed.
-    """
+    """A matrix on the right of a product. The sum is over its rows, so the other factor is the transposed one."""
     text = matrix.inside
     return text.removesuffix("ᵀ") if text.endswith("ᵀ") else f"{text}ᵀ"
 

@@ -1,9 +1,9 @@
 """The worst-case interpreter: how far one pass can be from the algorithm, for every input of a bounded domain.
 
 It runs beside no values at all. For every lane it carries two bounds (:class:`Known`) that hold at every token of every
-admissible prompt: on the *size* of the lane, in the transformer and in the algorithm, and on the *error*, the
-difference of the two. Each is a bound on the entries and on the Euclidean norm (:class:`Bound`); neither follows from
-the other, so both are carried, and each is tightened by the other.
+admissible prompt. One is on the *size* of the lane, in the transformer and in the algorithm. The other is on the
+*error*, the difference of the two. Each is a bound on the entries and on the Euclidean norm (:class:`Bound`); neither
+follows from the other, so both are carried, and each is tightened by the other.
 
     a b                 |ab|     <= |a| |b|;  sums over labels also by Cauchy-Schwarz: |<a, b>| <= ||a|| ||b||
                         |d(ab)|  <= |a| |db| + |da| |b|                     (|a|, |b| bound both runs: no second order)
@@ -50,7 +50,7 @@ class Bound:
 
     @classmethod
     def tight(cls, entry: Labelled, norm: float) -> Bound:
-        """What is known of the entries and of the norm, each used for the other. Unknown (nan) is infinite."""
+        """The bounds on the entries and on the norm, each tightened by the other. Unknown (nan) is infinite."""
         known = entry.map(lambda tensor: torch.nan_to_num(tensor, nan=math.inf, posinf=math.inf))
         norm = min(float(known.tensor.norm()), math.inf if math.isnan(norm) else norm)
         return cls(known.map(lambda tensor: tensor.clamp(max=norm)), norm)
@@ -119,7 +119,7 @@ class Known:
 
     def plus(self, other: Known, what: str) -> Known:
         if self.weights != other.weights and self.size.norm and other.size.norm:
-            raise InputError(f"{what} adds what is weighted by omega to what is not")
+            raise InputError(f"{what} adds a value that omega weights to one that it does not")
         weights = self.weights if self.size.norm else other.weights
         return Known(self.size + other.size, self.error + other.error, weights)
 
@@ -130,11 +130,12 @@ class Known:
 
 
 class Worst(Algebra[Known]):
-    """The bounds of all lanes, layer by layer; as an algebra, what holds at every token: values have no axes of tokens.
+    """The bounds of all lanes, layer by layer. As an algebra its values hold at every token, and have no axes of
+    tokens.
 
     sizes: (largest entry, largest norm) of input lanes whose bound the program does not declare, e.g. x and y.
-    changes: what the instructions so far added to each lane, apart from what they did to it in place.
-    jumps: functions for whose approximants nothing is known but that they stay in the function's range.
+    changes: the addends of the instructions so far to each lane, apart from changes in place.
+    jumps: functions whose approximants are only known to stay in the function's range.
     moved: compare the algorithm with itself, started from weights that differ, in this lane, by TINY in norm.
     """
 
@@ -234,13 +235,15 @@ class Worst(Algebra[Known]):
         return "S" in value.weights
 
     def over(self, factors: list[Known], keep: str, mask: Known | None, mean: bool) -> Known:
-        """A mean is at most the largest; of what has the weight omega_S as a factor, as omega's mean is one."""
+        """A mean is at most the largest. So is one of values with the weight omega_S as a factor, as omega's mean is
+        one.
+        """
         found = self.product(factors, keep)
         if not mean:
             raise self._refused("a sum over tokens")
         if found.weights not in ("", "S"):
             raise InputError(
-                f"layer {self.name}: a mean is over what is weighted by its own token's omega, once at most",
+                f"layer {self.name}: the values of a mean are weighted by their own token's omega once at most",
                 got=f"{len(found.weights)} weights",
             )
         return Known(found.size, found.error)
@@ -249,7 +252,7 @@ class Worst(Algebra[Known]):
         return InputError(
             f"layer {self.name}: no bound is known for this instruction",
             got=got,
-            allowed="what a token does by itself, or the mean over all, in programs that are not causal",
+            allowed="operations of a token by itself, or the mean over all, in programs that are not causal",
         )
 
 
@@ -273,7 +276,7 @@ def _viewed(view: View, bound: Bound) -> Bound:
 
 
 def _placed(shape: tuple[int, ...], dst: View, bound: Bound) -> Bound:
-    """What is written into a view, as a bound of the whole lane: zero where it is not written."""
+    """A value written into a view, as a bound of the whole lane: zero where it is not written."""
     whole = torch.zeros(shape, dtype=torch.float64)
     spread = bound.entry.aligned("".join(dst.labels)).expand(whole[dst.place].shape)
     whole[dst.place] = spread
@@ -292,7 +295,7 @@ def _range(f: Function, approximant: Approximant | None, epsilon: float, radius:
 
 
 def _transformed(lane: Known, functions: list[PiecewiseLinear]) -> Known:
-    """g(lane), g(t) = t + f_1(t) + f_2(t) + ...; summed up from 0 by slopes, so that what cancels does so exactly."""
+    """g(lane), g(t) = t + f_1(t) + f_2(t) + ...; summed up from 0 by slopes, so that cancellation is exact."""
     radius = lane.size.largest
     inside = {knot for f in functions for knot in f.knots if abs(knot) < radius}
     points = sorted({-radius, *inside, radius, 0.0})

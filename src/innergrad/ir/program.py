@@ -14,11 +14,11 @@ Queries are read at the token that is written (i), keys and values at the token 
 belongs to its lowering and never to the program. The ``kind`` of a layer says which sublayer of a transformer the
 instructions go into: exactly, for a construction that names its targets; for others it is a hint, or ``any``.
 
-What ``scope``, ``reduce`` and ``where`` ask for is decided once, in :mod:`innergrad.interpret.walk`; interpretations
+The meaning of ``scope``, ``reduce`` and ``where`` is decided once, in :mod:`innergrad.interpret.walk`; interpretations
 bring their arithmetic. A new choice is a new literal here: the type checker then finds every decision that lacks it.
 
-To average over the examples, write ``scope="all", reduce="mean"`` and let the lane ``omega`` be a factor of what is
-averaged: it is zero on the queries and weighted so that the mean over all tokens is the weighted mean over the demos.
+To average over the examples, write ``scope="all", reduce="mean"`` with the lane ``omega`` as a factor. It is zero on
+the queries, and weighted so that the mean over all tokens is the weighted mean over the demos.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     folder/step-000001000.safetensors      tensors; in the header: format, version, step, meta (JSON), a digest
 
 A file is written under another name, flushed to the disk, and only then renamed, so that a reader, or a run that is
-resumed after it was killed, sees whole files only. The digest finds what the disk damaged later. One process writes
-into a folder at a time; what killed writers left there is removed by the next.
+resumed after it was killed, sees whole files only. The digest finds later damage of the disk. One process writes into a
+folder at a time. The next one removes the remains of killed writers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAME = re.compile(r"step-(\d+)\.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``tensors`` after ``step`` steps; ``meta``: whatever else was saved, JSON; ``path``: where it was read from."""
+    """``tensors`` after ``step`` steps; ``meta``: further saved values, JSON; ``path``: the file it was read from."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -52,7 +52,7 @@ class Checkpoint:
 
 
 def save(folder: str | Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], keep: int = 2) -> Path:
-    """Write a checkpoint and remove all but the last ``keep``; whatever happens meanwhile, one whole file remains."""
+    """Writes a checkpoint and removes all but the last ``keep``. At any moment one whole file remains."""
     folder, step, keep = Path(folder), integer("step", step, low=0), integer("keep", keep)
     make_folder(folder, "checkpoints")
     copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
@@ -136,7 +136,7 @@ def _read(path: Path, device: torch.device | str) -> Checkpoint:
 
 
 def _parsed(header: Mapping[str, str], path: Path) -> tuple[int, dict[str, Any]]:
-    """The step and what else was saved, which must be what :func:`save` writes, whoever wrote it."""
+    """The step and the further values. They must have the form that :func:`save` writes, no matter who wrote them."""
     try:
         step, meta = int(header["step"]), json.loads(header["meta"])
     except (KeyError, ValueError, RecursionError) as error:

@@ -57,7 +57,7 @@ def check_task(task: Task, n: int = 8, *, shifted: bool = False) -> tuple[str, .
 
 
 def _check_pure(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
-    """``evaluate`` twice on points that it has not seen yet, with a look at what it leaves behind."""
+    """``evaluate`` twice on points that it has not seen yet, with a look at its side effects."""
     params, x = _drawn(task, rng, index, n)
     kept, kept_x = {name: value.clone() for name, value in params.items()}, x.clone()
     labels = task.evaluate(params, x).clone()
@@ -66,7 +66,7 @@ def _check_pure(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
     if not _same(x, kept_x):
         raise InputError(f"{_name(task)}: evaluate changes x in place", hint="work on a copy")
     if not _same(labels, task.evaluate(params, x)):
-        hint = "what is random belongs into params"
+        hint = "draw random numbers in params"
         raise InputError(f"{_name(task)}: evaluate gives other labels when it is called again", hint=hint)
 
 
@@ -183,7 +183,7 @@ def _check_numbers(task: Task, what: str, values: Tensor) -> None:
 
 
 def _parts(task: Task, a: Prompts, b: Prompts) -> list[tuple[str, Tensor, Tensor]]:
-    """What to compare of two draws, causes before their effects."""
+    """The parts of two draws to compare, causes before their effects."""
     if a.params.keys() != b.params.keys():
         got = f"{sorted(a.params)} and {sorted(b.params)}"
         raise InputError(f"{_name(task)}: params have other names in another draw", got=got)
@@ -211,7 +211,7 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
             f"{_name(predictor)}: predictions change when it is called again",
             hint="random numbers come from a CounterRNG with a fixed seed",
         )
-    # All prompts change at once: a predictor may choose by what it has seen in all of them.
+    # All prompts change at once: a predictor may choose by all of them together.
     other_x, other_y = 3.0 * rng.fork("other x").normal(index, n, d), 3.0 * rng.fork("other y").normal(index, n)
     for k in range(n):
         later_x = torch.cat([x[:, : k + 1], other_x[:, k + 1 :]], 1)

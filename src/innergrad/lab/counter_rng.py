@@ -1,7 +1,7 @@
 """Random numbers by counting: number j of sample i of a generator is a function of (generator, i, j), nothing else.
 
-So a sample is the same whatever the batch it is drawn in, the number of devices that share the work and the step at
-which a run was resumed, and it is made on the device that needs it: there is no state to save, only an index.
+So a sample does not depend on its batch, on the number of devices that share the work, or on the step at which a run
+was resumed. It is made on the device that needs it. There is no state to save, only an index.
 
 The function is Widynski's *Squares* (64-bit output, five rounds of squaring a 64-bit counter times a key; 2020), in
 integer arithmetic that is the same on every device. Normal numbers are Box and Muller's, two from each 64 bits, with

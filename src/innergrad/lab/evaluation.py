@@ -98,8 +98,8 @@ class Evaluation:
 
 
 def check_out(path: Path, run: Path | None = None, force: bool = False) -> Writer:
-    """Who writes a result there; makes its folder. An error if the file is there and is not an earlier result, or is
-    one of the run that is evaluated.
+    """The writer of a result at this place; makes its folder. An error if the file is there and is not an earlier
+    result, or is one of the run that is evaluated.
     """
     make_folder(path.parent, "the result")
     own = [] if run is None else [run, run / CONFIG, run / MANIFEST, run / LOG, *checkpoints.every(run)]
@@ -151,7 +151,7 @@ def evaluate(
 
 
 def _predictions(name: str, predictor: Predict, x: Tensor, y: Tensor) -> Tensor:
-    """What the predictor says, if it is what a predictor says; it may be anybody's code."""
+    """The predictions, if they have the right form; the predictor may be anybody's code."""
     found: object = predictor(x, y)
     if not isinstance(found, Tensor) or found.shape != y.shape:
         got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__

@@ -1,4 +1,4 @@
-"""What is trained, on what, and how: the settings of a run, which configuration files hold."""
+"""The settings of a run, which configuration files hold: what is trained, on which task, and how."""
 
 from __future__ import annotations
 

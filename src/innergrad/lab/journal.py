@@ -1,4 +1,4 @@
-"""The folder of a run, and what is seen of it while it goes.
+"""The folder of a run, and its progress on the screen.
 
     config.toml      the configuration as used, defaults and changes included
     manifest.json    versions, code, machine, time, command line; also of the times it was resumed
@@ -93,7 +93,7 @@ class Journal:
         os.fsync(self._log.fileno())
 
     def close(self) -> None:
-        """Everything, also what cannot be written to a disk that is full."""
+        """Everything, also lines that cannot be written because the disk is full."""
         try:
             self._log.close()
         finally:
@@ -114,7 +114,7 @@ def saved(folder: Path) -> None:
 
 
 def check_places(folder: Path) -> None:
-    """An error, before any work, if something is in the way of what a run writes."""
+    """An error, before any work, if something is in the way of a run's files."""
     for path in (folder, folder / CHECKPOINTS, folder / TENSORBOARD):
         if path.is_symlink() and not path.exists():
             raise InputError(f"{path} is a link to nothing", allowed="a folder, existing or new")
@@ -156,7 +156,7 @@ def _begun(folder: Path, config: Any) -> bool:
 
 def _lock(folder: Path) -> IO[str]:
     """A file that this process holds as long as it lives, so that no second one trains in the folder."""
-    file = (folder / LOCK).open("a")  # what is there is not emptied
+    file = (folder / LOCK).open("a")  # an existing file is not emptied
     try:
         import fcntl
     except ImportError:  # a system without locks
@@ -177,7 +177,7 @@ def read_log(folder: str | Path) -> list[Row]:
     if not path.is_file():
         raise InputError(f"there is no log in {folder}", allowed=f"the folder of a run, with {LOG}")
     require_regular(path, MOST_LOG)
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # what follows the last \n is unfinished
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # text after the last \n is unfinished
     return [_parsed(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
 
 
@@ -236,7 +236,7 @@ def _tensorboard(folder: Path, step: int | None) -> Any:
 
 
 class Progress(Protocol):
-    """What a training loop calls now and then: steps done, and a few words such as "loss 0.12"."""
+    """A training loop calls it now and then, with the steps done and a few words such as "loss 0.12"."""
 
     def __call__(self, step: int, words: str = "") -> None: ...
 

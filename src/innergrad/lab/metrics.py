@@ -40,7 +40,7 @@ Statistic = Callable[[Tensor], Tensor]  # (samples, B) how often each prompt cou
 class Curve:
     """A measure at the lengths ``k``: ``value`` and its interval from ``low`` to ``high``, each (lengths,) float64.
 
-    ``undefined`` is empty, or says what is missing and why.
+    ``undefined`` is empty, or names the missing values and the reason.
     """
 
     k: Tensor

@@ -8,7 +8,7 @@
             root mean square of an update that of AdamW (Liu et al., 2025), so both share their lr.
 
 Everything is done in place by tensor operations without a look at a value, so that a step can be recorded as a CUDA
-graph; learning rate and decay are columns (S, 1), one a model. Which parameters are matrices for Muon, and which decay,
+graph. Learning rate and decay are columns (S, 1), one a model. Which parameters are matrices for Muon, and which decay,
 the learner says.
 """
 

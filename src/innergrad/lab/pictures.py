@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = (BLUE, GREEN, GREY, DARK, *GREENS)
-ROOM = 1.6  # an axis ends so much above what the learner, and the first baseline, reach: least squares goes to infinity
+ROOM = 1.6  # an axis ends so much above the learner and the first baseline: least squares goes to infinity
 
 
 def plot_curves(

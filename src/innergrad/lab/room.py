@@ -19,10 +19,10 @@ from innergrad.lab.learners import LearnerConfig
 from innergrad.lab.tasks import Task
 from innergrad.memory import require_memory
 
-WEIGHT = 64  # bytes for a parameter in training: itself, its gradient, what the optimiser remembers, and copies
+WEIGHT = 64  # bytes for a parameter in training: itself, its gradient, the optimiser's state, and copies
 DRAWN = 48  # bytes for an entry of the largest tensor of a prompt while it is drawn: there are a few such, of 64 bits
 KEPT = 4  # bytes for a number that a forward pass keeps for the way back
-LAYER = 2**16  # bytes for a layer, however small: the graph of its operations, and what torch keeps for each tensor
+LAYER = 2**16  # bytes for a layer, however small: the graph of its operations, and torch's record of each tensor
 SMALLER = "take a smaller learner, shorter prompts or a smaller batch"
 
 
@@ -62,9 +62,7 @@ def numbers_of_learner(config: LearnerConfig, d: int, n_points: int, stack: int)
 
 
 def numbers_of_prompt(task: Task, n_points: int) -> int:
-    """Entries of the largest tensor, a prompt, while it is drawn; of its points where a task of the user's own looks at
-    what it draws.
-    """
+    """Entries of the largest tensor, a prompt, while it is drawn; of its points for a task of the user's own."""
     with _Largest() as seen:
         try:
             task.sample(CounterRNG.of(0, "room", "meta"), torch.arange(1, device="meta"), n_points)

@@ -1,14 +1,14 @@
 """A stack in training: the parameters of all models as rows of one matrix, and the step that advances them.
 
     theta (S, P) float32     the parameters (master copies; the forward pass may use them in bfloat16)
-    m, v (S, P)              what the optimiser remembers
+    m, v (S, P)              the optimiser's memory
     step ()                  how many steps were taken; everything that changes with time is a function of it
 
 One step makes its data on the device, predicts, differentiates and updates, without a look at a value: on a GPU it is
 recorded once as a CUDA graph and then replayed. Gradients become one matrix too, so that clipping and the update are
 single operations.
 
-What models of a stack may differ in: the seed, the task (with the same d), the learning rate and the weight decay.
+Models of a stack may differ in the seed, the task (with the same d), the learning rate and the weight decay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from innergrad.lab.tasks import Task
 
 
 def _scale(task: Task) -> float:
-    """What the labels of a task are divided by."""
+    """The divisor of a task's labels."""
     return real(f"the scale of task {task.kind}", task.scale, above=0.0, hint="it is the root mean square of a label")
 
 
@@ -188,9 +188,9 @@ class Stack:
         return graph
 
     def compile(self) -> None:
-        """Fuses what runs in a step: the data, a block of the learner, and the update."""
+        """Fuses the parts of a step: the data, a block of the learner, and the update."""
         torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
-        warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 is what was asked for
+        warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 was asked for
         options: dict[str, Any] = {"dynamic": False}
         self.draw_batch = torch.compile(self.batch, **options)
         self.apply_update = torch.compile(self.update, **options)

@@ -31,14 +31,16 @@ from innergrad.lab.journal import CONFIG, LOG, SWEEP, Progress, read_log
 from innergrad.lab.training import check_folder, check_stack, train
 
 MOST_RUNS = 10_000  # of a grid
-ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # what names of folders do without
+ODD = re.compile(r"[^A-Za-z0-9.+=_-]+")  # characters that names of folders do without
 
 Bar = Callable[[int, str], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A model: its experiment, the folder of its run, its number in the stack, where training ended; or what failed."""
+    """A model: its experiment, the folder of its run, its number in the stack, and where training ended; or the
+    failure.
+    """
 
     name: str
     seed: int

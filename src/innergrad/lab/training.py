@@ -1,10 +1,10 @@
-"""Training: the loop, and what is around it.
+"""Training: the loop, and the checks and files around it.
 
     Experiment(task, learner, train, n_points, seed)  --train-->  a run's folder: config, manifest, log, checkpoints
 
 A run is a function of its experiments: data, initial weights, schedules and curricula depend on the seed and on the
-number of the step alone. So a run that was killed and resumed ends where one ends that was not, bit for bit on the same
-kind of device, and devices that share a batch see the samples that one would.
+number of the step alone. So a run that was killed and resumed ends like one that was not, bit for bit on the same kind
+of device. Devices that share a batch see the samples that one device would.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _train(
     journal = None
     if folder and first:
         journal = Journal(folder, configuration(experiments), step=step if resume else None, tensorboard=tensorboard)
-    with journal or nullcontext():  # closed whatever happens: who holds it keeps others out of the folder
+    with journal or nullcontext():  # closed in any case: its holder keeps others out of the folder
         asked = stack.any_device(told)
         while step < config.steps and not asked:
             n = config.curriculum.length(step, stack.n_points)
@@ -234,7 +234,7 @@ def load_learner(
 
 
 def configuration(experiments: Sequence[Experiment]) -> Any:
-    """What config.toml says: one experiment is its own configuration, several are a list."""
+    """The content of config.toml: one experiment is its own configuration, several are a list."""
     return experiments[0] if len(experiments) == 1 else {"experiments": [to_table(one) for one in experiments]}
 
 
@@ -269,7 +269,7 @@ def signals() -> Iterator[list[int]]:
 
     try:
         before = {number: signal.signal(number, tell) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread: whoever runs us decides
+    except ValueError:  # not the main thread: the caller decides
         yield told
         return
     try:

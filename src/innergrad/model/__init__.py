@@ -1,1 +1,1 @@
-"""From an algorithm to a record of what compiling makes, and how it is run and kept."""
+"""From an algorithm to a compiled record, and the ways to run and keep it."""

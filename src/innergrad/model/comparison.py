@@ -14,7 +14,7 @@ from innergrad.model.preparation import prepared
 from innergrad.targets import TARGETS
 
 Counting = Callable[[Program, dict[str, Approximant], Options], "Compared"]
-PAPER = ("layers", "width D", "heads of the widest layer")  # what of the paper's count is shown
+PAPER = ("layers", "width D", "heads of the widest layer")  # parts of the paper's count that are shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """rows: in the order of the targets. paper: name of a number -> the paper's formula, and what it is here."""
+    """rows: in the order of the targets. paper: name of a number -> the paper's formula, and its value here."""
 
     rows: tuple[Compared, ...]
     paper: dict[str, str]

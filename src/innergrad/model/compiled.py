@@ -1,4 +1,4 @@
-"""What compiling makes, as a record: executors run it, evidence is about it, storage keeps it.
+"""The compiled record: executors run it, evidence is about it, storage keeps it.
 
 algorithm -> program -> approximants -> weights. Nothing here runs anything; :class:`innergrad.CompiledTransformer` is
 this record with everything a user can ask of it.
@@ -35,7 +35,7 @@ from innergrad.targets.weights.modules import BYTES_PER_ENTRY, Count
 from innergrad.targets.weights.rows import require_room, require_room_to_count
 
 CHECKED = "checked"  # in ``kept``
-PRODUCTS = "products"  # beside functions, what targets with fitted functions do not compute as it is
+PRODUCTS = "products"  # beside functions, the operations that targets with fitted functions do not compute as they are
 SMALLER = "use executor='plain', a larger epsilon, a smaller network or a smaller batch"
 
 
@@ -60,7 +60,7 @@ class Compiled:
 
     @cached_property
     def standings(self) -> dict[str, Standing]:
-        """What is known of every function, and of what stands for it: :mod:`innergrad.functions.states`."""
+        """The state of every function and of its approximant: see :mod:`innergrad.functions.states`."""
         functions, of = self.program.functions(), {f.value: primitives for f, primitives in self.primitives.items()}
         doubts = self._prove_again() if self.loaded else {}
         found = {name: standing(f, self.approximants.get(name), of.get(f.value, ())) for name, f in functions.items()}
@@ -71,7 +71,7 @@ class Compiled:
         return {name: standing(f, None, self.primitives[f]) for name, f in linear.items() if name not in found} | found
 
     def _prove_again(self) -> dict[str, Standing]:
-        """Give the approximants that were loaded the errors that are proven; what is known of those that have none."""
+        """Gives loaded approximants the errors that are proven. Returns the state of those that have none."""
         doubts: dict[str, Standing] = {}
         for name, f in self.program.functions().items():
             given = self.approximants.get(name)
@@ -85,7 +85,7 @@ class Compiled:
 
     @cached_property
     def primitives(self) -> Mapping[Function, tuple[Formula, ...]]:
-        """Functions that must be derivatives for the program to be the algorithm, and what of."""
+        """Functions that must be derivatives for the program to be the algorithm, each with its primitive."""
         return self.algorithm.primitives()
 
     @cached_property
@@ -95,7 +95,7 @@ class Compiled:
 
     @property
     def proven(self) -> bool:
-        """All functions are computed as they are, or the errors of what stands for them are proven."""
+        """All functions are computed as they are, or the errors of their approximants are proven."""
         return self.state in ("exact", "proven")
 
     def require_proven_facts(self) -> None:
@@ -106,7 +106,7 @@ class Compiled:
                 raise InputError(what, got=known.reason, hint=f"what is known of it is {known.known}")
         for name, f in self.program.functions().items():
             if isinstance(f.value, Tape) and not f.value.still():
-                what = f"{name} is not what it was when it was made, so there is no certificate"
+                what = f"{name} has changed since it was made, so there is no certificate"
                 raise InputError(what, hint="a formula must depend on nothing but t")
 
     @property
@@ -120,7 +120,9 @@ class Compiled:
 
     @property
     def functions(self) -> dict[str, ScalarFunction]:
-        """What the weights compute for each scalar function: its approximant, or, if it has none, the function."""
+        """The functions that the weights compute: for each scalar function its approximant or, if it has none, the
+        function.
+        """
         return {**self.program.functions(), **self.approximants}
 
     @cached_property
@@ -130,7 +132,7 @@ class Compiled:
 
     @cached_property
     def kept(self) -> dict[str, Any]:
-        """What executors have made of it, by their names, so that it is made once."""
+        """Results that executors keep here under their names, so that each is made once."""
         return {}
 
     # ---------------------------------------------------------------------------------------------------------- size
@@ -167,7 +169,7 @@ class Compiled:
     @cached_property
     def _cost(self) -> Cost:
         paper = {}
-        if self.options.target == self.algorithm.home:  # what the paper says is about that architecture
+        if self.options.target == self.algorithm.home:  # the paper's statement is about that architecture
             paper = self.algorithm.paper_cost(self.options.epsilon, self.options.n_examples)
         counts = self.foreseen or [built.counted() for built in self.module.stored_layers()]
         found = cost_of(self.program, self.options, counts, paper, self.approximants)
@@ -179,7 +181,7 @@ class Compiled:
 
     @cached_property
     def foreseen(self) -> list[Count] | None:
-        """What the weights of every stored layer are counted to be, where that is known without building them."""
+        """The weights of every stored layer, counted without building them where that is possible."""
         require_room_to_count(self.program)
         return self.target.foreseen(self.program, self.approximants, self.options)
 
@@ -231,7 +233,7 @@ class Compiled:
     # ------------------------------------------------------------------------------------------------------- prompts
 
     def ranges(self, layer: Layer) -> Mapping[str, Limits]:
-        """Of the lanes that a layer reads, outside which it does not compute what it should."""
+        """Ranges of the lanes that a layer reads. Outside them the layer computes something wrong."""
         known, limits = self._ranges.get(id(layer), (None, None))
         return limits if known is layer and limits is not None else self._bounds(layer)
 
@@ -244,7 +246,7 @@ class Compiled:
         return self.target.bounds(self.program, layer, self.options)
 
     def guard(self, outside: Outside = "error") -> Guard:
-        """What watches the domains of one run; outside: ``error``, or ``flag``, which takes note and goes on."""
+        """The guard of one run's domains. outside: ``error``, or ``flag``, which takes note and continues."""
         return Guard(self.program, self.options, self.approximants, self.ranges, outside)
 
     def prompt(
@@ -259,8 +261,8 @@ class Compiled:
         seed: int = 0,
         guard: Guard | None = None,
     ) -> Prompt:
-        """The caller's arrays, checked and batched. guard: what takes values outside the declared domain, which
-        otherwise are errors.
+        """The caller's arrays, checked and batched. guard: takes values outside the declared domain, which are errors
+        otherwise.
         """
         given = (X, y, X_query, w0, sample_weight)
         return make_prompt(
@@ -268,7 +270,7 @@ class Compiled:
         )
 
     def in_double(self, prompt: Prompt, sample_weight: ArrayLike | None, guard: Guard | None = None) -> Prompt:
-        """The same prompt in float64: what is certified is the distance to the algorithm on that."""
+        """The same prompt in float64. A certificate compares with the algorithm on that prompt."""
         double = (part.double() for part in (prompt.X, prompt.y, prompt.X_query))
         return self.prompt(*double, w0=prompt.w0.double(), sample_weight=sample_weight, guard=guard)
 

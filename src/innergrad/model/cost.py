@@ -1,4 +1,4 @@
-"""What a compiled transformer costs, as a table."""
+"""The cost of a compiled transformer, as a table."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Cost:
 
     Parameters of tied layers count once. ``low_rank`` counts the entries of W_Q, W_K, W_V, W_O as stored per head,
     ``dense`` those of the paper's D x D matrices. FLOPs (:mod:`innergrad.flops`) are for one prompt of n_examples
-    examples and one query: ``flops_dense`` with D x D matrices, as the paper counts; ``flops_structured`` for the same
-    function evaluated with shared lanes and shared scores used once. Both count the functions of scores, a sum of
-    features by its terms. steps: of the algorithm. before: how many of the rows are not of a step, but come before the
-    first. others: the same algorithm on other targets, when asked.
+    examples and one query. ``flops_dense`` counts D x D matrices, as the paper does. ``flops_structured`` counts the
+    same function with shared lanes and shared scores used once. Both count the functions of scores; a sum of features
+    counts by its terms. steps: of the algorithm. before: the number of rows that come before the first step. others:
+    the same algorithm on other targets, when asked.
     """
 
     rows: tuple[LayerCost, ...]
@@ -170,7 +170,7 @@ def number(value: float) -> str:
 
 
 def condensed(rows: Sequence[LayerCost]) -> Iterator[LayerCost | str]:
-    """The rows of a table for people: a run of layers that repeat is shown once, and a line says what was left out.
+    """The rows of a table for people. Layers that repeat are shown once, and a line says how many were left out.
 
     Layers repeat if they differ in nothing but their norm and the digits in their names; if the norms differ, the line
     says so. Left-over layers of a run that is no whole number of repetitions come first, so that the run ends with it.
@@ -247,8 +247,8 @@ def cost_of(
     paper: dict[str, str],
     stands: Mapping[str, object] | None = None,
 ) -> Cost:
-    """The cost of the longest prompt with one query, from counts of the weights of every stored layer: foreseen, or of
-    the module. stands: what stands for the functions, by name.
+    """The cost of the longest prompt with one query, from counts of the weights of every stored layer. The counts are
+    foreseen, or those of the module. stands: the approximants of the functions, by name.
     """
     stacked = (
         int(program.sink) + program.carriers + options.n_examples * (2 if program.tokens == "interleaved" else 1) + 1

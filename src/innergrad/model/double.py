@@ -1,26 +1,26 @@
 """A program whose numbers have twice the digits that its sublayers read, for float64 in classes that cast to float32.
 
-The residual stream of a float64 Llama is float64, but its RMSNorm casts: what a sublayer reads of a lane h is read(h),
+The residual stream of a float64 Llama is float64, but its RMSNorm casts. A sublayer reads a lane h as read(h), which is
 h rounded to float32. So a value v has two lanes, B (the lane itself) and C (its *low* lane):
 
-    settled     v = read(B) + C,  C = v - read(B) about 2^-24 v: what is read of both adds up to v, up to 2^-48 v
+    settled     v = read(B) + C,  C = v - read(B) about 2^-24 v: the parts that are read add up to v, up to 2^-48 v
     open        v = C, and B is v up to 2^-24 v: a value that was written by the sublayer before
 
 A write goes to both lanes: a value that was open stays open, a settled one is opened by C += read(B), in the same MLP,
 or, where attention writes, in the MLP before. The next MLP settles it, C -= read(B). Clearing a settled value, B -=
-read(B) and C -= read(C), leaves 2^-48 v in C, and what it leaves in B does not matter.
+read(B) and C -= read(C), leaves 2^-48 v in C. The rest in B does not matter.
 
-An MLP need not wait for an open operand. Of a product a b it reads read(B) where an operand is open; the next MLP,
-where both are settled, adds what was missing, to C alone:
+An MLP need not wait for an open operand. Of a product a b it reads read(B) where an operand is open. In the next MLP
+both are settled, and it adds the missing part, to C alone:
 
-    lo(a) b + read(a) lo(b)          lo: C, where the operand was open; read(a): what was read of a before
+    lo(a) b + read(a) lo(b)          lo: C, where the operand was open; read(a): the part of a that was read before
 
 so that products of products follow one another without a pause. Linear maps likewise. Attention waits until everything
-is settled, in an MLP more if need be, and so do functions, and layers that write what they multiply. Linear maps of a
-token's own lanes move from attention to the MLP before it.
+is settled, in one more MLP if need be. So do functions, and layers that write a lane that they multiply. Linear maps of
+a token's own lanes move from attention to the MLP before it.
 
-Where nothing is rounded, read(h) = h: C is zero as soon as v is settled, all corrections are zero, and the program
-computes what it computed before. What the prompt fills is open when the first MLP reads it.
+Where nothing is rounded, read(h) = h. Then C is zero as soon as v is settled, all corrections are zero, and the program
+computes the same as before. Lanes that the prompt fills are open when the first MLP reads them.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def _whole(lane: Lane, coefficient: float = 1.0, *, lower: bool = False) -> Expr
 
 
 def _ahead(program: Program) -> frozenset[str]:
-    """What the first layer of a step adds to by attention: opened by the last MLP of the step before, if it reads none
-    of it.
+    """The lanes that attention writes in the first layer of a step. The last MLP of the step before opens them, unless
+    it reads one of them.
     """
     firsts = [loop.layers[0] for loop in program.body if loop.step and loop.layers[0].kind == "attention"]
     written = {i.dst.lane for layer in firsts for i in layer.instructions}
@@ -76,8 +76,8 @@ class _Pass:
     """The state of the pass, between two layers.
 
     doubled: the lanes that have a low one. ahead: those that are open when a step begins. open: those that are open
-    now. empty: those that were cleared, in whose low lanes nothing is left; entry: those that may be so when a segment
-    ends. due: corrections, for the next mlp.
+    now. empty: those that were cleared, with nothing left in their low lanes. entry: those that may be empty when a
+    segment ends. due: corrections for the next mlp.
     """
 
     program: Program
@@ -95,8 +95,8 @@ class _Pass:
         self.entry = frozenset(self.empty)
 
     def loop(self, loop: Loop) -> Loop:
-        """A loop whose every pass begins in the same state. What a pass does not leave empty is settled, not empty,
-        before the first one, too: it holds nothing at all, which is both.
+        """A loop whose every pass begins in the same state. A lane that a pass does not leave empty counts as settled
+        before the first pass, too. It holds nothing at all then, which is both.
         """
         while True:
             self.entry, opened = frozenset(self.empty), set(self.open)
@@ -116,7 +116,9 @@ class _Pass:
         return tuple(made)
 
     def _settled(self, name: str, keep: Iterable[str] = (), more: Iterable[Attend] = ()) -> Iterator[Layer]:
-        """An mlp that settles everything but what is kept open, or is opened by it; none, if there is nothing to do."""
+        """An mlp that settles all lanes, except those that are kept open or that it opens. None if there is nothing to
+        do.
+        """
         kept = set(keep)
         opened = [*self._opened(kept - self.open - self.empty), *more]
         if self.due or opened or self.open - kept:
@@ -124,7 +126,7 @@ class _Pass:
             self.open |= kept - self.empty
 
     def _due(self, kept: Iterable[str] = ()) -> tuple[Attend, ...]:
-        """What the next mlp does beside its own work: corrections, and C -= read(B) of what is open and not kept so."""
+        """The extra work of the next mlp: corrections, and C -= read(B) for lanes that are open and not kept so."""
         lanes = [self.program.stream[name] for name in sorted(self.open - set(kept))]
         settling = (Attend(_whole(lane, lower=True), value=_whole(lane, -1.0)) for lane in lanes)
         made, self.due, self.open = (*self.due, *settling), [], self.open & set(kept)
@@ -180,13 +182,14 @@ class _Pass:
     # --------------------------------------------------------------------------------------------------- instructions
 
     def _written(self, i: Attend) -> tuple[Attend, ...]:
-        """The instruction with what can be read of its operands, into both lanes."""
+        """The instruction with the readable parts of its operands, written to both lanes."""
         scores = [Score(s.f, *((self._shown(q), self._shown(k)) for q, k in s.pairs)) for s in i.scores]
         return _both(i.changed(scores=scores, value=self._shown(i.value)))
 
     def _corrections(self, i: Attend) -> Iterator[Attend]:
-        """What is missing in what was written, with the lanes as they are one mlp later: S V - S' V' = (S - S') V + S'
-        (V - V'), S the score, V the value, and ' what was read of them; S - S' likewise, pair by pair.
+        """The part that is missing in a written lane, with the lanes as they are one mlp later: S V - S' V' = (S - S')
+        V + S' (V - V'). S is the score, V the value, and ' marks the part that was read. S - S' is split likewise, pair
+        by pair.
         """
         if not self.open & _read(i):
             return
@@ -203,7 +206,7 @@ class _Pass:
             yield i.changed(dst=dst, scores=scores, value=value)
 
     def _shown(self, expression: Expr) -> Expr:
-        """What an mlp can read now."""
+        """The part of a value that an mlp can read now."""
         return tuple(
             part for view in expression for part in ((view,) if view.lane in self.open else self._full((view,)))
         )

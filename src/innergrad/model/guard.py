@@ -1,11 +1,11 @@
-"""The domains a transformer was compiled for, and what is done about a value outside one.
+"""The domains a transformer was compiled for, and the handling of values outside them.
 
     inputs      |X| <= x_bound, |y| <= y_bound, as declared; initial weights within their box
     lanes       the ranges that a layer's products are made for, where products are not exact
     arguments   the domains of approximants
 
-A :class:`Guard` knows them all and watches one run. What is outside is an error, or, where that was asked for, a
-sentence in ``violations``, and the run goes on.
+A :class:`Guard` knows them all and watches one run. A value outside is an error. If flags were asked for, it is a
+sentence in ``violations``, and the run continues.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def in_prompts(outside: Tensor, first: int | None) -> str:
 
 @dataclass
 class Guard:
-    """What watches a run.
+    """Watches a run.
 
     options: the declared domain of inputs; None: nothing is declared. violations: a sentence each, if they are flagged.
     first: the number of the first prompt that runs, if the batch runs in parts.
@@ -83,7 +83,7 @@ class Guard:
         return replace(self, violations=[])
 
     def part(self, first: int | None) -> Guard:
-        """For a part of the batch, from this prompt on; what is flagged is flagged here, too."""
+        """For a part of the batch, from this prompt on. Its flags are flagged here, too."""
         return replace(self, first=first)
 
     # -------------------------------------------------------------------------------------------------------- inputs
@@ -116,7 +116,7 @@ class Guard:
     # ------------------------------------------------------------------------------------------------------- the run
 
     def lanes(self, layer: Layer, before: State) -> None:
-        """What a layer read."""
+        """The lanes that a layer read."""
         for lane, limits in self.ranges(layer).items():
             self._inside(
                 lane_left(layer, lane), before[lane], limits, slack(limits), enlarge(self.program.stream[lane])

@@ -1,4 +1,4 @@
-"""What a run made small: its loss after every step, beside that of the algorithm itself, as numbers and as a picture.
+"""The loss of a run after every step, beside that of the algorithm itself, as numbers and as a picture.
 
 The loss is the algorithm's own objective on the examples (``Algorithm.objective_at``). It is computed when it is asked
 for: from the weights after every step, or, of an algorithm that trains none and keeps residuals in the stream instead,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Learning:
-    """What a run learned from. functions: what the run computed for each scalar function of the program."""
+    """The data that a run learned from. functions: the scalar functions of the program, as the run computed them."""
 
     algorithm: Algorithm
     program: Program

@@ -1,16 +1,17 @@
 """Programs that name no target, scheduled: instructions placed into the sublayers that a target has.
 
 A layer whose sublayer can do all its instructions stays as it is; kinds are hints. Otherwise it goes, as a whole, into
-another sublayer; otherwise it is split. What a part can do is asked of the part. An instruction that no part can do at
-once becomes several, through scratch lanes of its own:
+another sublayer; otherwise it is split. Each part says which instructions it can do. An instruction that no part can do
+at once becomes several, through scratch lanes of its own:
 
     f(<q, k>) v      z = <q, k>;  p = f(z);  dst += p v
     mean of such     u = f(<q, k>) v in every token, if the query is the same in all;  dst += mean u
     where: demos     u = everything else;  dst += t u
 
-Instructions of a layer all read the stream before the layer. So first come those that write scratch lanes, which nobody
-else reads, then those that write the program's own lanes, in an order in which none sees what another wrote; where
-there is no such order, through a scratch lane. Scratch lanes are cleared at the end of every pass of their loop.
+Instructions of a layer all read the stream before the layer. So the instructions that write scratch lanes come first;
+nobody else reads those lanes. Then come those that write the program's own lanes, in an order in which none reads a
+lane that another has written. Where there is no such order, a scratch lane helps. Scratch lanes are cleared at the end
+of every pass of their loop.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class _Pass:
         before: list[Attend] = []
         finals = [self._resolved(instruction, layer, before) for instruction in layer.instructions]
         order = self._unseen(finals, layer.name)
-        while order is None:  # some would see what others wrote: one after the other through a scratch lane
+        while order is None:  # some would see the output of others: one after the other through a scratch lane
             number, seen = next((n, i) for n, i in enumerate(finals) if any(_sees(i, other) for other in finals))
             lane = self._fresh(seen, layer.name, seen.dst.labels, self.stream[seen.dst.lane].shared)
             before.append(seen.changed(dst=lane, scale=1.0))
@@ -108,7 +109,7 @@ class _Pass:
         return [replace(part, name=name) for part, name in zip(made, names, strict=True)]
 
     def _unseen(self, finals: list[Attend], name: str) -> tuple[Layer, ...] | None:
-        """Layers in an order in which none reads what an earlier one wrote."""
+        """Layers in an order in which none reads a lane that an earlier one wrote."""
         for order in permutations(self._grouped(finals, name)):
             pairs = ((i, j) for n, group in enumerate(order) for i in group.instructions for j in _all(order[:n]))
             if not any(_sees(i, j) for i, j in pairs):
@@ -162,8 +163,8 @@ class _Pass:
     # ------------------------------------------------------------------------------------------------- instructions
 
     def _resolved(self, instruction: Attend, layer: Layer, before: list[Attend], of: str = "") -> Attend:
-        """An instruction that some part can do at once; what it needs first goes to ``before``. of: the lane that it
-        is for.
+        """An instruction that some part can do at once. Instructions that have to come first go to ``before``. of: the
+        lane that it is for.
         """
         of = of or instruction.dst.lane
         while not any(self._form(instruction, kind, layer.name) for kind in self.kinds):
@@ -210,7 +211,7 @@ class _Pass:
         return first.changed(dst=lane), i.changed(scores=scores)
 
     def _fresh(self, i: Attend, name: str, labels: tuple[str, ...], shared: bool | None = None) -> View:
-        """A scratch lane for what an instruction writes, named after its lane and layer."""
+        """A scratch lane for the output of an instruction, named after its lane and layer."""
         shape = tuple(self.program.label_sizes(i)[label] for label in labels)
         shared = all(self.stream[lane].shared for lane in _read(i)) if shared is None else shared
         stem = re.sub(r"\W+", "_", f"{i.dst.lane}_{name}")
@@ -226,7 +227,7 @@ class _Pass:
         return View(lane.name, labels)
 
     def _bound(self, i: Attend) -> float:
-        """A bound on what an instruction writes, where the lanes it reads have bounds."""
+        """A bound on the output of an instruction, where the lanes it reads have bounds."""
         given = {"x": self.options.x_bound, "y": self.options.y_bound}
 
         def size(expression: Expr) -> float:

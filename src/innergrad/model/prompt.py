@@ -1,5 +1,5 @@
-"""Prompts: examples, queries and initial weights as the initial state of a residual stream; and predictions, read off
-what has become of it: one function, for every target, module and export.
+"""Prompts: examples, queries and initial weights as the initial state of a residual stream. Predictions are read off
+the final state, by one function for every target, module and export.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ArrayLike = Tensor | np.ndarray | list[object]
 # position, its square, its binary digits as signs, "not the sink"; logarithms of the examples' weights and of the
 # number of tokens, the sink aside; weights of the examples of batches, and their logarithms; "no marker"
 TARGET_LANES = ("pos", "pos2", "bits", "ns", "log_omega", "log_tokens", "batch", "log_batch", "unmarked")
-ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows what that has subtracted
+ZERO = "zero"  # a lane that is always zero: after a LayerNorm it shows the amount that was subtracted
 NO_WEIGHT = -64.0  # the logarithm of no weight, or of one as small: e^-64 is nothing beside the others
 #: lanes of logarithms, and the number in them that stands for no weight; in float32, too
 BOTTOMS = dict.fromkeys(("log_omega", "log_batch"), NO_WEIGHT / LOG_UNIT * (1 - 1e-6))
@@ -61,11 +61,11 @@ class Prompt:
         """The residual stream before the first layer: the tokens' lanes by name.
 
         stacked: demos (x_i; y_i), then queries (x; 0), as in (2.1) of the paper; interleaved: x_1, y_1, x_2, y_2, ...,
-        then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes,
-        and so have the blank tokens before the queries that fill a prompt up to a fixed length; only their x is the
-        first demo's, so that no function is evaluated where the data never are (at 0, a ReLU's kink). Tokens that carry
-        weights, or marks alone, stand before the demos: blank ones, with their weights and marks. Low lanes hold what
-        their lanes hold: such values are open, in the words of :mod:`innergrad.model.double`.
+        then queries, t marking the labels. Lanes the prompt does not fill hold their ``fill``. A sink has empty lanes.
+        So have the blank tokens before the queries that fill a prompt up to a fixed length. Only their x is the first
+        demo's, so that no function is evaluated far from the data (at 0, a ReLU's kink). Tokens that carry weights, or
+        marks alone, stand before the demos: blank ones, with their weights and marks. Low lanes hold the values of
+        their lanes: such values are open, in the words of :mod:`innergrad.model.double`.
         """
         (batch, n, _), n_query, sink = self.X.shape, self.X_query.shape[1], int(program.sink)
         zeros, nothing = self.X.new_zeros(batch, n), self.X.new_zeros(batch, n_query)
@@ -140,11 +140,11 @@ class Prompt:
         return found
 
     def like_y(self, predictions: Tensor) -> Tensor:
-        """Without the axis of outputs, if y had none: then ``predictions - y`` means what it says."""
+        """Without the axis of outputs if y had none, so that ``predictions - y`` has the right shape."""
         return predictions[..., 0] if self.flat else predictions
 
     def online(self, program: Program, state: Mapping[str, Tensor]) -> Float[Tensor, "batch n d_y"]:
-        """What an interleaved, causal program predicts at every x_t, from the examples before it."""
+        """The predictions of an interleaved, causal program at every x_t, from the examples before it."""
         first = int(program.sink)
         return program.sign * state[program.prediction][:, first : first + 2 * self.X.shape[1] : 2]
 
@@ -158,7 +158,7 @@ def signs(position: Tensor, digits: int) -> Tensor:
 
 
 def _tokens(program: Program, inputs: Tensor, labels: Tensor, queries: Tensor, blank: Tensor | None = None) -> Tensor:
-    """One lane of all tokens, from what it holds at the inputs, the labels, the queries and the blank tokens."""
+    """One lane of all tokens, from its values at the inputs, the labels, the queries and the blank tokens."""
     if program.tokens == "interleaved":
         examples = torch.stack([inputs, labels], dim=2).flatten(1, 2)
     else:
@@ -212,7 +212,7 @@ def make_prompt(
     guard: Guard | None = None,
 ) -> Prompt:
     """Check and batch the caller's arrays. X is (n, d_x) or (batch, n, d_x); everything else may or may not have the
-    batch axis. guard: what takes values outside the declared domain, which otherwise are errors.
+    batch axis. guard: takes values outside the declared domain, which are errors otherwise.
     """
     stream, known = program.stream, {*STANDARD_LANES, *TARGET_LANES, *(mark.lane for mark in program.marks)}
     unknown = [lane.name for lane in stream.lanes if lane.role == "input" and not (lane.name in known or lane.fill)]
@@ -326,7 +326,7 @@ def _batch(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _normalised(omega: Tensor) -> Tensor:
-    """Weights that sum to one, in float64 until then: what matters is how large they are beside each other."""
+    """Weights that sum to one. They stay in float64 until then, since only their ratios matter."""
     largest = omega.amax(-1, keepdim=True)
     if bool((omega < 0).any()) or not bool((largest > 0).all()):
         got = f"{float(omega.min()):.4g} to {float(omega.max()):.4g}"

@@ -13,7 +13,7 @@ from innergrad.errors import LARGEST, SMALLEST, own_gradients
 from innergrad.model.prompt import Prompt
 
 TRIED, TRIALS, WORK = 64, 8, 5e8  # prompts, rates, and additions and multiplications of each trial
-FASTER, FALL = 10.0, 0.05  # times the rate, and of the loss: what is worth a word where it did not move
+FASTER, FALL = 10.0, 0.05  # times the rate, and of the loss: a change worth a word where it did not move
 MOST = 10.0  # of a rate for weights: where a larger one suits the curvature, hardly any gradient comes through
 
 NO_SMALLER = "no smaller"
@@ -22,7 +22,7 @@ Trial = tuple[Tensor, Tensor, Tensor, Tensor]  # X, y, w0, omega
 
 
 def lower_rate(algorithm: Algorithm, prompt: Prompt, prompts: Sequence[int]) -> str:
-    """What rate makes the loss fall in these prompts, where it rose; empty of algorithms that have none."""
+    """The rate at which the loss falls in these prompts, where it rose. Empty for algorithms that have no rate."""
     setting = algorithm.rate_setting
     if setting is None or not setting[1]:
         return ""
@@ -34,7 +34,7 @@ def lower_rate(algorithm: Algorithm, prompt: Prompt, prompts: Sequence[int]) -> 
 
 
 def higher_rate(algorithm: Algorithm, prompt: Prompt, prompts: Sequence[int]) -> str:
-    """What rate lowers the loss by much more in these prompts, where it did not move; empty if none was found."""
+    """The rate that lowers the loss by much more in these prompts, where it did not move. Empty if none was found."""
     setting = algorithm.rate_setting
     if setting is None or not setting[1]:
         return ""
@@ -64,8 +64,8 @@ def faster(algorithm: Algorithm, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor
 
 
 def _rates(algorithm: Algorithm, start: float) -> Iterator[float]:
-    """The first, and others that are smaller and smaller: each to two digits, downwards, as it is said (of a schedule,
-    as a multiple of its own), so that what is suggested is what was tried.
+    """The first rate, and smaller and smaller ones. Each is rounded down to two digits, as it is printed (a schedule:
+    as a multiple of its own). So the suggested rate is the one that was tried.
     """
     unit = _unit(algorithm)
     for trial in range(TRIALS):
@@ -76,7 +76,7 @@ def _rates(algorithm: Algorithm, start: float) -> Iterator[float]:
 
 
 def _unit(algorithm: Algorithm) -> float:
-    """What a rate is a multiple of."""
+    """The unit of a rate."""
     setting = algorithm.rate_setting
     return setting[1] if setting is not None and getattr(algorithm, "schedule", None) else 1.0
 

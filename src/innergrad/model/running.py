@@ -1,4 +1,4 @@
-"""One forward pass on a prompt, and what it learned."""
+"""One forward pass on a prompt, and its results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Run:
 
     @cached_property
     def loss(self) -> Tensor:
-        """(..., recorded): what the algorithm makes small, on the examples, after every step ``weights`` has."""
+        """(..., recorded): the algorithm's objective on the examples, after every step that ``weights`` has."""
         found = self._learned_from.loss(self._batched, self._steps)
         return found if self._learned_from.prompt.batched else found[0]
 
@@ -88,7 +88,7 @@ class Run:
     @property
     def _learned_from(self) -> Learning:
         if self.learning is None:
-            what = "this run does not know what it learned from"
+            what = "this run has no record of its examples"
             raise InputError(what, hint="runs of tf.run and of ig.reference do")
         return self.learning
 

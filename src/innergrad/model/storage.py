@@ -15,9 +15,9 @@ weights.safetensors
     ``approximant.<name>.knots`` and ``.slopes`` of a piecewise-linear function, ``.a``, ``.b`` and ``.c`` of a sum of
     features.
 
-``digest`` in the config is of the tensors, ``id`` of the config: what was damaged, or changed by hand, is not loaded.
-Who changes a folder on purpose says so: :func:`seal`. A seal is no signature: what it is on may be anybody's. So
-nothing is believed. Approximants are compared with their functions when a folder is loaded, and proven again before
+``digest`` in the config is of the tensors, and ``id`` is of the config. A folder that was damaged, or changed by hand,
+is not loaded. To change a folder on purpose, seal it again: :func:`seal`. A seal is no signature: anybody can make one.
+So nothing is believed. Approximants are compared with their functions when a folder is loaded, and proven again before
 their errors count; matrices are unchecked until ``verify`` has passed on them.
 """
 
@@ -273,7 +273,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _parsed(path: Path) -> tuple[Any, dict[str, Tensor], dict[str, str]]:
-    """The config, the tensors, and what the tensors' file says of itself."""
+    """The config, the tensors, and the metadata of the tensors' file."""
     try:
         config = json.loads(read_text(path / CONFIG))
         require_memory(3 * (path / WEIGHTS).stat().st_size, f"loading {path}", "it is larger than this machine")
@@ -331,8 +331,8 @@ def _prompt(program: Program) -> dict[str, Any]:
 
 
 def tokens_of_weights(program: Program) -> dict[str, Any]:
-    """Where the flat weight vector is, if tokens before the examples carry it: [lane, first entries, token] part by
-    part; and the entries of lanes that are 1 there, [lane, token, entry], tokens numbered from 0 after a sink.
+    """The place of the flat weight vector, if tokens before the examples carry it: [lane, first entries, token], part
+    by part. Also the entries of lanes that are 1 there: [lane, token, entry]. Tokens are numbered from 0 after a sink.
     """
     if not program.carriers:
         return {}
@@ -395,7 +395,7 @@ def _module(
 def _approximants(
     program: Program, options: Options, entries: dict[str, Any], tensors: dict[str, Tensor]
 ) -> dict[str, Approximant]:
-    """The approximants with the errors that they have, whatever the folder says."""
+    """The approximants with their true errors, no matter what the folder says."""
     functions = program.functions()
     unknown = sorted(set(entries) - set(functions))
     if unknown:
@@ -404,12 +404,12 @@ def _approximants(
         found = ((name, _approximant(entry, tensors, name)) for name, entry in entries.items())
         return {name: checked(functions[name], f, accuracy(options, name)) for name, f in found}
     except InputError as error:
-        what = "an approximant in the folder is not what stands for its function"
+        what = "an approximant in the folder does not fit its function"
         raise InputError(what, got=str(error), hint="the folder was edited, or is from another version") from error
 
 
 def accuracy(options: Options, name: str) -> float:
-    """Tables are exact, whatever epsilon is; other functions have theirs."""
+    """Tables are exact for every epsilon; other functions have their own."""
     return 1e-3 if options.variant == "lookup" else options.accuracy(name)
 
 

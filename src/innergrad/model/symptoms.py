@@ -1,4 +1,4 @@
-"""What is plainly wrong with a run that has ended, a sentence each, with what to change.
+"""Plain signs that a finished run went wrong: a sentence each, with advice.
 
     loss rising              the algorithm's own objective on the examples is larger after the run than before it, or,
                              where steps should only lower it, than on the way; with a rate at which it falls
@@ -9,11 +9,11 @@
     constant inputs          the same in every row, though labels differ
     far queries              they are a hundred times as far from the examples as these from one another
     worse than the mean      none of these, and yet the labels' mean would be much nearer to them: they are not scaled
-    unscaled inputs, labels  beside one of these: columns that are large or small, and by what to scale them
+    unscaled inputs, labels  beside one of these: columns that are large or small, and the scale they need
 
 It costs little: the learner, by its own formula, at the first weights, the last and a few between, and only on some of
-the examples if they are many. What looks wrong there is looked at on all of them, before a word is said. Only a loss
-that rises or stands costs more: the rate that is suggested has been tried, by the algorithm itself.
+the examples if they are many. If something looks wrong there, all examples are looked at before a word is said. Only a
+loss that rises or stands costs more: the rate that is suggested has been tried, by the algorithm itself.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Kind = Literal[
 INPUTS: Kind = "unscaled inputs"
 LABELS: Kind = "unscaled labels"
 RISE, NOISE, FLOOR = 0.01, 0.5, 1e-4  # of the loss before; likewise of steps on some examples; of the labels' spread
-AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of what had been gained there
-STANDS, CREEPS = 1e-4, 1e-2  # of the loss: what is less has not moved; likewise from weights that are zero
-LEARNED = 0.1  # of the labels' spread, as a loss: what is less has been learned, whatever else is to be seen
+AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of the gain until there
+STANDS, CREEPS = 1e-4, 1e-2  # of the loss: a smaller change is none; likewise from weights that are zero
+LEARNED = 0.1  # of the labels' spread, as a loss: below it, something has been learned, and nothing else is said
 FLAT, MOSTLY = 1e-3, 0.8  # of the largest derivative; of the arguments, beyond those of Gaussian ones
 FAR, VERY_FAR = 3.0, 100.0  # in sizes of the examples
 EQUAL, NEARLY = 1e-4, 1e-2  # of the size of predictions, and of the labels' spread; likewise, if there is a reason
@@ -61,16 +61,18 @@ WORSE, CENTRED = (
     0.01,
 )  # times the squared error of the labels' mean; of their mean square, which counts as spread
 LARGE, SMALL = 10.0, 0.1  # from which, and up to which, an input or a label is not scaled
-SHARE, FEW = 0.006, 32  # of the examples a step, and at least: what is looked at first
+SHARE, FEW = 0.006, 32  # of the examples a step, and at least: these are looked at first
 ON_THE_WAY = 3  # steps between the first and the last
-OUTER = 3.0  # standard deviations: what is further out may be a few rows of a column that is scaled
+OUTER = 3.0  # standard deviations: values further out may be a few rows of a column that is scaled
 ON_THE_BALL = 0.99  # of its radius: projections onto it are approximated
 NAMED = 6  # columns
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of inputs or labels that is large, or small: ``largest`` absolute value, and what standardises it."""
+    """A column of inputs or labels that is large, or small: its ``largest`` absolute value, and the numbers that
+    standardise it.
+    """
 
     number: int
     largest: float
@@ -86,7 +88,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Symptom:
-    """What was found, and what to change. prompts: in which of a batch."""
+    """A sign, and the advice. prompts: in which of a batch."""
 
     kind: Kind
     found: str
@@ -107,8 +109,8 @@ class Symptom:
 
 @dataclass(frozen=True)
 class Learned:
-    """What is looked at: weights after some steps, the first and the last among them; the prompt they come from; the
-    residuals that the stream holds at the examples, of an algorithm that keeps them.
+    """The evidence: weights after some steps, the first and the last among them; their prompt; and the residuals that
+    the stream holds at the examples, for an algorithm that keeps them.
     """
 
     algorithm: Algorithm
@@ -186,7 +188,7 @@ def symptoms(
 
 
 def _first_things_first(found: Iterable[Symptom]) -> list[Symptom]:
-    """Where the loss rises, and a smaller rate makes it fall, that comes before a box and before what is flat."""
+    """Where the loss rises, and a smaller rate makes it fall, that comes before a box and before flat units."""
     found = list(found)
     if not any(one.kind == "loss rising" and one.advice and NO_SMALLER not in one.advice for one in found):
         return found
@@ -341,7 +343,7 @@ def _saturated(learned: Learned, loss: Tensor) -> Symptom | None:
 
 
 def _instead(learned: Learned) -> str:
-    """What to change where nothing comes through."""
+    """Advice for units through which nothing comes."""
     if _columns(learned.prompt.X) or not isinstance(learned.algorithm, GradientDescent):
         return "scale the inputs"
     penalties = [name for name in ("weight_decay", "l1") if getattr(learned.algorithm, name)]
@@ -439,7 +441,7 @@ def _range(values: Tensor, shown: Tensor | None) -> Tensor:
 
 
 def _scales(learned: Learned) -> list[Symptom]:
-    """What is not scaled: said beside other symptoms, whose cause it may be."""
+    """Columns that are not scaled. They are named beside other symptoms, since they may be the cause."""
     prompt = learned.prompt
     given = [(INPUTS, "scale these columns", torch.cat([prompt.X, prompt.X_query], dim=1))]
     given += [(LABELS, "scale the labels, and the predictions back", prompt.y)] if learned.residual else []

@@ -1,4 +1,4 @@
-"""What a transformer costs that learns a function in context *through* a network: calculators for Theorems 2, 3 and 4
+"""The size of a transformer that learns a function in context *through* a network: calculators for Theorems 2, 3 and 4
 of *Transformers Perform In-Context Learning through Neural Networks*, with every hidden constant an input.
 
 A network of n layers (weight matrices) and width K is a bridge: it can approximate the function, and a transformer can
@@ -109,8 +109,8 @@ class Route:
 
 
 def recursion_layers(n: int) -> int:
-    """a_n = (n^2 + 3n - 6)/2, Theorem 2: a_2 = 2 and, for the gradient of an n-layer network by that of its first n - 1
-    layers, n - 1 forward layers, a_{n-1} and two more: a_n = a_{n-1} + n + 1.
+    """a_n = (n^2 + 3n - 6)/2, Theorem 2: a_2 = 2. The gradient of an n-layer network by that of its first n - 1 layers
+    takes n - 1 forward layers, a_{n-1} and two more. So a_n = a_{n-1} + n + 1.
     """
     return (n * n + 3 * n - 6) // 2
 
@@ -230,7 +230,7 @@ Name = Literal["A", "B"]
 class Bridge:
     """A network between function and transformer, and the size of the transformer that trains it.
 
-    bound: what the lemma says about the width, and so about the sizes: it is at least, at most this; or nothing.
+    bound: the lemma's statement about the width, and so about the sizes: at least, at most, or nothing.
     printed: the theorem's own order, its constants one; size: n^3 K^2; backprop: n K.
     """
 

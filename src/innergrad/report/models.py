@@ -1,5 +1,5 @@
-"""The report of a compiled model: what it is made of, what it learned on a prompt, how far that is from the algorithm,
-and what it costs.
+"""The report of a compiled model: its architecture, a training on a prompt, the distance to the algorithm, and the
+cost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROMPTS = 2  # that the laws are checked on
 
 @dataclass(frozen=True)
 class Learned:
-    """A prompt, what the transformer learned from it, and what the algorithm itself does."""
+    """A prompt, the transformer's run on it, and the algorithm's own."""
 
     X: Tensor
     y: Tensor
@@ -149,8 +149,8 @@ def _lead(found: dict[str, Any], algorithm: str) -> str:
 def _architecture(tf: CompiledTransformer, cost: Cost) -> Section:
     words = (
         f"{cost.blocks:,} blocks learn and {cost.readout_blocks} read out; every token carries {tf.d_model:,} numbers, "
-        f"the lanes on the right; {cost.nonzeros:,} weights are not zero. Read it from top to bottom: a line says in "
-        "words what a layer adds, a ring marks a lane it reads, a dot the lane it writes. What repeats is drawn once."
+        f"the lanes on the right; {cost.nonzeros:,} weights are not zero. Read it from top to bottom. A line puts a "
+        "layer into words. A ring marks a lane it reads, a dot the lane it writes. Repetitions are drawn once."
     )
     return Section("Architecture", [words], [Picture(tf.draw().svg, "Drawn from the program itself.", wide=True)])
 
@@ -193,7 +193,7 @@ def _errors(explanation: Explanation | None, why_not: str, laws: Report | None) 
     bounds = None if any(step.path_bound is None for step in steps) else [step.path_bound or 0.0 for step in steps]
     words = [
         "A certificate is a number that the error provably does not exceed, rounding included. "
-        f"What is known of the functions: {explanation.state}.",
+        f"The state of the functions: {explanation.state}.",
         *explanation.notes,
     ]
     by_step = [step.bound for step in steps], bounds, [step.path for step in steps]

@@ -57,7 +57,7 @@ class Page:
     found: dict[str, Any] = field(default_factory=dict)
 
     def html(self, comment: str = "") -> str:
-        """The file. comment: who wrote it, for those who would replace it."""
+        """The file. comment: its writer, for commands that would replace it."""
         try:
             from jinja2 import Environment, StrictUndefined
         except ImportError as error:

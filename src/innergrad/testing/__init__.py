@@ -2,7 +2,7 @@
 
 case          an algorithm, how it is compiled, and the prompts it is tried on
 judges        how far two computations of the same numbers may be apart
-laws          what holds of every compiled transformer, one function a law
+laws          statements about every compiled transformer, one function a law
 forward       a forward pass of a saved folder in numpy, which knows nothing of this library
 conformance   the laws as tests that pytest collects
 """

@@ -1,4 +1,4 @@
-"""What the laws are tried on: an algorithm, how it is compiled, and prompts."""
+"""The cases of the laws: an algorithm, how it is compiled, and prompts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Case:
 
     @cached_property
     def tf(self) -> CompiledTransformer:
-        """Shared by all who ask: do not change its module, compile another one."""
+        """Shared by all users: do not change its module, compile another one."""
         return self.compile()
 
     def compile(self) -> CompiledTransformer:

@@ -141,6 +141,6 @@ class Conformance:
 
 @cache
 def _tables(battery: type[Conformance]) -> dict[str, Mapping[str, Case]]:
-    """Of a class, once: what is compiled is shared by all its tests."""
+    """Of a class, once: all its tests share the compiled transformers."""
     one = battery()
     return {"case": one.cases(), "long_case": one.long_cases()}

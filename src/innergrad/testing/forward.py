@@ -129,7 +129,7 @@ def forward(folder: Path, lanes: dict[str, Array]) -> Array:
 
 
 def first_lanes(config: dict[str, Any], prompt: dict[str, Array]) -> dict[str, Array]:
-    """The lanes of every token before the first layer, from what the folder says about prompts."""
+    """The lanes of every token before the first layer, from the folder's description of prompts."""
     X, y, X_query = prompt["X"], prompt["y"], prompt["X_query"]
     n, tokens = len(X), [(X[0], 0 * y[0], 0.0, 0.0)] * config["prompt"].get("carriers", 0)
     for x, target in zip(X, y, strict=True):

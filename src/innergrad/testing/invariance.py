@@ -1,15 +1,15 @@
-"""A row is what it is alone: neither its batch, nor the order of what it reads, nor the number of threads matters.
+"""A row is the same in every company: neither its batch, nor the order of its tokens, nor the number of threads
+matters.
 
     CHANGES       the same prompts in another form: alone, in a batch of another order, with other queries beside, ...
-    compared      a run of each, and how far they are apart beside what rounding allows (see :mod:`rounding`)
+    compared      a run of each, and how far they are apart beside the limit of rounding (see :mod:`rounding`)
     rows          the same of a learner of the lab
 
-Two runs of the same prompts may be off by what rounding allows each of them. Two limits are known of that, and the
-smaller one counts: the radius of :mod:`rounding`, entry by entry, which grows with all sizes; and what is stated
-flatly, ``DOUBLE`` and ``SINGLE`` relative to the largest entry. Ramps multiply rounding by their slope, and have the
-radius alone; functions that are fitted have the flat limit alone in float32. And a fit is not zero at a token that
-holds zeros: with another number of queries, fits that are summed over tokens may be off by their errors, which the
-radius then has.
+Two runs of the same prompts may each be off by the rounding that is allowed. Two limits are known, and the smaller one
+counts. One is the radius of :mod:`rounding`, entry by entry, which grows with all sizes. The other is flat: ``DOUBLE``
+and ``SINGLE``, relative to the largest entry. Ramps multiply rounding by their slope, and have the radius alone;
+functions that are fitted have the flat limit alone in float32. And a fit is not zero at a token that holds zeros: with
+another number of queries, fits that are summed over tokens may be off by their errors, which the radius then has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from innergrad.model.running import Run
 from innergrad.testing.rounding import radii_of, unit
 from innergrad.transformer import CompiledTransformer
 
-DOUBLE, SINGLE = 1e-12, 1e-4  # what a run may be off by, relative to the largest entry (or to 1, if that is larger)
+DOUBLE, SINGLE = 1e-12, 1e-4  # allowed error of a run, relative to the largest entry (or to 1, if that is larger)
 Prompts = Mapping[str, Any]  # of tensors: X (B, n, d), y (B, n, d_y), X_query (B, m, d), w0 (B, D_w), sample_weight
 Parts = tuple[Tensor, Tensor]  # the last weights (B, D_w), predictions (B, m, d_y)
 Change = Callable[[Prompts, torch.Generator], tuple[dict[str, Any], Callable[[Parts], Parts]]]
@@ -93,8 +93,8 @@ THREADS = "by two threads"
 
 @dataclass(frozen=True)
 class Compared:
-    """share: the largest difference over what is allowed; equal: bit for bit; difference, limit: where that is, of
-    numbers of this size.
+    """share: the largest difference over its limit; equal: bit for bit; difference, limit: at that place, of numbers of
+    this size.
     """
 
     share: float
@@ -122,8 +122,8 @@ def compared(
     executor: Executor = "plain",
     dtype: torch.dtype = torch.float64,
 ) -> dict[str, Compared]:
-    """Prompts as they are, and after each of these changes: how far apart, beside what is allowed. The radius of a
-    prompt's numbers is the same in any company.
+    """Prompts as they are, and after each of these changes: how far apart, beside the limit. The radius of a prompt's
+    numbers is the same in any company.
     """
     prompts = {key: value.to(dtype).double() for key, value in prompts.items()}
     first, found = _parts(tf.run(**prompts, executor=executor, dtype=dtype)), dict[str, Compared]()
@@ -146,7 +146,9 @@ def _parts(run: Run) -> Parts:
 def limits_of(
     tf: CompiledTransformer, prompts: Prompts, run: Parts, executor: Executor, dtype: torch.dtype, fits: bool
 ) -> Parts:
-    """What two runs may be apart: in their weights, and in their predictions. fits: with another number of tokens."""
+    """The allowed distance of two runs: in their weights, and in their predictions. fits: with another number of
+    tokens.
+    """
     single, fitted = dtype == torch.float32, not tf.target.proven
     flat = SINGLE if single else max(DOUBLE, tf.target.functions.rounding(tf.options)) if fitted else DOUBLE
     stated = [torch.full_like(part, 2 * flat * max(1.0, _largest(part))) for part in run]
@@ -187,7 +189,7 @@ def _largest(part: Tensor) -> float:
 
 # ------------------------------------------------------------------------------------------------------------ the lab
 
-ROUNDINGS = 2  # of each term of a sum, a product and an addition; what norms and functions add is in the blocks
+ROUNDINGS = 2  # of each term of a sum, a product and an addition; norms and functions are in the blocks
 #: What must not matter to a learner; the last, to one that reads examples as a set.
 OF_LEARNERS = (
     "alone",

@@ -33,7 +33,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 
 def rounding(tf: CompiledTransformer, tolerance: float, fitted: float = FITTED) -> float:
-    """``tolerance`` where the weights are exact, at least ``fitted`` where they are fitted, and what ramps round by."""
+    """``tolerance`` where the weights are exact, at least ``fitted`` where they are fits, and the rounding of ramps."""
     widths = [high - low for f in tf.approximants.values() for low, high in f.ramps]
     steep = RAMP * 2.0**-53 / min(widths) if widths else 0.0
     return max(tolerance, steep, 0.0 if tf.target.proven else fitted)

@@ -1,4 +1,4 @@
-"""What holds of every compiled transformer, on any prompt: an AssertionError says which law does not, and by how much.
+"""Laws of every compiled transformer, on any prompt: an AssertionError says which law does not hold, and by how much.
 
 Prompts are batches: X (B, n, d), y (B, n, d_y), X_query (B, m, d), w0 (B, D_w).
 """
@@ -25,7 +25,7 @@ Prompts = dict[str, Any]  # of tensors
 
 
 def dense_equals_plain(tf: CompiledTransformer, prompts: Prompts) -> None:
-    """The weights compute what the program says, in every lane after every layer."""
+    """The weights compute the program, in every lane after every layer."""
     plain, dense = (tf.trace(**prompts, executor=executor) for executor in BOTH)
     assert [name for name, _ in plain] == [name for name, _ in dense]
     for (layer, a), (_, b) in zip(plain, dense, strict=True):
@@ -61,7 +61,7 @@ def the_certificate_holds(
 
 
 def there_is_no_certificate(tf: CompiledTransformer, prompts: Prompts) -> None:
-    """From what an author declares: in no mode, and it says why."""
+    """A declaration gives no certificate, in any mode, and the refusal says why."""
     for errors in ("sup", "pointwise"):
         try:
             tf.certify(**prompts, errors=errors)
@@ -113,9 +113,9 @@ def rows_are_what_they_are_alone(
     executor: Executor = "auto",
     dtype: torch.dtype = torch.float64,
 ) -> None:
-    """A prompt depends neither on its batch nor on the number of threads, a prediction not on the other queries, and
-    nothing on the order of the examples, unless the algorithm is ``ordered``: up to rounding, and the same call gives
-    the same bits.
+    """A prompt depends neither on its batch nor on the number of threads. A prediction does not depend on the other
+    queries. Nothing depends on the order of the examples, unless the algorithm is ``ordered``. All of it up to
+    rounding, and the same call gives the same bits.
     """
     names = [name for name in invariance.CHANGES if not (ordered and name == invariance.SYMMETRIC)]
     generator = torch.Generator().manual_seed(1)

@@ -1,6 +1,6 @@
 """How far rounding can take a forward pass, so how far two passes may be apart that should be equal.
 
-Every operation of the program adds its own rounding to that of what it reads, by the usual bounds:
+Every operation of the program adds its own rounding to that of its operands, by the usual bounds:
 
     a sum of m terms      gamma_m sum |terms|,     gamma_m = m u / (1 - m u)
     a function            u (|f| + |f' z|), times the roundings that the way to evaluate it has; sums of features round
@@ -95,7 +95,7 @@ class Rounded(Balls):
 
 def through_function(f: ScalarFunction, t: Tensor, off: Tensor) -> Tensor:
     """How far f moves if its argument does by ``off``: by the steepest secant there. Secants are wide enough that their
-    own rounding does not matter; the rest is for what f bends between them.
+    own rounding does not matter; the rest is for the bend of f between them.
     """
     at, wide = f(t), off + STEP * (1.0 + t.abs())
     slopes = [(f(t + side * wide) - at).abs() / (abs(side) * wide) for side in (1.0, -1.0, 0.5, -0.5)]
@@ -105,7 +105,7 @@ def through_function(f: ScalarFunction, t: Tensor, off: Tensor) -> Tensor:
 def rounding_of(
     functions: dict[str, ScalarFunction], u: float, as_weights: bool, fits: bool, score: Score, argument: Labelled
 ) -> Tensor:
-    """What an evaluation of a function rounds by; as_weights: where a head is a term; fits: with the error of a fit
+    """The rounding of one evaluation of a function. as_weights: where a head is a term. fits: with the error of a fit
     that is summed over tokens, for it is not zero at tokens that hold zeros.
     """
     f, t = functions[score.f.name], argument.tensor
@@ -128,8 +128,8 @@ def rounding_of(
 
 
 def radii_after(program: Program, layer: Layer, state: State, radii: State, rounded: Rounded) -> State:
-    """What the lanes may be off by after a layer; ``state``: the lanes before it. What is computed in place, a
-    projection, a decay, a lane that is cleared, has the radius of that function.
+    """The allowed errors of the lanes after a layer; ``state``: the lanes before it. An operation in place (a
+    projection, a decay, clearing a lane) has the radius of that function.
     """
     after = dict(radii)
     for i in sorted(layer.instructions, key=lambda i: in_place(i) is None):
@@ -148,10 +148,10 @@ def radii_after(program: Program, layer: Layer, state: State, radii: State, roun
 def radii_of(
     tf: Compiled, prompt: Prompt, dtype: torch.dtype, dense: bool = False, fits: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """What the last weights (batch, D_w) and the predictions (batch, n_query, d_y) of a prompt, given in float64, may
-    be off by in a dtype. dense: as the matrices compute it; where functions are fitted, products are, too, and every
-    layer may be off by what the target states of it. fits: also by fits that are summed over tokens. Where radii grow
-    beyond all numbers, they are infinite.
+    """The allowed errors, in a dtype, of the last weights (batch, D_w) and the predictions (batch, n_query, d_y) of a
+    prompt, given in float64. dense: as the matrices compute it; where functions are fitted, products are, too, and
+    every layer may be off by the target's stated error. fits: also by fits that are summed over tokens. Where radii
+    grow beyond all numbers, they are infinite.
     """
     program, u, functions = tf.program, unit(dtype), dict(tf.functions)
     state = prompt.state(program)

@@ -12,9 +12,9 @@ Lanes as in :mod:`innergrad.algorithms.descent.literal`, and zj (pre-activations
     attention    1             V_j -= eta/2 mean(G_j),  b_j -= eta/2 mean(s_j)
     mlp                        project w onto the box, clear the scratch lanes                 (same block)
 
-4N - 1 blocks a step for a linear output and the squared loss, 4N for other losses; 4N + 1 for an activated output and
-the squared loss, which is the network of the paper. The weighted mean over the examples is a softmax of the lane
-log_omega, the logarithms of their weights.
+A step takes 4N - 1 blocks for a linear output and the squared loss, and 4N for other losses. It takes 4N + 1 for an
+activated output and the squared loss, which is the network of the paper. The weighted mean over the examples is a
+softmax of the lane log_omega, the logarithms of their weights.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from innergrad.functions.scalar import IDENTITY
 from innergrad.ir.program import Attend, Layer, Mark, Options, Program, Score
 from innergrad.ir.stream import Lane
 
-WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # what the softmax averages with
+WEIGHTS_OF_EXAMPLES = (Lane("log_omega", (), "input"),)  # the weights of the softmax average
 GRADIENTS = 16.0  # range of the lanes of the backward pass, unless z_bound is larger
 
 

@@ -20,8 +20,8 @@ g the MLP behind it, and there are neither M nor c: 2N. Where that derivative ta
 2 (V_1 x x^T + (b_1 - y) x^T) with the lanes x x^T, made once: one block. A projection (box, l1) is an MLP more, and so
 is clipping.
 
-Variants ``wide`` and ``widest`` have derivatives of all activations in the weights in place of the backward pass:
-N + 2 blocks a step (:mod:`innergrad.algorithms.descent.wide`), and N + 1, whatever the loss
+Variants ``wide`` and ``widest`` replace the backward pass by derivatives of all activations in the weights. They take N
++ 2 blocks a step (:mod:`innergrad.algorithms.descent.wide`), and N + 1 for every loss
 (:mod:`innergrad.algorithms.descent.widest`).
 
 The lanes z_1, M and c survive a step, so they are state: functions of the weights, made by one MLP before the first.
@@ -55,7 +55,7 @@ def chain_program(algorithm: DescentSettings, options: Options) -> Program:
 
 
 def program_of(algorithm: DescentSettings, output: Output, steps: Callable[[Output], Chain]) -> Program:
-    """The program of a variant, from what makes its steps; with N = 1 and M there is but one."""
+    """The program of a variant, from the function that makes its steps. With N = 1 and M all variants are the same."""
     net = algorithm.network
     chain = _one_layer(output) if net.depth == 1 and output.squared else steps(output)
     classes = net.sizes[-1] if isinstance(algorithm.loss, SoftmaxLoss) else 0
@@ -79,7 +79,7 @@ def program_of(algorithm: DescentSettings, output: Output, steps: Callable[[Outp
 class Chain:
     """The layers of a step up to the mean, and the lanes they write.
 
-    prepared: what an MLP makes of the weights for the next step, in the lanes ``kept``. first: layers before that, made
+    prepared: the lanes ``kept``, which an MLP makes from the weights for the next step. first: layers before that, made
     once. inputs, marks: of markers, beside those of sigmoids and classes.
     """
 
@@ -194,8 +194,8 @@ def chain_steps(output: Output) -> Chain:
 
 
 def _kept(output: Output, j: int) -> tuple[Attend, ...]:
-    """What is made of the slopes of layer j: U_j = d_j V_j, and H_j = d_j p_{j-1}^T, of the first layer, or, wide, of
-    all hidden ones.
+    """Products of the slopes of layer j: U_j = d_j V_j, and H_j = d_j p_{j-1}^T. H_j is for the first layer; for all
+    hidden ones if ``wide``.
     """
     N = output.net.depth
     outer = (wide.outer_slopes(j),) if j == 1 or (output.wide and j < N) else ()
@@ -234,7 +234,7 @@ def _outer(output: Output, j: int) -> Attend:
 
 
 def _prepared(output: Output) -> tuple[tuple[Attend, ...], tuple[Lane, ...]]:
-    """What an MLP makes of the weights before a step: z_1, and, for a derivative that is linear, M and c."""
+    """The lanes that an MLP makes from the weights before a step: z_1, and, for a linear derivative, M and c."""
     net, N = output.net, output.net.depth
     made, kept = forward(net, 1), (Lane("z1", (net.sizes[1],), "state", shared=False),)
     if not output.squared or N == 1:

@@ -1,9 +1,9 @@
 """Variant ``compact``: gradient descent on an N-layer network, N >= 2, in 2N - 1 blocks of attention and mlp a step.
 
-Lanes as in :mod:`innergrad.algorithms.descent.selecting`, and xr = d_1 o_1^T, xb = omega d_1: what the gradient of
-layer 1 is an average of, with V_2^T s_2 as weights. So s_1 is never formed, which saves a layer.
+Lanes as in :mod:`innergrad.algorithms.descent.selecting`, and xr = d_1 o_1^T, xb = omega d_1. The gradient of layer 1
+is an average of these, with V_2^T s_2 as weights. So s_1 is never formed, which saves a layer.
 
-    attention   1 .. N            p_j, d_j, o_j; the second layer also xr, xb; the last s_N, or what it is made of
+    attention   1 .. N            p_j, d_j, o_j; the second layer also xr, xb; the last s_N, or its parts
     mlp         N                 s_N = u(p_N, y), if the output is linear
     attention   N + 1 .. 2N - 2   s_j = d_j (V_{j+1}^T s_{j+1}),   j = N - 1 .. 2
     attention   2N - 1            V_j -= eta/2 mean(s_j o_j^T), j >= 2,   V_1[k] -= eta/2 mean((V_2^T s_2)[k] xr[k])

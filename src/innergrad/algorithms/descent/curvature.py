@@ -1,4 +1,4 @@
-"""The largest curvature of a risk, by products with its Hessian: what a learning rate has to be small for."""
+"""The largest curvature of a risk, by products with its Hessian: a learning rate has to be small beside its inverse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def along(curved: Curved, gradient: Tensor, direction: Tensor, decay: float) -> 
 
 def to_zero(risk: Tensor, gradient: Tensor, direction: Tensor) -> float:
     """How far along -s the linear model of every prompt is positive, as risks are: where a risk is almost linear, its
-    curvature says nothing. (On a quadratic it is at least half of what the curvature says.)
+    curvature says nothing. (On a quadratic it is at least half of the value that the curvature gives.)
     """
     slope = (gradient * direction).sum(-1)
     return float(torch.where(slope > 0, risk / slope, math.inf).min())

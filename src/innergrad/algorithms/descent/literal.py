@@ -15,9 +15,9 @@ One step of Lemma 1, in its corrected form (s uses the *columns* of V_{j+1}; the
     attention    2N + 3            V_j -= eta/2 mean(s_j p_{j-1}^T),  b_j -= eta/2 mean(s_j)
     mlp          2N + 4            project w onto the box, clear the scratch lanes
 
-The lane omega (0 on the query) does what the paper's mask -R_3(1 - t_i) in layer N + 2 does, exactly and without a
-range R_3. The read-out, N forward layers and a product that copies p_N into the query's y, is counted separately: the
-paper has none.
+The lane omega (0 on the query) replaces the paper's mask -R_3(1 - t_i) in layer N + 2, exactly and without a range R_3.
+The read-out, N forward layers and a product that copies p_N into the query's y, is counted separately: the paper has
+none.
 """
 
 from __future__ import annotations

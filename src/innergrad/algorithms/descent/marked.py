@@ -3,10 +3,10 @@ targets ``gpt`` and ``softmax``.
 
 The layers are those of :mod:`innergrad.algorithms.descent.chain`, without M = 2 V_N^T V_N: products are fits on the
 range of their factors, and that of M is the square of the weights'. So tanh and sigmoid and their derivatives, and the
-derivatives of losses, are softmax attention over markers, without approximation and whatever their argument;
-piecewise-linear activations are sums of GeLUs in an MLP.
+derivatives of losses, are softmax attention over markers. They are not approximated, and have no bound on their
+argument. Piecewise-linear activations are sums of GeLUs in an MLP.
 
-2N blocks a step for a linear output, whatever the loss, and 2N + 1 for an activated one; silu and piecewise-linear
+A step takes 2N blocks for a linear output with every loss, and 2N + 1 for an activated one. silu and piecewise-linear
 activations are a block more each. Attention with a sink has sums of sigmoids in place of markers, hundreds of heads.
 """
 
@@ -27,7 +27,7 @@ def marked_program(algorithm: DescentSettings, options: Options) -> Program:
     ranges = {"p": r.r.bound, "d": r.dr.bound, "e": 1.0, "h": 1.0, "g": 1.0, "q": gradients, "s": gradients}
 
     def steps(output: Output) -> Chain:
-        """With the ranges of what is multiplied; by the letter of a lane."""
+        """With the ranges of the factors; by the letter of a lane."""
         chain = chain_steps(output)
         return replace(chain, scratch=tuple(_in_range(lane, ranges) for lane in chain.scratch))
 

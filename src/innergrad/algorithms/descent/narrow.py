@@ -1,5 +1,5 @@
-"""Gradient descent with the weights in *neuron tokens* (variant ``narrow``): width O(N K), where all weights in every
-token take O(N K^2), and as many heads a layer for any K; 3N + 3 layers a step.
+"""Gradient descent with the weights in *neuron tokens* (variant ``narrow``), in 3N + 3 layers a step. The width is O(N
+K), where all weights in every token take O(N K^2). The number of heads a layer does not depend on K.
 
 Neuron k of layer j is a token. It holds v, its row of V_j, in the lane V1 (first layer) or V2 (all others), its bias
 in b1, and the one-hot code of k in the lane ej. Other tokens hold zeros there. All other lanes are those of
@@ -18,9 +18,9 @@ V_{j+1}^T s_{j+1} for one j at a time. With T tokens, i a token and the mean ove
 A code picks one term of a mean; the others are multiplied by its zeros. So nothing is masked with large constants, T
 is a constant of the weights, and prompts have a fixed number of tokens.
 
-A token without an example (a neuron, a blank) computes what one with its x and y = 0 would. It has omega = 0, hence
+A token without an example (a neuron, a blank) computes the same as one with its x and y = 0. It has omega = 0, hence
 s_j = 0 for all j, and everything that is averaged in an update has s_j as a factor: nothing of it reaches a weight. A
-token that is no neuron has e = 0, so that what is added to its v and b is zero, and they stay zero.
+token that is no neuron has e = 0. So nothing is added to its v and b, and they stay zero.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def narrow_program(algorithm: DescentSettings, options: Options) -> Program:
 
 
 def _weights(net: Network, hidden: int, bound: float) -> tuple[Lane, ...]:
-    """What a neuron token trains: its row of V_j, in V1 or V2, and its bias."""
+    """The weights that a neuron token trains: its row of V_j, in V1 or V2, and its bias."""
     first = Lane("V1", (net.sizes[0],), "weight", shared=False, bound=bound)
     other = Lane("V2", (hidden,), "weight", shared=False, bound=bound)
     bias = Lane("b1", (), "weight", shared=False, bound=bound)
@@ -106,7 +106,7 @@ def _marks(net: Network) -> tuple[Mark, ...]:
 
 
 def _through_codes(program: Program, layer: Layer, N: int, tokens: int) -> Layer:
-    """Attention reads what is a neuron's own (weight decay, momentum) by its code: <e_i, e_s> is 1 if s = i, else 0."""
+    """Attention reads a neuron's own lanes (weight decay, momentum) by its code: <e_i, e_s> is 1 if s = i, else 0."""
     codes = [f"e{j}[{'o' if j == N else 'h'}]" for j in range(1, N + 1)]  # as wide as the output, or a hidden layer
     own = Score(IDENTITY, *((code, code) for code in codes))
 

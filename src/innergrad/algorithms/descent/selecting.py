@@ -1,9 +1,9 @@
-"""What the variants of gradient descent without product layers share (``compact``, ``shallow``): everything up to s_N.
+"""The common parts of the variants without product layers (``compact``, ``shallow``): everything up to s_N.
 
 An instruction of an attention layer that multiplies lanes of its own token becomes *self-selecting heads*, whose scores
-are positive at the token itself and nowhere else (:mod:`innergrad.targets.parts.scores`). They need positions (the
-lane bits, binary signs), prompts of a fixed length, and a bound on what the score is: ``z_bound``, by default 64, for
-derivatives and pre-activations; outside it a run stops with a DomainError.
+are positive at the token itself and nowhere else (:mod:`innergrad.targets.parts.scores`). They need positions (the lane
+bits, binary signs), prompts of a fixed length, and a bound on the score: ``z_bound``, by default 64, for derivatives
+and pre-activations. Outside it a run stops with a DomainError.
 
 Lanes as in :mod:`innergrad.algorithms.descent.literal`, and oj = omega p_{j-1} (p_0 = x), the inputs of layer j times
 the weights of the examples. With z_j = V_j p_{j-1} + b_j, layer j of the first N is
@@ -33,16 +33,16 @@ from innergrad.functions.scalar import IDENTITY, Function
 from innergrad.ir.program import Attend, Layer, Options, Program, Score
 from innergrad.ir.stream import Lane
 
-RANGE = 64.0  # of what self-selecting heads multiply by, unless z_bound says otherwise
+RANGE = 64.0  # of the factor of self-selecting heads, unless z_bound says otherwise
 
 
 @dataclass(frozen=True)
 class Selecting:
-    """A step up to s_N, for a variant to go on from.
+    """A step up to s_N, which a variant continues.
 
     forward: the instructions of attention layers 1 .. N.  output: the layers after them that make s_N.
-    lanes: what they write.  signal: the lane of s_N.
-    radius: the range of what self-selecting heads multiply by.  length: tokens of every prompt.
+    lanes: their outputs.  signal: the lane of s_N.
+    radius: the range of the factors of self-selecting heads.  length: tokens of every prompt.
     """
 
     algorithm: DescentSettings

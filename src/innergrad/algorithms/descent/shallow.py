@@ -7,15 +7,15 @@ the Jacobians
 
 and layer j + 1, which can read d_j, writes T(j <- m) for all m. Once s_N is there all s_m follow at once:
 
-    attention   1 .. N     p_j, d_j, o_j, and T(j-1 <- m), m < j - 1; the last s_N, or what it is made of
+    attention   1 .. N     p_j, d_j, o_j, and T(j-1 <- m), m < j - 1; the last s_N, or its parts
     mlp         4 .. N-1   clear T(j-2 <- m)
     mlp         N          s_N = u(p_N, y), if the output is linear
     attention   N + 1      s_m = T(N-1 <- m)^T (V_N^T s_N),   m = 1 .. N - 1
     attention   N + 2      V_j -= eta/2 mean(s_j o_j^T)
     mlp         N + 2      project w onto the box, clear the scratch lanes
 
-T(j-1 <- m) is all that T(j <- m) needs, so there are two sets of lanes, for odd and for even j, and the older one is
-cleared by the mlp of the block that read it last: about 2 (N - 2) K^2 lanes, where all T(j <- m) would be O(N^2 K^2).
+T(j <- m) needs T(j-1 <- m) alone. So there are two sets of lanes, for odd and for even j, and the mlp of the block that
+read the older one last clears it. That is about 2 (N - 2) K^2 lanes, where all T(j <- m) would be O(N^2 K^2).
 
 One block more for an activated output with a loss that is not squared, ceil(log2 d_y) more for the softmax loss.
 """

@@ -3,8 +3,9 @@ for every activation and one for the mean.
 
 Behind the last activation there is a single MLP, and G_m is a product of p_{N-1}, d_{N-1} and more. So attention has to
 multiply. In :mod:`innergrad.algorithms.descent.widest` a head multiplies a function of z by weights, which are its
-values. Here a head also multiplies functions of *two* neurons: over nine markers (i, j), whose scores are the sums of
-those that single markers have, the weights are products, and with the values v_i w_j X the head reads v(z_a) w(z_b) X:
+values. Here a head also multiplies functions of *two* neurons. It attends to nine markers (i, j), whose scores are the
+sums of those of single markers. So its weights are products, and with the values v_i w_j X the head reads v(z_a) w(z_b)
+X:
 
     attention   r_b  = sum_a M_ba p_a d_b,  M = 2 V_N^T V_N       that is d (V_N^T 2 V_N p)_b;   p, d of layer N - 1
                 U_N  = V_N diag(d),   z_N = V_N p,   G_N = 2 z_N p^T
@@ -13,8 +14,8 @@ those that single markers have, the weights are products, and with the values v_
 
 with y - b_N for y. S_m and T_m, the derivatives of z_{N-1}, are those of ``widest``; y S_m, the outer products with y,
 are made along with them, for nothing behind the last activation could. M has a value on markers by the MLP behind the
-first activation. Networks with N = 2 have none before the last one: there 2 V_N p_a d_b is what the head reads, and
-V_N x, made before the step, is its factor. N = 1 takes one block in every variant.
+first activation. Networks with N = 2 have none before the last one. There the head reads 2 V_N p_a d_b, and V_N x, made
+before the step, is its factor. N = 1 takes one block in every variant.
 """
 
 from __future__ import annotations

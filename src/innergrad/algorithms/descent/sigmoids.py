@@ -54,7 +54,7 @@ def class_probabilities(dst: str, logits: str) -> Attend:
 
 
 def marker_lanes(classes: int = 0) -> tuple[Lane, ...]:
-    """What tells markers apart."""
+    """The lanes that tell markers apart."""
     lanes = (Lane("f", (SIGMOIDS,), "input", bound=1.0), Lane("marked", (), "input", bound=1.0))
     if not classes:
         return lanes

@@ -2,7 +2,8 @@
 
 On target ``softmax`` a token that holds nothing, the *sink*, turns attention into sigmoids of a token's own lanes: it
 applies the activations while the MLP behind it multiplies, one block a layer. Lanes as in
-:mod:`innergrad.algorithms.descent.averages`, and what the backward pass can use of the forward pass, made on the way:
+:mod:`innergrad.algorithms.descent.averages`, and products of the forward pass that the backward pass uses, made on the
+way:
 
     mlp                 z_1 = V_1 x + b_1
     attention, mlp      p_j = r(z_j), d_j = r'(z_j);  z_{j+1} = V_{j+1} p_j + b_{j+1}, U_j = d_j V_j,
@@ -14,8 +15,8 @@ applies the activations while the MLP behind it multiplies, one block a layer. L
 
 Activations with kinks (relu, leaky_relu, relu6) are applied by an MLP: one block more for each layer that has one.
 
-2N + 1 blocks for a linear output, whatever the loss. An activated output has s_N = d_N u(p_N, y) in place of g: one
-block more for the squared loss, two for others.
+A step takes 2N + 1 blocks for a linear output with every loss. An activated output has s_N = d_N u(p_N, y) in place of
+g: one block more for the squared loss, two for others.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def sink_program(algorithm: DescentSettings, options: Options) -> Program:
 
 
 def kept_products(j: int) -> tuple[Attend, ...]:
-    """What the backward pass uses of layer j: H_j = d_j p_{j-1}^T and, above the first, U_j = d_j V_j."""
+    """The products of layer j for the backward pass: H_j = d_j p_{j-1}^T and, above the first, U_j = d_j V_j."""
     H = Attend(f"H{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"{below(j)}[c]")))
     return (H, Attend(f"U{j}[k,c]", Score(IDENTITY, (f"d{j}[k]", f"V{j}[k,c]")))) if j > 1 else (H,)
 
@@ -114,7 +115,7 @@ def _loss(algorithm: DescentSettings, bound: float) -> Derivative:
 
 
 def _linear(i: Attend) -> str:
-    """What an instruction adds that is a linear form already, as a term of an expression."""
+    """The addend of an instruction that is a linear form already, as a term of an expression."""
     ((query, _),), sign = i.scores[0].pairs, -1.0 if i.scores[0].f == NEGATION else 1.0
     terms = [(sign * i.scale * view.coefficient, f"{view.lane}[k]") for view in query]
     return "".join(f" {'-' if c < 0 else '+'} {'' if abs(c) == 1.0 else f'{abs(c)!r}*'}{lane}" for c, lane in terms)

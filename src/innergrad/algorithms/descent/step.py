@@ -1,7 +1,7 @@
-"""What every form of gradient descent on a network shares: its weights' lanes, the steps, the program.
+"""The common parts of every form of gradient descent on a network: its weights' lanes, the steps, the program.
 
-A variant says how the gradients of the examples come about and how one is averaged (:data:`Gradient`); what is done
-with the average is the algorithm's :class:`Rule`. Here a step is put together:
+A variant says how the gradients of the examples come about and how one is averaged (:data:`Gradient`). The algorithm's
+:class:`Rule` says how the average changes the weights. Here a step is put together:
 
     gradients of the examples      the variant; in a step on a batch, its weights in place of those of all examples
     update                         the rule
@@ -13,14 +13,14 @@ A ball has layers of its own before that: |w|^2, and w times a function of it (:
 Steps with the same settings are one loop; where rates, batches or bias corrections differ, so do the weights of the
 transformer, and each run of equal steps is a loop of its own.
 
-An update rule is what a step does with the mean gradient, as layers, whatever the variant and the target. A variant
-gives instructions that add a multiple of the mean gradient to a lane; a rule makes layers of them, with lanes of its
-own beside every weight lane w (of the same shape, shared or per token as w is):
+An update rule turns the mean gradient into layers, the same for every variant and target. A variant gives instructions
+that add a multiple of the mean gradient to a lane. A rule makes layers of them, with lanes of its own beside every
+weight lane w (of the same shape, shared or per token as w is):
 
     Mw  state    momentum; Adam: the first moment          Gw  scratch  the gradient, where it is needed as such
     Sw  state    Adam: the second moment                   Rw  scratch  Adam, weights per token: 1 / (1 + sqrt(Sw ...))
 
-What differs from step to step is a :class:`Step`.
+Settings that differ from step to step are in a :class:`Step`.
 
 Products of a token's own lanes: attention reaches shared lanes, and only those, so for weights that tokens carry
 themselves such products go into product layers.
@@ -53,7 +53,7 @@ LEAST_DAMPING = 0.01  # of a momentum of one or more, with which no rate is safe
 
 @dataclass(frozen=True)
 class Step:
-    """What differs from step to step: the rate, the batch by its number, Adam's bias corrections 1 - beta^l."""
+    """Settings that differ from step to step: the rate, the batch by its number, Adam's bias corrections 1 - beta^l."""
 
     rate: float
     batch: int | None = None
@@ -144,7 +144,7 @@ class Momentum(Rule):
         return ({"M": "state"} if self.momentum else {}) | ({} if self.clip is None else {"G": "scratch"})
 
     def _terms(self, w: Weight, rate: float) -> tuple[tuple[str, float, float, float], ...]:
-        """(dst, coefficients of the gradient, of w and of m in what is added to it)."""
+        """(dst, then the coefficients of the gradient, of w and of m in the sum that is added to it)."""
         ahead = self.momentum if self.nesterov else 0.0
         along = -rate * (1.0 + ahead)
         mine = (w.view(), along, along * self.decay, -rate * self.momentum * (ahead if self.nesterov else 1.0))
@@ -173,8 +173,9 @@ class Momentum(Rule):
         return w - step.rate * (g + self.momentum * m if self.nesterov else m), m
 
     def safe_rate(self, risk: Tensor, gradient: Tensor, curved: Curved) -> float:
-        """(1 - momentum) / L. On a risk with curvature at most L a step of at most 2 (1 - momentum) / L lowers the sum
-        of the risk and a multiple of the last step's square (Zavriev and Kostyuk, 1993), which starts as the risk.
+        """(1 - momentum) / L. Let the curvature of a risk be at most L. A step of at most 2 (1 - momentum) / L then
+        lowers the sum of the risk and a multiple of the last step's square (Zavriev and Kostyuk, 1993). That sum starts
+        as the risk.
         """
         curvature = largest(curved, gradient) + self.decay
         rate = min(1.0 / curvature if curvature else math.inf, to_zero(risk, gradient, gradient))
@@ -269,11 +270,11 @@ def batch_weights(omega: Tensor, batch: Sequence[int]) -> Tensor:
 
 # dst, layer j, whether of its matrix or its bias, rate -> instructions for dst += rate * mean gradient
 Gradient = Callable[[str, int, bool, float], tuple[Attend, ...]]
-BATCHES = {"omega": "batch", "log_omega": "log_batch"}  # what holds the weights of examples -> of those of a batch
+BATCHES = {"omega": "batch", "log_omega": "log_batch"}  # lane of the weights of examples -> of those of a batch
 
 
 class DescentSettings(Protocol):
-    """What programs read of the settings of gradient descent; see :class:`innergrad.GradientDescent`."""
+    """The settings of gradient descent that programs read; see :class:`innergrad.GradientDescent`."""
 
     @property
     def network(self) -> Network: ...
@@ -297,7 +298,7 @@ class DescentSettings(Protocol):
     def distinct_batches(self) -> Batches: ...
 
     def projection(self, rate: float) -> Function | None:
-        """What the proximal step and the box add to a weight."""
+        """The change of a weight by the proximal step and the box."""
 
 
 def descent(
@@ -320,10 +321,10 @@ def descent(
 
     gradient: the instruction that adds a multiple of the mean gradient. inputs: further lanes that the prompt fills.
     length: of the prompts, if it is fixed. weights: the lanes that are trained, by default :func:`weight_lanes`; Vj and
-    bj of any shape, shared or not. marks: of marker tokens. prepared: what a step begins with, made of the weights in
-    the lanes ``kept`` by an mlp: before the first step, after the layers ``first``, and at the end of every step for
-    the next. It is the mlp that clears, unless that projects. smooth: functions are sums of smooth units, of mlps, so
-    that a ball is projected onto by mlps, from a bounded domain.
+    bj of any shape, shared or not. marks: of marker tokens. prepared: the lanes ``kept``, which an mlp makes from the
+    weights before the first step, after the layers ``first``, and at the end of every step for the next. It is the mlp
+    that clears, unless that projects. smooth: functions are sums of smooth units, of mlps, so that a ball is projected
+    onto by mlps, from a bounded domain.
     """
     net, rule = algorithm.network, algorithm.rule
     if weights is None:
@@ -364,7 +365,9 @@ def descent(
 
 
 def _ends(projected: tuple[Attend, ...], cleared: tuple[Attend, ...], prepared: tuple[Attend, ...]) -> list[Layer]:
-    """The mlps at the end of a step: one, or, where the next one begins with what is made of projected weights, two."""
+    """The mlps at the end of a step: one, or two where the next step begins with lanes that are made from projected
+    weights.
+    """
     if not prepared:
         return [Layer("mlp", "project and clear", (*projected, *cleared))]
     again = {i.dst: Attend((i.dst,), Score(NEGATION, ((i.dst,), "one"))) for i in prepared}
@@ -385,8 +388,8 @@ def _project(algorithm: DescentSettings, step: Step, weights: tuple[Lane, ...]) 
 
 
 def _ball_lanes(algorithm: DescentSettings, weights: tuple[Lane, ...], smooth: bool) -> tuple[Lane, ...]:
-    """norm, |w|^2 / R^2; where tokens carry weights of their own, also what each adds to it, and the factor; by mlps,
-    what norm is above 1, and the factor.
+    """norm: |w|^2 / R^2. Where tokens carry weights of their own, also the part of each token, and the factor. By mlps:
+    the excess of norm over 1, and the factor.
     """
     if algorithm.ball is None:
         return ()
@@ -401,7 +404,7 @@ def _ball_layers(radius: float, weights: tuple[Lane, ...], length: int | None) -
     """w <- w + beta(|w|^2 / R^2 - 1) w, beta of :mod:`innergrad.functions.ball`: the projection onto the ball.
 
     Attention: the norm, exactly, then w, by heads with the value w, one for every hinge of beta's approximant. Where
-    tokens carry weights of their own: what each adds, by a product layer, their sum, by attention, the factor, by an
+    tokens carry weights of their own: the part of each by a product layer, their sum by attention, the factor by an
     mlp, and the product.
     """
     views = [whole(lane.name, lane.shape) for lane in weights]
@@ -423,7 +426,7 @@ def _ball_layers(radius: float, weights: tuple[Lane, ...], length: int | None) -
 
 
 def _ball_factor(radius: float, weights: tuple[Lane, ...]) -> tuple[Layer, ...]:
-    """Three mlps: |w|^2 / R^2; what it is above 1, by a kink; 1 / sqrt(1 + that) - 1, by a smooth function. A fourth
+    """Three mlps: |w|^2 / R^2; its excess over 1, by a kink; 1 / sqrt(1 + excess) - 1, by a smooth function. A fourth
     multiplies: :func:`_times_factor`.
     """
     views = [whole(lane.name, lane.shape) for lane in weights]

@@ -1,4 +1,4 @@
-"""Derivatives along the way forward: what variant ``wide`` of target ``llama`` has in place of a backward pass.
+"""Derivatives along the way forward: variant ``wide`` of target ``llama`` has them in place of a backward pass.
 
 With U_j = d_j V_j, H_m = d_m p_{m-1}^T and q_{N-1} the derivative of the loss in p_{N-1}, an example has the gradients
 
@@ -7,8 +7,8 @@ With U_j = d_j V_j, H_m = d_m p_{m-1}^T and q_{N-1} the derivative of the loss i
     T_m = U_{N-1} .. U_{m+1} d_m                            for biases
 
 The products grow by one factor an MLP: U_j is there one MLP after d_j, and so is the product up to U_j one after that.
-So S_m is complete with the second MLP behind the last activation, whatever m, and the gradients with the third: N + 2
-blocks a step, whatever the loss, where the chain has 2N - 1 or 2N. An activated output is a block more.
+So S_m is complete with the second MLP behind the last activation, for every m, and the gradients with the third. A step
+takes N + 2 blocks for every loss, where the chain has 2N - 1 or 2N. An activated output is a block more.
 
 A product takes the lane of the one before it, if that has its shape. Not so if they are to be *apart*: where every
 value has two lanes (:mod:`innergrad.model.double`), its correction needs its factors one MLP later.
@@ -45,7 +45,8 @@ def lanes_of(net: Network, j: int, m: int, *, bias: bool | None = None, apart: b
 
 
 def onward(U: str, lane: Lane, old: str, before: Iterable[Lane], lead: str = "") -> Iterator[Attend]:
-    """U times the product in the lane ``old``; where it takes the lane of one before it, what that has left is cleared.
+    """U times the product in the lane ``old``. Where it takes the lane of an earlier product, the rest of that product
+    is cleared.
 
     lead: labels in front of those of U.
     """

@@ -1,7 +1,7 @@
-"""Gradient descent on an N-layer network in N + 1 blocks a step, whatever the loss: attention multiplies, too.
+"""Gradient descent on an N-layer network in N + 1 blocks a step, for every loss: attention multiplies, too.
 
-Markers hold the weights, as all tokens do. An MLP makes fV_j of them, slope(f) V_j: weights times what a marker stands
-for in the derivative (:mod:`innergrad.algorithms.descent.sigmoids`), zero on other tokens. A head that has these as its
+Markers hold the weights, as all tokens do. An MLP makes fV_j = slope(f) V_j of them: weights times the marker's part of
+the derivative (:mod:`innergrad.algorithms.descent.sigmoids`), and zero on other tokens. A head that has these as its
 values writes a derivative *times the weights behind it*, where one MLP after it would have to multiply:
 
     U_{j+1} = V_{j+1} diag(d_j)                        by the head of d_j itself
@@ -79,7 +79,7 @@ def _steps(output: Output) -> Chain:
 class Carried:
     """Of tanh and sigmoid: how p_j, z_{j+1} and U_{j+1} come about. late: U_{j+1} is there with the MLP alone.
 
-    values: prefix of the lanes of marked weights -> what a head reads on markers, in f.
+    values: prefix of the lanes of marked weights -> the value that a head reads on markers, in f.
     """
 
     net: Network

@@ -1,6 +1,4 @@
-"""What an explanation says: bound and measured error side by side, attribution, and the health table; in words, and as
-a picture.
-"""
+"""Explanations: bound and measured error side by side, attribution, the health table; in words, and as a picture."""
 
 from __future__ import annotations
 
@@ -34,7 +32,9 @@ class StepError:
 
 @dataclass(frozen=True)
 class LayerError:
-    """The largest error of what a layer wrote, when the algorithm starts the step from the transformer's own state."""
+    """The largest error of the lanes that a layer wrote, when the algorithm starts the step from the transformer's own
+    state.
+    """
 
     name: str
     bound: float
@@ -57,8 +57,8 @@ class Explanation:
     """Errors by step and, of the step ``worst`` (from 1) with the largest measured error, by layer; shares of the bound
     by function, layer and instruction, largest first, adding up to one; the health table.
 
-    proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments. state:
-    of the functions; notes: what else whoever reads the bounds should know, as in a certificate.
+    proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments. state: of
+    the functions. notes: further assumptions that a reader should know, as in a certificate.
     """
 
     steps: tuple[StepError, ...]
@@ -94,11 +94,11 @@ class Explanation:
 
     @property
     def shares(self) -> dict[str, Mapping[str, float]]:
-        """By what -> which -> its share of the bound."""
+        """Kind of source -> source -> its share of the bound."""
         return {"function": self.functions, "layer": self.by_layer, "instruction": self.instructions}
 
     def to_json(self) -> dict[str, Any]:
-        """What is infinite is null."""
+        """Infinite numbers are null."""
         return {
             "steps": [_finite(vars(step)) for step in self.steps],
             "worst_step": self.worst,
@@ -127,7 +127,7 @@ class Explanation:
         for number, step in enumerate(self.steps, 1):
             along = "not computed" if step.path_bound is None else f"{step.path_bound:.3e}"
             lines.append(f"step {number:<21}{step.bound:>11.3e}{step.measured:>11.3e}{along:>15}{step.path:>11.3e}")
-        lines += ["", f"largest error of what a layer wrote, in step {self.worst}", f"{'':<26}{head}"]
+        lines += ["", f"largest error of a layer's output, in step {self.worst}", f"{'':<26}{head}"]
         lines += [f"{layer.name:<26}{layer.bound:>11.3e}{layer.measured:>11.3e}" for layer in self.layers]
         for name, shares in self.shares.items():
             shown = {source: share for source, share in shares.items() if share >= 0.001}
@@ -187,4 +187,4 @@ def draw_layers(ax: Axes, explanation: Explanation) -> None:
     ax.legend()
     names, size = [layer.name for layer in layers], SMALL if len(layers) < 20 else 6
     ax.set_xticks(range(len(layers)), names, rotation=40, ha="right", fontsize=size)
-    ax.set(title=f"Largest error of what a layer wrote, step {explanation.worst}", ylabel="largest entry")
+    ax.set(title=f"Largest error of a layer's output, step {explanation.worst}", ylabel="largest entry")

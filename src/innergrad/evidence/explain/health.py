@@ -4,7 +4,7 @@ error growth          the distance to the algorithm's path against the certifica
 range use             arguments and lanes against the intervals that approximants, products and the box are made for
 rounding share        how much of the bound is rounding
 cancellation          sum |terms| / |sum| of inner products and sums over tokens, in bits
-softmax leakage       what attention brings in from tokens that an instruction does not mean
+softmax leakage       the part that attention brings in from tokens outside its scope
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def written(layer: Layer) -> list[str]:
 
 @dataclass
 class Largest:
-    """The largest of what was seen, and where it was."""
+    """The largest value that was seen, and its place."""
 
     value: float = 0.0
     place: str = ""
@@ -119,10 +119,10 @@ class Ranges(Largest):
 
 @dataclass
 class Rounding:
-    """What layers got wrong by themselves, from the stream that they read.
+    """The errors that layers made by themselves, from the stream that they read.
 
-    off: layer -> of every lane that it wrote, in every step: the mean error by rounding, that by approximants, and the
-    largest rounding. most: the largest of all; relative: to the largest number in the stream.
+    off: layer -> of every lane that it wrote, in every step: the mean error by rounding, the mean error by
+    approximants, and the largest rounding. most: the largest of all. relative: to the largest number in the stream.
     """
 
     off: dict[str, list[tuple[float, float, float]]] = field(default_factory=dict)
@@ -142,8 +142,8 @@ class Rounding:
                 self.most, self.relative = max(self.most, largest), max(self.relative, largest / scale)
 
     def share(self, layer: str, steps: Sequence[StepCertificate]) -> float:
-        """How much of what a layer got wrong is rounding; without approximants, against the bound on what the layer
-        wrote, for what it adds to that is of second order else.
+        """The share of rounding in the error of a layer. Without approximants, it is measured against the bound on the
+        lanes that the layer wrote. Otherwise its effect on that bound is of second order.
         """
         rounded, inexact, largest = zip(*self.off[layer], strict=True)
         if any(inexact):
@@ -159,8 +159,8 @@ class Rounding:
         steps: Sequence[StepCertificate],
         shares: Sequence[Mapping[str, float]],
     ) -> Health:
-        """Red if more than half of the bound is rounding, and that is more than a tenth of epsilon; where nothing is
-        approximated, so that rounding is all there is, more than the target's own limit.
+        """Red if more than half of the bound is rounding, and that is more than a tenth of epsilon. Where nothing is
+        approximated, rounding is all there is; then red if it is more than the target's own limit.
 
         shares: of the bound of every step, by source.
         """
@@ -236,8 +236,8 @@ class Terms(Pairs):
 
 
 def leakage(tf: Compiled, prompt: Prompt) -> Health:
-    """What heads bring in from tokens outside the scope of their instructions, relative to what they bring in from
-    inside; in the weights themselves, in float64. A value that all tokens share cannot leak.
+    """The part that heads bring in from tokens outside the scope of their instructions, relative to the part from
+    inside. It is measured in the weights themselves, in float64. A value that all tokens share cannot leak.
     """
     name, limit = "softmax leakage", tf.options.epsilon
     if tf.target.modules.get("attention") is not SoftmaxAttention:
@@ -253,7 +253,7 @@ def leakage(tf: Compiled, prompt: Prompt) -> Health:
             meant = _meant(program, layer, module, state, pattern.shape)
             outside, inside = (torch.where(part, moved, 0.0).sum(-1).amax((1, 2)) for part in (~meant, meant))
             most.see(float((outside / torch.where(inside > 0, inside, 1.0)).max()), layer.name)
-    text = f"attention brings in {most.value:.1e} of what it means to from tokens it does not mean"
+    text = f"attention brings in {most.value:.1e} of its value from tokens outside its scope"
     text += f", in layer {most.place}" if most.place else ""
     return Health(name, most.value, limit, most.value <= limit, text)
 

@@ -87,7 +87,7 @@ def explain(
 
 @dataclass
 class _Seen:
-    """What was observed in the run: errors of steps, of their layers, of the path; and what health rows are made of."""
+    """Observations of the run: errors of steps, layers and the path, and the numbers for the health rows."""
 
     steps: list[float] = field(default_factory=list)
     layers: list[dict[str, float]] = field(default_factory=list)
@@ -129,7 +129,7 @@ def _norm(difference: Tensor) -> float:
 
 
 def _normalised(step: StepCertificate) -> dict[str, float]:
-    """Shares of the bound; if it is infinite, of what is."""
+    """Shares of the bound; if it is infinite, of its infinite parts."""
     shares = {name: value for name, value in step.shares.items() if value > 0.0}
     if math.inf in shares.values():
         shares = {name: 1.0 for name, value in shares.items() if value == math.inf}

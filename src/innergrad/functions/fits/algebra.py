@@ -43,8 +43,8 @@ def linear_sum(sigma: str, radius: float, epsilon: float) -> FeatureSum:
 
 
 def _odd_sum(sigma: str, radius: float, epsilon: float) -> FeatureSum:
-    """t by knots: more units than with scales, but smaller coefficients. Pairs make it odd, so zero at zero exactly:
-    what must not count has score zero.
+    """t by knots: more units than with scales, but smaller coefficients. Pairs make it odd, so zero at zero exactly: a
+    term that must not count has score zero.
     """
     t = radius * np.cos(np.pi * (np.arange(800) + 0.5) / 1600)
     for units in UNITS:

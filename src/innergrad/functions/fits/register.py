@@ -44,7 +44,7 @@ def register_sigma(name: str, function: Callable[[Tensor], Tensor]) -> Sigma:
 
 
 def _measured(name: str) -> Sigma:
-    """Where to use sigma: what the table says of the shipped ones, measured."""
+    """Where to use sigma: the entries of the table of shipped ones, measured."""
     phi, t = feature(name), np.linspace(-3.0, 3.0, 601)
     value, odd, even = phi(t), np.gradient(phi(t), t), np.gradient(np.gradient(phi(t), t), t)
     far = np.linspace(-60.0, 60.0, 2401)

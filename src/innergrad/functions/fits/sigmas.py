@@ -45,7 +45,7 @@ POINTS = torch.tensor([-2.5, -1.0, -0.3, 0.2, 0.9, 2.0], dtype=torch.float64)
 
 
 def fingerprint(name: str) -> list[float]:
-    """What a saved model knows its activation by."""
+    """The fingerprint by which a saved model knows its activation."""
     return [float(value) for value in FEATURES[name](POINTS)]
 
 

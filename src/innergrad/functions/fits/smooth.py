@@ -32,8 +32,8 @@ PERIOD = 1.6  # of the cosines, in diameters of the domain
 def shared_sums(
     functions: Iterable[Function], sigma: str, epsilon: float, domain: tuple[float, float]
 ) -> dict[str, FeatureSum]:
-    """The functions as sums of sigma with the same knots, the fewest with which all of them reach epsilon, each on its
-    own domain if it declares one; for an epsilon from COARSE on in float32 too, if that can be.
+    """The functions as sums of sigma with the same knots: the fewest with which all of them reach epsilon, each on its
+    own domain if it declares one. For an epsilon from COARSE on they do so in float32, too, if that is possible.
     """
     wanted = list(functions)
     around = _around(wanted, domain)

@@ -1,4 +1,4 @@
-"""Sums of features: what a fitted function is.
+"""Sums of features: the form of a fitted function.
 
     f(t) ~ slope t + constant + sum_m c_m phi(a_m t + b_m)      on a bounded domain
 
@@ -81,7 +81,7 @@ def domain_of(f: Function, otherwise: Domain) -> Domain:
 
 
 def less(f: Function) -> str:
-    """What to do where f is not fitted to within epsilon."""
+    """Advice where f is not fitted to within epsilon."""
     return f"give a larger epsilon or a smaller {'z_bound' if math.isinf(f.radius) else 'radius'}"
 
 

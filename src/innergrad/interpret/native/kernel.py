@@ -2,9 +2,9 @@
 
 Libraries are kept in a cache folder: ``$INNERGRAD_CACHE``, else ``$XDG_CACHE_HOME/innergrad``, else
 ``~/.cache/innergrad``, else, without a home, one in the folder for temporary files. A library is code that runs, so the
-folder must be this user's, and nobody else may write to it or to the library; beside every file is its digest. What
-fails a check is built again. The compiler is ``$CXX``, else the first of g++, c++ and clang++. Without one, or with
-``INNERGRAD_NATIVE=0``, there are no kernels.
+folder must be this user's, and nobody else may write to it or to the library; beside every file is its digest. A file
+that fails a check is built again. The compiler is ``$CXX``, else the first of g++, c++ and clang++. Without one, or
+with ``INNERGRAD_NATIVE=0``, there are no kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from innergrad.interpret.native.source import Source, Unsupported
 from innergrad.ir.program import Program
 from innergrad.ir.stream import State
 
-BLOCK_BYTES = 512 * 1024  # of what the tokens of a block hold: about half of a core's second-level cache
+BLOCK_BYTES = 512 * 1024  # of the values of a block's tokens: about half of a core's second-level cache
 FLAGS = ("-std=c++17", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fopenmp", "-fPIC")
 KERNEL_HOW = ("-O3", "-shared")
 PRODUCTS_HOW = ("-O2", "-c")  # -O3 takes ten times as long, for nothing
@@ -150,7 +150,7 @@ def compiler() -> str:
 
 @lru_cache(maxsize=1)
 def _machine() -> str:
-    """What the machine code depends on: the compiler, and what the processor can do."""
+    """Everything that the machine code depends on: the compiler, and the abilities of the processor."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=False).stdout
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines(keepends=True)

@@ -1,8 +1,8 @@
 """A graph as the source of a C++ kernel that takes all steps of a loop in one call.
 
-Nodes are of three kinds: what a prompt holds once (*shared*: weights and what is made of them), what every token holds
-(*token* nodes), and sums over tokens (*reductions*). Tokens are taken in blocks that stay in the cache: within a stage,
-all token nodes of a block are computed one after the other, and its reductions are added up; then the shared nodes that
+Nodes are of three kinds. *Shared* nodes exist once for a prompt: weights and their functions. *Token* nodes exist for
+every token. *Reductions* are sums over tokens. Tokens are taken in blocks that stay in the cache. Within a stage, all
+token nodes of a block are computed one after the other, and its reductions are added up. Then the shared nodes that
 need them follow, and the next stage. Gradient descent has one stage: forward, backward and the gradients of a block of
 examples, with nothing written to memory in between.
 
@@ -43,8 +43,8 @@ class _Affine:
 
 
 class Source:
-    """The text, and what the caller has to hand over, in order: lanes (batch, size) that are read and written, lanes
-    (batch, n, size) of tokens, numbers and tables.
+    """The text, and the arrays that the caller has to hand over, in order: lanes (batch, size) that are read and
+    written, lanes (batch, n, size) of tokens, numbers and tables.
 
     weights: shared lanes that are recorded, in order.
     """
@@ -85,7 +85,7 @@ class Source:
                 "diagonals": any(len(set(labels)) < len(labels) for labels in used),
                 "lanes that tokens keep from step to step": node.per_token and node in self.graph.results.values(),
                 "a sum over tokens of another kind": summed and node.op != "product",
-                "a sum over tokens times what they share": summed and any("I" not in labels for labels in used),
+                "a sum over tokens times a shared value": summed and any("I" not in labels for labels in used),
             }
             for reason, holds in reasons.items():
                 if holds:
@@ -156,8 +156,8 @@ class Source:
     # ------------------------------------------------------------------------------------------------------- workspace
 
     def _pool(self, node: Node) -> tuple[str, int]:
-        """What the room of a node is part of, and how much it takes: lanes and rows of a block of tokens, what a thread
-        adds up, what a team of threads holds.
+        """The pool of a node's room, and its size: lanes and rows of a block of tokens, sums of a thread, room of a
+        team of threads.
         """
         size = math.prod(node.sizes)
         if self.kind[node] == "token":
@@ -181,7 +181,7 @@ class Source:
         return places
 
     def _reads(self, node: Node) -> list[Node]:
-        """What it is made of; of a product inside it, the factors."""
+        """The operands; of a product inside it, the factors."""
         inside = self.affine[node].product.args if node in self.affine else ()
         return [argument for argument, _ in (*node.args, *inside) if argument not in self.hidden]
 
@@ -261,7 +261,7 @@ if (thread == 0) {{ R* to = record + (prompt * n_wanted + next) * N_WEIGHTS; (vo
 """
 
     def _of_stage(self, stage: int) -> list[str]:
-        """What one thread does for the prompt, and then each for its blocks of tokens; what they summed is added up."""
+        """The work of one thread for the prompt, and then of each for its blocks of tokens; their sums are added up."""
         here = [node for node in self.nodes if self.stage[node] == stage and node not in self.hidden]
         reductions = [node for node in here if self.kind[node] == "reduction"]
         shared = [line for node in here if self.kind[node] == "shared" for line in self._computed(node)]
@@ -503,9 +503,7 @@ extern "C" long take_steps(long batch, long n, long n_steps, long threads, long 
         if self.kind[node] == "token":
             loops.append("for (long v = 0; v < nv; ++v)")
         else:
-            loops[-1:] = [
-                "\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]
-            ]  # nobody writes what it reads elsewhere
+            loops[-1:] = ["\n#pragma GCC ivdep\n" + loop for loop in loops[-1:]]  # nobody writes its operands elsewhere
         return f"{' '.join(loops)} {{ {body} }}"
 
 
@@ -518,7 +516,7 @@ def _has_cells(f: PiecewiseLinear) -> bool:
 
 
 def _by_one(lines: list[str]) -> list[str]:
-    """What is done by one thread while the others wait."""
+    """Work that one thread does while the others wait."""
     return ["if (thread == 0) {", *lines, "}", "BARRIER;"] if lines else []
 
 

@@ -1,4 +1,4 @@
-"""What a baseline is: predictions of every label of a prompt from the pairs before it."""
+"""The base class of baselines: predictions of every label of a prompt from the pairs before it."""
 
 from __future__ import annotations
 

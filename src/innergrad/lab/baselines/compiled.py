@@ -1,8 +1,8 @@
 """The prompt learned by a compiled transformer: gradient descent on a network, inside one forward pass.
 
 The transformer of ``innergrad.compile(GradientDescent(network))`` gets the first k pairs as its examples and x_k as its
-query, for every prompt and every k, in one batch of prompts of different lengths. What it predicts is what gradient
-descent on the network predicts, up to ``epsilon``; it is the bridge between the two halves of this library.
+query, for every prompt and every k, in one batch of prompts of different lengths. Its predictions are those of gradient
+descent on the network, up to ``epsilon``. It is the bridge between the two halves of this library.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gaussian-process baselines: the posterior mean of y_k given the first k labels, for every k.
 
-For labels ~ N(0, K + noise^2 I), K_ij = kernel(x_i, x_j), one Cholesky factor of the whole prompt gives all prefixes:
-K = L L^T, a = L^{-1} y, and because the first k rows of L factor the first k points,
+Labels are N(0, K + noise^2 I) with K_ij = kernel(x_i, x_j). One Cholesky factor of the whole prompt gives all prefixes:
+K = L L^T and a = L^{-1} y. Because the first k rows of L factor the first k points,
 
     E[y_k | y_0 .. y_{k-1}] = sum_{i < k} L_ki a_i
 
@@ -102,10 +102,10 @@ class NNGP(Predictor, kind="nngp"):
         K_1 = c_1 <x, z>,    K_{j+1} = c_{j+1} E[relu(u) relu(v)],  (u, v) of covariance K_j,    K = K_N
         E[relu(u) relu(v)] = |u| |v| (sin t + (pi - t) cos t) / (2 pi),  cos t = K_uv / (|u| |v|)   (Cho and Saul, 2009)
 
-    c_j is the variance of a weight times the number of units it sums over: those of the task ``network`` with the same
-    ``layers``, ``width``, ``scaling`` and ``weight_std`` (a common factor matters only beside ``noise``, the standard
-    deviation of the labels' noise). For networks of finite width the kernel is their covariance (two layers: exactly),
-    so this is the best predictor that is linear in the labels; no better one is known in closed form.
+    c_j is the variance of a weight times the number of units it sums over. These are those of the task ``network`` with
+    the same ``layers``, ``width``, ``scaling`` and ``weight_std``. (A common factor matters only beside ``noise``, the
+    standard deviation of the labels' noise.) For networks of finite width the kernel is their covariance (two layers:
+    exactly), so this is the best predictor that is linear in the labels; no better one is known in closed form.
     """
 
     layers: int = 2

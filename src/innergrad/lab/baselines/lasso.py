@@ -3,10 +3,10 @@
     min over w of  1/(2k) |X w - y|^2 + alpha |w|_1            G = X^T X / k,   b = X^T y / k,   c = b - G w
 
 Coordinate descent crawls where there are fewer points than coordinates: its steps are of the size of alpha. The
-solution is a piecewise linear function of the penalty, and has few pieces (Osborne et al., 2000). From the penalty
-max |b_j|, where w = 0, down to alpha: the coordinates A with |c_j| = penalty move along G_AA delta_A = sign(c_A), which
-keeps them there, until another one joins or one of them reaches zero and leaves. Every event is one batched d x d
-system. A few sweeps of coordinate descent from where the path ends take away rounding, and settle ties.
+solution is a piecewise linear function of the penalty, and has few pieces (Osborne et al., 2000). The path goes from
+the penalty max |b_j|, where w = 0, down to alpha. The coordinates A with |c_j| = penalty move along G_AA delta_A =
+sign(c_A), which keeps them there, until another one joins or one of them reaches zero and leaves. Every event is one
+batched d x d system. A few sweeps of coordinate descent from where the path ends take away rounding, and settle ties.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from innergrad.errors import integer, real
 from innergrad.lab.baselines.base import Predictor
 
-CHECK = 10  # sweeps of coordinate descent between looks at who moves
+CHECK = 10  # sweeps of coordinate descent between looks at the moving coordinates
 NUMBERS = 1 << 26  # of Gram matrices at a time: half a gigabyte
 
 
@@ -60,7 +60,7 @@ def path(G: Tensor, b: Tensor, alpha: float) -> Tensor:
     w = torch.zeros_like(b)
     penalty = b.abs().amax(1, keepdim=True)
     active = (b.abs() == penalty) & (penalty > alpha)
-    left = torch.zeros_like(active)  # who has just left is still where it was, and does not come back there
+    left = torch.zeros_like(active)  # a coordinate that has just left is at its old place, and must not return there
     lift = torch.diag_embed(1e-13 * G.diagonal(dim1=-2, dim2=-1) + torch.finfo(b.dtype).tiny)
     for _ in range(8 * d):
         c = b - (G @ w[..., None])[..., 0]

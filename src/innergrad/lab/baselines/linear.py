@@ -1,14 +1,14 @@
 """Linear baselines: least squares and ridge regression, for all prompts at once, prefix after prefix.
 
-What the first k pairs say about a linear fit is a triangle: X = Q R with R (d, d), and c = Q^T y (d,). A new pair is
-one more row, [R; x_k] = Q' R', so a prefix costs the decomposition of a small matrix whatever its length, and nothing
-is squared: the normal equations would square the condition number, which at k = d points is large (in float32 the
-prediction explodes there). With R = U diag(s) V^T the fits are
+A triangle holds everything that the first k pairs say about a linear fit: X = Q R with R (d, d), and c = Q^T y (d,). A
+new pair is one more row, [R; x_k] = Q' R'. So a prefix of any length costs the decomposition of a small matrix, and
+nothing is squared. The normal equations would square the condition number, which is large at k = d points (in float32
+the prediction explodes there). With R = U diag(s) V^T the fits are
 
     least squares  w = V diag(1/s) U^T c            (s = 0 left out: the solution of least norm, as for k < d)
     ridge          w = V diag(s / (s^2 + lam)) U^T c        minimises |X w - y|^2 + lam |w|^2
 
-Intercept, not penalised: with a first column of ones, R = [[r, m], [0, R_1]] and c = [c_0, c_1], where R_1, c_1 are the
+Intercept, not penalised: with a first column of ones, R = [[r, m], [0, R_1]] and c = [c_0, c_1]. R_1 and c_1 are the
 triangle of the centred data, and the means are m / r and c_0 / r. All arithmetic is float64.
 """
 
@@ -44,7 +44,7 @@ class Prefix(NamedTuple):
 
 
 def prefixes(x: Tensor, y: Tensor, intercept: bool) -> Iterator[Prefix]:
-    """k = 1 .. n - 1: what a linear fit needs of x[:, :k] (B, k, d) and y[:, :k]; float64."""
+    """k = 1 .. n - 1: the triangle of x[:, :k] (B, k, d) and y[:, :k] for a linear fit; float64."""
     x, y = x.double(), y.double()
     if intercept:
         x = torch.cat([torch.ones_like(x[..., :1]), x], -1)

@@ -1,7 +1,8 @@
 """Networks trained on the prompt: one network for every prompt and every prefix, all of them at once.
 
-001 App. G trains a 3-layer network of width 200 on the first k pairs for 100 epochs and asks it for y_k. There are
-(prompts) x (lengths) such fits: 486,400 for 6,400 prompts of 76 points. A fit here is one entry of a batch:
+*Transformers are Deep Optimizers*, App. G, trains a 3-layer network of width 200 on the first k pairs for 100 epochs,
+and asks it for y_k. There are (prompts) x (lengths) such fits: 486,400 for 6,400 prompts of 76 points. A fit here is
+one entry of a batch:
 
     p_0 = x,    z_j = p_{j-1} W_j,    p_j = relu(z_j),    f = z_N        W_j (fits, fan_in, fan_out), no biases
     L   = 1/k sum_{i < k} (f(x_i) - y_i)^2                                  the fit of prefix k; torch's MSE loss
@@ -11,9 +12,9 @@ so an epoch is 3N - 1 batched products and one pass of torch's optimiser. Prefix
 padded to its longest; a point beyond the prefix has weight zero in the loss, and row k of the same products is the
 prediction. All fits start from the same weights, those of ``seed``, so a fit depends on its own pairs only.
 
-*Best epoch.* 001 reports the highest R^2 over the epochs, measured on the query itself: an oracle that no learner has.
-``pooled`` takes, at each k, the one epoch whose squared error summed over all prompts is lowest; ``per-prompt`` takes
-the epoch for every prompt on its own, which is more optimistic; ``last`` is the last epoch and no oracle.
+*Best epoch.* The paper reports the highest R^2 over the epochs, measured on the query itself: an oracle that no learner
+has. ``pooled`` takes, at each k, the one epoch whose squared error summed over all prompts is lowest. ``per-prompt``
+takes the epoch for every prompt on its own, which is more optimistic. ``last`` is the last epoch and no oracle.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class TrainedNetwork(Predictor, kind="network"):
 
 
 def _forward(weights: list[Tensor], x: Tensor) -> list[Tensor]:
-    """p_0 = x, p_1, ..., f: what the layers of each fit say at its points, (fits, T, width)."""
+    """p_0 = x, p_1, ..., f: the layers of each fit at its points, (fits, T, width)."""
     layers = [x]
     for weight in weights[:-1]:
         layers.append(torch.bmm(layers[-1], weight).relu_())

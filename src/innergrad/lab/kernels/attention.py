@@ -108,7 +108,7 @@ def _pattern(q: Tensor, k: Tensor, kind: str, normalise: str, hidden: Tensor | N
         hidden = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
     if kind == "softmax":  # the second mask is for tokens that see nothing
         return scores.masked_fill(hidden, torch.finfo(dtype).min).softmax(-1).masked_fill(hidden, 0.0)
-    # What is hidden is masked before f as well: exp of a large score there would be inf, and its gradient inf * 0.
+    # Hidden scores are masked before f as well: exp of a large one would be inf, and its gradient inf * 0.
     scores = scores.masked_fill(hidden, 0.0)
     weights = {"relu": torch.relu, "linear": torch.clone, "exp": torch.exp}[kind](scores).masked_fill(hidden, 0.0)
     if normalise == "none":

@@ -1,18 +1,18 @@
 """Triton kernels of causal attention for short sequences; checked and timed by ``benchmarks/kernel_timing.py``.
 
-One program takes one head of one sequence, whole. It reads q, k and v where they lie in the packed qkv (N, T, 3 D)
-and writes the output, or the gradient of qkv, packed: no copies between layouts, and no atomics, so every run gives
-the same bits. The sequence is cut into blocks; blocks of scores above the diagonal are never formed. The loops over
-blocks are unrolled, and tuples hold what belongs to each block. With i a block of rows and j <= i one of columns,
+One program takes one head of one sequence, whole. It reads q, k and v in place in the packed qkv (N, T, 3 D), and
+writes the output, or the gradient of qkv, packed. There are no copies between layouts and no atomics, so every run
+gives the same bits. The sequence is cut into blocks; blocks of scores above the diagonal are never formed. The loops
+over blocks are unrolled, and tuples hold the values of each block. With i a block of rows and j <= i one of columns,
 
     forward     S = Q_i K_j^T / sqrt(Dh),  P = f(S) / c,  O_i += P V_j
     backward    dV_j += P^T dO_i,  dP = dO_i V_j^T,  dS = P (dP - rowsum(dO_i O_i)) for softmax, dP f'(S) / c otherwise,
                 dQ_i += dS K_j / sqrt(Dh),  dK_j += dS^T Q_i / sqrt(Dh)
 
 The backward kernel forms P again; for softmax the forward kernel keeps log2 of the sum of exp of each row. Sums are
-float32, and factors of products have the type of qkv. The bias, if there is one, is added to what is read of q, k and
-v; the backward kernel sums dq, dk and dv, as they are written, over the tokens of its sequence (products with ones),
-and ``column_sums`` over the sequences. Softmax does not depend on the bias of the keys: there it is left out, and its
+float32, and factors of products have the type of qkv. The bias, if there is one, is added when q, k and v are read. The
+backward kernel sums dq, dk and dv, as they are written, over the tokens of its sequence (products with ones), and
+``column_sums`` over the sequences. Softmax does not depend on the bias of the keys: there it is left out, and its
 gradient is exactly zero.
 
 The rows that pad a sequence to whole blocks are zeros in q and dO: they add nothing to dK and dV, and are not written.
@@ -79,7 +79,7 @@ def _key(
 
 @triton.jit
 def _store(pointer, value, block, T, STRIDE: tl.constexpr, BLOCK: tl.constexpr, DH: tl.constexpr):
-    """Write what ``_rows`` reads."""
+    """Writes the rows that ``_rows`` reads."""
     row = block * BLOCK + tl.arange(0, BLOCK)[:, None]
     tl.store(pointer + row * STRIDE + tl.arange(0, DH)[None, :], value.to(pointer.dtype.element_ty), mask=row < T)
 

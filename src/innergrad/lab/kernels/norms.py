@@ -1,4 +1,4 @@
-"""What stands between a block's products: residual additions with LayerNorm, and biases with GELU.
+"""The work between a block's products: residual additions with LayerNorm, and biases with GELU.
 
 All models of a stack have their own parameters: tensors are (S, ..., D), parameters (S, D).
 
@@ -30,8 +30,8 @@ def add_norm(
 ) -> tuple[Tensor, Tensor]:
     """The new residual and its LayerNorm, each of the shape (S, ..., D) of ``residual``.
 
-    ``delta`` (S, ..., D) and ``bias`` (S, D) are what is added, if anything; ``gain`` and ``shift`` are (S, D).
-    ``fast``: True takes the kernels or raises, False takes plain torch, None takes the fastest that applies.
+    ``delta`` (S, ..., D) and ``bias`` (S, D) are added, if given; ``gain`` and ``shift`` are (S, D). ``fast``: True
+    takes the kernels or raises, False takes plain torch, None takes the fastest that applies.
     """
     width = residual.shape[-1]
     _check(residual, {"bias": bias, "gain": gain, "shift": shift}, delta)
@@ -147,7 +147,7 @@ def bias_gelu_fused_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Ten
 
 
 def _like(x: Tensor) -> Tensor:
-    """A new contiguous tensor of this shape: what the kernels write."""
+    """A new contiguous tensor of this shape, for the kernels to write."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 

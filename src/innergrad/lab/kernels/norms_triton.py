@@ -7,10 +7,10 @@ g = d(normed) gain, the backward kernel is
     d(r) = d(r') + rstd (g - mean(g) - x^ mean(g x^))
     d(gain) = sum over rows of d(normed) x^     d(shift) = sum of d(normed)     d(bias) = sum of d(r)
 
-Its programs walk over many groups of rows of one model and hold those sums in registers, for KEPT rows: the rows that a
-program's threads have side by side, so that no thread needs another's numbers before the end. Each program writes its
-sums to a row of its own, and a last small kernel (``column_sums``) adds the rows up. No atomics: every run gives the
-same bits. Mean and rstd are formed again from r', which is read anyway.
+Its programs walk over many groups of rows of one model and hold those sums in registers, for KEPT rows. These are the
+rows that a program's threads have side by side, so no thread needs another's numbers before the end. Each program
+writes its sums to a row of its own, and a last small kernel (``column_sums``) adds the rows up. No atomics: every run
+gives the same bits. Mean and rstd are formed again from r', which is read anyway.
 """
 # The kernels are Triton's language, which has no types for Python's checker.
 # mypy: disable-error-code="import-not-found,no-untyped-def,no-untyped-call,untyped-decorator"

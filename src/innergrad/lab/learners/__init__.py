@@ -1,4 +1,6 @@
-"""What is trained. Importing this package makes every shipped learner known to configuration files."""
+"""Learners: the models that are trained. Importing this package makes every shipped learner known to configuration
+files.
+"""
 
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 from innergrad.lab.learners.gpt import GPT, GPTConfig

@@ -1,11 +1,11 @@
-"""What training and evaluation ask of a learner: a stack of models that read prompts and predict labels.
+"""The base class of learners, for training and evaluation: a stack of models that read prompts and predict labels.
 
 **A single model is a stack of one.** Every parameter has a leading dimension S, the models of the stack, and products
 are batched over it. Training S models of one shape (seeds, tasks, learning rates) is therefore the same code, and on a
 GPU much faster than one after another.
 
 ``forward`` takes the parameters as an argument, so that training can hand it copies in another precision.
-``run_with_cache`` runs the same forward and keeps what passes by.
+``run_with_cache`` runs the same forward and keeps the activations.
 
 A kind of learner is a ``LearnerConfig`` and a ``Learner``: ``gpt.py``, ``kernel_learner.py``.
 """
@@ -24,7 +24,7 @@ from innergrad.errors import InputError, integer, lacks
 from innergrad.flops import Flops
 from innergrad.lab.counter_rng import CounterRNG
 
-Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and gives back what takes its place
+Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and returns its replacement
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LearnerConfig(Family):
 
     def flops(self, d: int, n_points: int, *, seen: bool = False) -> Flops | None:
         """Operations of a forward pass on one prompt; None where nobody knows. seen: of scores, only those that a
-        causal mask shows; otherwise all, which is what plain matrix products compute.
+        causal mask shows; otherwise all, as plain matrix products compute them.
         """
         del d, n_points, seen
         return None
@@ -155,7 +155,7 @@ class Learner(nn.Module):
         raise lacks(self, "alone()")
 
     def extra_repr(self) -> str:
-        """What print(learner) says."""
+        """The text of print(learner)."""
         numbers = sum(parameter[0].numel() for parameter in self.parameters())
         return f"d={self.d}, stack={self.stack}, {numbers:,} parameters each"
 
@@ -177,7 +177,7 @@ class Learner(nn.Module):
 
 
 def _edited(name: str, new: object, old: Tensor) -> Tensor:
-    """What an edit returned, if it can take the activation's place."""
+    """The tensor that an edit returned, if it can take the activation's place."""
     if not isinstance(new, Tensor) or new.shape != old.shape:
         got = f"shape {tuple(new.shape)}" if isinstance(new, Tensor) else type(new).__name__
         raise InputError(f"an edit of {name} must return a tensor of its shape", got=got, allowed=str(tuple(old.shape)))

@@ -2,14 +2,14 @@
 
 A prompt (x_1, y_1, ..., x_n) becomes tokens, a GPT-2 reads them, and a linear read-out predicts the labels:
 
-    interleaved (001, 004)   tokens x_1, y_1, x_2, y_2, ..., x_n;  causal;  a prediction of y_k at every x_k
-    columns (Cheng et al.)   tokens (x_1; y_1), ..., (x_n; 0);  every token reads the first n - 1, none reads the last;
-                             one prediction, of y_n, at the last token
+    interleaved (Akyürek et al.)   tokens x_1, y_1, x_2, y_2, ..., x_n;  causal;  a prediction of y_k at every x_k
+    columns (Cheng et al.)         tokens (x_1; y_1), ..., (x_n; 0);  every token reads the first n - 1, none reads the
+                                   last;  one prediction, of y_n, at the last token
 
     block:   r = r + W_O attention(LN(r)),    r = r + W_out gelu(W_in LN(r))          (pre-LN, GPT-2's)
 
-Parameters have a leading dimension S, the models of the stack, and those of blocks a second one, L, the blocks. What
-passes by has TransformerLens' names.
+Parameters have a leading dimension S, the models of the stack, and those of blocks a second one, L, the blocks. Its
+activations have TransformerLens' names.
 
 Shapes: S models, B prompts, n points, d coordinates, T tokens, D = d_model, H heads of Dh, L blocks, M = d_mlp.
 """
@@ -33,7 +33,7 @@ from innergrad.lab.kernels.attention import attend, attention_pattern
 from innergrad.lab.kernels.norms import add_norm, bias_gelu
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 
-# what is still to be added to the residual stream: delta (S, ..., D), bias
+# the pending addend of the residual stream: delta (S, ..., D), bias
 Pending = tuple[Tensor, Tensor | None] | None
 
 
@@ -256,7 +256,7 @@ def block(config: GPTConfig, residual: Tensor, w: Mapping[str, Tensor], keep: Ke
 
 
 def normed(residual: Tensor, w: Mapping[str, Tensor], name: str, keep: Keep) -> Tensor:
-    """What a sublayer reads of the residual: its LayerNorm, if there is one."""
+    """The input of a sublayer: the LayerNorm of the residual, if there is one."""
     if f"{name}_w" not in w:
         return residual
     return keep(name, add_norm(residual, None, None, w[f"{name}_w"], w[f"{name}_b"])[1])
@@ -265,8 +265,8 @@ def normed(residual: Tensor, w: Mapping[str, Tensor], name: str, keep: Keep) -> 
 def fused_block(
     config: GPTConfig, residual: Tensor, pending: Pending, w: Mapping[str, Tensor]
 ) -> tuple[Tensor, Pending]:
-    """The same block in fewer operations: what a sublayer writes is added where the next one reads, with its bias and
-    the LayerNorm there. So it takes, and returns, a residual and what is still to be added to it.
+    """The same block in fewer operations. The output of a sublayer is added where the next one reads, with its bias and
+    the LayerNorm there. So it takes, and returns, a residual and a term that is still to be added to it.
     """
     residual, x = normalised_sum(residual, pending, w, "ln1")
     qkv, pattern = product(x, w["W_QKV"]), None
@@ -284,7 +284,7 @@ def fused_block(
 
 
 def normalised_sum(residual: Tensor, pending: Pending, w: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
-    """The residual with what was left to be added, and what a sublayer reads of it."""
+    """The residual with the pending term, and the input of a sublayer."""
     delta, bias = (None, None) if pending is None else pending
     if f"{name}_w" in w:
         return add_norm(residual, delta, bias, w[f"{name}_w"], w[f"{name}_b"])

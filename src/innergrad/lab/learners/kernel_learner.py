@@ -7,9 +7,9 @@ Tokens are stacked columns (x_1; y_1), ..., (x_n; y_n), (x; 0), the last one the
 
     x_j += A sum_i h_ij x_i,     y_j += r sum_i h_ij y_i        i over the n examples, j over examples and query
 
-The prediction is *minus* the query's label lane: with A = 0, B = C = 1 and r = -eta the lane of an example is its
-residual y_i - f(x_i), that of the query -f(x), and f <- f + eta sum_i (y_i - f(x_i)) h(., x_i) (Proposition 3.1,
-corrected).
+The prediction is *minus* the query's label lane. With A = 0, B = C = 1 and r = -eta the lane of an example is its
+residual y_i - f(x_i), and that of the query is -f(x). Then f <- f + eta sum_i (y_i - f(x_i)) h(., x_i) (Proposition
+3.1, corrected).
 
 Labels enter linearly, so the scale of labels does not matter to these models. Only B^T C matters: (B, C) and
 (L^T B, L^-1 C) give the same predictions.

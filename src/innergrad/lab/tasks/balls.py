@@ -1,4 +1,4 @@
-"""Indicators of balls and ellipsoids (000, Theorem 3): f(x) = 1 if |A (x - c)| <= r, else 0."""
+"""Indicators of balls and ellipsoids (*Neural Networks*, Theorem 3): f(x) = 1 if |A (x - c)| <= r, else 0."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     y_i = f(x_i; theta) + noise,     theta ~ the task's parameters,  x_i ~ its inputs,   i = 1 .. n
 
-A task is a frozen dataclass that says how theta is drawn (``params``), what f is (``evaluate``, pure), how large labels
-are (``scale``) and which predictor is best for it (``best``). Training, evaluation, baselines and the command line take
-the same object, so that what is measured is what was trained.
+A task is a frozen dataclass. It says how theta is drawn (``params``), computes f (``evaluate``, pure), and knows how
+large labels are (``scale``) and which predictor is best for it (``best``). Training, evaluation, baselines and the
+command line take the same object, so the measured task is the trained one.
 
     class Constant(Task, kind="constant"):
         def params(self, rng, index, n):  return {"c": rng.normal(index)}
@@ -97,7 +97,7 @@ class Task(Family):
 
 @lru_cache(maxsize=64)
 def measured_scale(task: Task) -> float:
-    """Root mean square of a label without noise, from a fixed generator: the same number wherever it is measured.
+    """Root mean square of a label without noise, from a fixed generator: the same number every time.
 
     4,096 functions at 16 points each, or fewer, down to 64, where a function has many parameters. A family that is zero
     everywhere (networks whose units are all dead) gets 1, so that dividing by the scale does no harm.

@@ -52,7 +52,7 @@ class Pool(Task, kind="pool"):
         return self.task.scale
 
     def best(self) -> Predictor:
-        """The best for the family: what a learner needs for functions outside the pool."""
+        """The best for the family: a learner needs it for functions outside the pool."""
         return self.task.best()
 
 

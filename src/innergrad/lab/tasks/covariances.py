@@ -1,4 +1,4 @@
-"""Covariances of random functions: what Gaussian processes are drawn from, and what their best predictors know.
+"""Covariances of random functions. Gaussian processes are drawn from them, and their best predictors know them.
 
 A kernel takes points (..., n, d) and (..., m, d) and gives the matrix (..., n, m) of covariances of the labels.
 """
@@ -45,7 +45,9 @@ class KernelTerm:
 
 @dataclass(frozen=True)
 class SumKernel:
-    """K(x, x') = sum of terms K_s(G_s u, G_s u'), u = Sigma^(-1/2) x if the ``inputs`` have a covariance (003, D.1)."""
+    """K(x, x') = sum of terms K_s(G_s u, G_s u'), u = Sigma^(-1/2) x if the ``inputs`` have a covariance (Cheng et al.
+    2024, D.1).
+    """
 
     terms: tuple[KernelTerm, ...]
     inputs: Inputs = field(default_factory=Gaussian)
@@ -64,7 +66,7 @@ def all_positive(terms: tuple[KernelTerm, ...]) -> bool:
 
 
 def covariances(terms: tuple[KernelTerm, ...], inputs: Inputs, x: Tensor, z: Tensor) -> Tensor:
-    """What a ``SumKernel`` of these gives: for torch.compile, which cannot trace the making of one."""
+    """The matrix of a ``SumKernel`` of these: for torch.compile, which cannot trace the making of one."""
     u, v = inputs.whiten(x), inputs.whiten(z)
     return torch.stack([term(u, v) for term in terms]).sum(0)
 

@@ -89,8 +89,9 @@ def absolute(matrix: Tensor) -> Tensor:
 def absolute_by_products(matrix: Tensor) -> Tensor:
     """|K| = K sign(K) with products alone, for GPUs, where eigenvalues are slow and no CUDA graph records them.
 
-    X <- 3/2 X - 1/2 X^3 from X = K / |K|_F takes every eigenvalue to its sign, small ones last: after m steps those
-    below 1.5^-m |K|_F are on their way, and too small in the result, for m = 32 by 2e-6 |K|_F at most. K X is positive.
+    X <- 3/2 X - 1/2 X^3 from X = K / |K|_F takes every eigenvalue to its sign, small ones last. After m steps those
+    below 1.5^-m |K|_F are on their way. They are too small in the result, for m = 32 by 2e-6 |K|_F at most. K X is
+    positive.
     """
     X = matrix / matrix.square().sum((-2, -1), keepdim=True).sqrt().clamp(min=TINY)
     for _ in range(32):

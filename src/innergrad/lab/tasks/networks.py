@@ -5,7 +5,7 @@
     he        sqrt(2 / fan_in_j)      sqrt(1/width)   O(1) at every depth: mean square E |x|^2 / d for ReLU
     garg      1                       sqrt(2/width)   N = 2: Garg et al., sqrt(2/width) relu(x W_1) W_2; square E |x|^2
 
-For ReLU, or no activation, and weights of mean zero the mean square of labels is exact: given the layer below, a unit's
+For ReLU, or no activation, and weights of mean zero the mean square of labels is exact. Given the layer below, a unit's
 input is symmetric with variance c^2 std^2 |p|^2, and ReLU keeps half of a symmetric variable's square. Otherwise it is
 measured once.
 """

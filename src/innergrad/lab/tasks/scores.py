@@ -1,4 +1,4 @@
-"""Scores of diffusion processes (001, App. H): which way is the data, from a point x at time t?
+"""Scores of diffusion processes (*Deep Optimizers*, App. H): which way is the data, from a point x at time t?
 
     data      x_0 ~ sum_k p_k N(m_k, s_k^2), one number, a mixture that is drawn anew for every prompt
     forward   x_t = e^-t x_0 + sigma_t eps,  sigma_t^2 = 1 - e^-2t      (Ornstein and Uhlenbeck: dx = -x dt + sqrt 2 dW)
@@ -54,7 +54,7 @@ class DiffusionScores(Task, kind="diffusion"):
 
     @staticmethod
     def features(x: Tensor, t: Tensor) -> Tensor:
-        """(..., 3): what a learner sees of the point x at time t."""
+        """(..., 3): the features of the point x at time t."""
         return torch.stack((0.5 * x, (-t).exp(), torch.ones_like(x)), -1)
 
     def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:

@@ -1,10 +1,11 @@
-"""Smooth functions (000, Theorem 4: f with n bounded derivatives), as random sums of waves with decaying amplitudes.
+"""Smooth functions (*Neural Networks*, Theorem 4: f with n bounded derivatives), as random sums of waves with decaying
+amplitudes.
 
     f(x) = sqrt(2 / waves) sum_m a_m cos(omega_m . x + phi_m),   a_m ~ N(0, 1), phi_m uniform,
     omega_m = g_m sqrt(2 nu / chi2_m) / length,  g_m ~ N(0, I), chi2_m ~ chi-squared(2 nu), nu = smoothness + 1/2
 
 Waves of frequency omega are as rare as |omega|^-(2 nu + d), so the amplitude at high frequencies decays as that of a
-function with ``smoothness`` derivatives: averaged over omega, the covariance is exactly the Matern kernel of order nu
+function with ``smoothness`` derivatives. Averaged over omega, the covariance is exactly the Matern kernel of order nu
 (Rahimi and Recht's random features). The mean square of a label is 1.
 """
 

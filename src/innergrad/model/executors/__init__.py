@@ -27,8 +27,8 @@ WORTH_A_KERNEL = 10.0  # from which building one is; it takes a second or two, s
 
 
 def executor_of(of: Compiled, name: object) -> Executor:
-    """The executor of that name; what it makes of a transformer is kept with it. ``auto`` is plain where all layers are
-    to be shown; for a run :func:`choose` says what it is.
+    """The executor of that name. Its results for a transformer are kept with the transformer. ``auto`` is plain where
+    all layers are to be shown; for a run :func:`choose` decides.
     """
     name = "plain" if name == "auto" else name
     if not isinstance(name, str) or name not in EXECUTORS:
@@ -44,11 +44,11 @@ def fused_of(of: Compiled) -> Fused:
 
 
 def choose(of: Compiled, prompt: Prompt, *, compiled: bool | None = None) -> tuple[Executor, bool | None]:
-    """What ``auto`` takes for a run, and whether with a kernel.
+    """The executor that ``auto`` takes for a run, and whether it uses a kernel.
 
-    Plain where gradients flow through the prompt, where the run is short (less than 0.1 s, or than fusing its loops
-    takes), and for programs that cannot be fused; else fused, with a kernel if it is built already or the run is long
-    enough (10 s of the plain interpreter) to pay for building it, else in torch.
+    Plain where gradients flow through the prompt, for short runs (less than 0.1 s, or less than fusing its loops
+    takes), and for programs that cannot be fused. Otherwise fused. A kernel is used if it is built already, or if the
+    run is long enough to pay for building it (10 s of the plain interpreter).
     """
     plain = executor_of(of, "plain")
     if compiled is not None:

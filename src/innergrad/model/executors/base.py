@@ -1,5 +1,5 @@
-"""What an executor is, a way to run the program of a compiled transformer on a prompt; and the plain one, which
-interprets it with the approximants of the weights. Readable, and differentiable.
+"""An executor is a way to run the program of a compiled transformer on a prompt. The plain one is here: it interprets
+the program with the approximants of the weights. Readable, and differentiable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Executor(Protocol):
     """Three give the same numbers up to rounding, see :data:`innergrad.model.executors.EXECUTORS`."""
 
     def check(self, dtype: torch.dtype, guard: Guard, compiled: bool | None = None) -> None:
-        """Refuse what it cannot do: a precision, violations that are to be flagged, a kernel."""
+        """Refuses a request that it cannot meet: a precision, flagged violations, a kernel."""
 
     def layers(self, prompt: Prompt, guard: Guard) -> Iterator[Step]:
         """The forward pass, layer by layer."""

@@ -1,8 +1,8 @@
 """The fused executor: the program, with its approximants, as fast as training itself.
 
-The steps are taken by :mod:`innergrad.interpret.native`, C++ made from the graph of the layers and built on demand,
-where there is a compiler and the graph is of the kind it knows; otherwise by :mod:`innergrad.interpret.fused`, in
-torch, on any device. Both give the numbers of the plain interpreter up to rounding.
+:mod:`innergrad.interpret.native` takes the steps, in C++ that is made from the graph of the layers and built on demand.
+It needs a compiler, and a graph of the kind it knows. Otherwise :mod:`innergrad.interpret.fused` takes them, in torch,
+on any device. Both give the numbers of the plain interpreter up to rounding.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _ungraded(f: Callable[P, T]) -> Callable[P, T]:
 
 @dataclass(frozen=True)
 class Fused(Executor):
-    """The graphs of a program's loops and of its read-out, and what is made of them."""
+    """The graphs of a program's loops and of its read-out, with their compiled forms."""
 
     of: Compiled
     kernels: dict[tuple[Graph, Extent], Kernel] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Fused(Executor):
 
     @cached_property
     def possible(self) -> bool:
-        """The program has graphs: no layer writes what the scope of another is made from."""
+        """The program has graphs: no layer writes a lane that the scope of another is made from."""
         try:
             return bool(self.loops) and self.readout is not None
         except InputError:
@@ -235,10 +235,10 @@ class Fused(Executor):
         return self._with_axes(lanes, extent)
 
     def layers(self, prompt: Prompt, guard: Guard) -> Iterator[Step]:
-        """The lanes after every layer: after a step, what the executor computed; inside it, which it does not show,
-        what the plain interpreter finds in float64 from the same beginning.
+        """The lanes after every layer. After a step they are the executor's own. It shows nothing inside a step; there
+        the plain interpreter finds them in float64, from the same beginning.
         """
-        del guard  # what the steps compute is checked as in a run
+        del guard  # the values of the steps are checked as in a run
         _refuse_gradients(prompt)
         state = prompt.state(self.program)
         for loop, of in self.loops:
@@ -322,7 +322,7 @@ def _wider(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _complain(checks: Sequence[Check], ranges: Sequence[Tensor] | Tensor) -> None:
-    """Refuse values that left the range in which the weights compute what they should."""
+    """Refuses values that left the range in which the weights are right."""
     for check, found in zip(checks, ranges, strict=False):
         low, high = (float(end) for end in found)
         if low != low or high != high:

@@ -1,9 +1,9 @@
-"""About how long a run will take on one core, from what it computes: to within a factor of three (dense) or four
-(plain) of what was measured, see ``docs/executor.md``.
+"""About how long a run will take on one core, from its operations. The estimate is within a factor of three (dense) or
+four (plain) of the measured times: see ``docs/reference/executor.md``.
 
     plain   100 us for every instruction, and a second for 10^9 structured FLOPs of products
     dense   200 us for every layer; for every token 2 ns a nonzero weight, 8 ns an entry of queries, keys, values and
-            what heads write, 4 ns a unit; for every pair of tokens 0.2 ns an entry of a query or value, 4 ns a score
+            outputs of heads, 4 ns a unit; for every pair of tokens 0.2 ns an entry of a query or value, 4 ns a score
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """The parts of which a target is a row: norms, attentions, MLPs, product layers, positions, functions.
 
-Each says what it can do (``can``), why it cannot do an instruction, and how an instruction becomes its weights.
+Each has its abilities (``can``), the reasons why it cannot do an instruction, and the way an instruction becomes its
+weights.
 """

@@ -16,7 +16,7 @@ Softmax attention:
   nothing. (Beyond the end of a short prompt, where p is a query, its neighbour may win: a label's token, whose x is
   zero.)
 
-Kernel attention, over the examples (003, equations (2)-(5), (12)):
+Kernel attention, over the examples (Cheng et al. 2024, equations (2)-(5), (12)):
 
     h_j += sum_m sum_{i: t_i = 1} prod_{s in m} h_s(<W_Q^s h_j, W_K^s h_i>) W_O^m W_V^m h_i      h in linear, relu, exp
     h_j += sum_m softmax_{i: t_i = 1}(<W_Q^m h_j, W_K^m h_i>) W_O^m W_V^m h_i                     softmax
@@ -87,7 +87,7 @@ class Places(Positions):
     }
 
     def prepare(self, program: Program, options: Options) -> Program:
-        """What has to be told apart: single tokens, examples and the sink, a token's own lanes."""
+        """The things that have to be told apart: single tokens, examples and the sink, a token's own lanes."""
         own = (Lane("pos", (), "input"), Lane("pos2", (), "input"), Lane("ns", (), "input"))
         for i in (i for layer in program.layers if layer.kind == "attention" for i in layer.instructions):
             private = any(not program.stream[view.lane].shared for view in i.value) or program.causal
@@ -115,7 +115,7 @@ class Places(Positions):
             ]
         token, since = instruction.at
         p, delay = token + 1.0, since - token
-        if since == 0 or (delay <= 0 and context.program.causal):  # whoever may see it does
+        if since == 0 or (delay <= 0 and context.program.causal):  # everybody who may see it does
             slope, level = 0.0, {one: -BETA * p**2 + MARGIN}
         else:  # 2 MARGIN (i - j - delay + 1/2): MARGIN or more for tokens that may see p, -MARGIN or less for others
             slope, level = 2 * MARGIN, {pos: 2 * MARGIN * P, one: -BETA * p**2 - 2 * MARGIN * (delay - 0.5)}

@@ -1,18 +1,18 @@
-"""What a part is, and what a target is: a row of parts.
+"""Parts, and targets: a target is a row of parts.
 
-A sublayer (attention, MLP, product layer) is a module that also knows what it can do, and how a layer of a program
+A sublayer (attention, MLP, product layer) is a module that also knows its abilities, and how a layer of a program
 becomes its weights. A new one, say a gated MLP, is one subclass of :class:`Part`:
 
-    matrices, hooks     the names of its weights, and of what can be looked at
+    matrices, hooks     the names of its weights, and of its visible tensors
     kind                attention, mlp or product
-    can                 ability -> how well, in words: what docs and ``why_not`` go by
-    about               one sentence: what it does
+    can                 ability -> how well, in words, for docs and ``why_not``
+    about               one sentence about it
     limits              why it cannot do an instruction although it has the ability, or None
     build               a layer of the program -> the module
     forward             stream in, stream out
 
-Norms, positions and functions are the other columns of a row; the base class of each is "none". What a norm or
-positions add to the abilities of a sublayer (a division, reading one token) they say themselves.
+Norms, positions and functions are the other columns of a row; the base class of each is "none". A norm, or positions,
+may add to the abilities of a sublayer (a division, reading one token). They say so themselves.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def need(instruction: Attend) -> Ability | None:
 
 
 def described(instruction: Attend) -> str:
-    """What an instruction asks for, in words."""
+    """The demands of an instruction, in words."""
     wanted, names = need(instruction), ", ".join(score.f.name for score in instruction.scores)
     if instruction.scope != "self" or wanted is None:
         return f"scope={instruction.scope!r}, reduce={instruction.reduce!r}"
@@ -113,7 +113,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class Column:
-    """A column of a row beside its sublayers. can: what it adds to the abilities of a sublayer."""
+    """A column of a row beside its sublayers. can: its additions to the abilities of a sublayer."""
 
     can: ClassVar[Abilities] = {}
 
@@ -140,14 +140,14 @@ class Norm(Column):
             units.compute(instruction, context.approximants)
 
     def gain(self, kind: str, context: Context) -> Any:
-        """What a sublayer stores of the norm before it, as JSON; None: it has none."""
+        """The gain of the norm before a sublayer, as the sublayer stores it, as JSON; None: it has none."""
 
     def apply(self, h: Tensor, gain: Any) -> Tensor:
         """The norm itself."""
         return h
 
     def read(self, row: Row, gain: Any, context: Context) -> Row:
-        """A row of weights that reads through the norm what ``row`` would read without it."""
+        """A row of weights that reads through the norm the same as ``row`` without it."""
         return row
 
     def inspect(
@@ -166,7 +166,7 @@ class Positions(Column):
 
 
 class Functions(Column):
-    """What stands for a program's functions: nothing, they are computed as they are.
+    """The approximants of a program's functions: none here, they are computed as they are.
 
     how, linear: how good they are, and scores that are used as they are, in words.
     proven: approximants aside, layers are exact up to rounding; otherwise products are fitted, as functions are.
@@ -181,7 +181,7 @@ class Functions(Column):
         return set()
 
     def approximants(self, program: Program, options: Options) -> dict[str, Approximant]:
-        """What stands for them."""
+        """The approximants."""
         return {}
 
     def measured(self, program: Program) -> set[str]:
@@ -189,8 +189,8 @@ class Functions(Column):
         return set() if self.proven else self.approximated(program)
 
     def rounding(self, options: Options) -> float:
-        """How far a layer may be from the plain interpreter in float64, relative to the largest number in the stream;
-        it covers what is not exact beside approximants (products of GeLUs, divisions).
+        """How far a layer may be from the plain interpreter in float64, relative to the largest number in the stream.
+        It covers the parts that are not exact beside approximants (products of GeLUs, divisions).
         """
         return 1e-12
 
@@ -201,7 +201,7 @@ class Functions(Column):
 
 @dataclass(frozen=True)
 class Context:
-    """What a sublayer is built from, besides the layer."""
+    """Everything that a sublayer is built from, besides the layer."""
 
     program: Program
     options: Options
@@ -218,7 +218,7 @@ class Context:
 
     @cached_property
     def ranges(self) -> dict[str, float]:
-        """The range that each lane is taken to stay in, from what it declares, x_bound, y_bound and z_bound."""
+        """The range that each lane is taken to stay in, from its declaration, x_bound, y_bound and z_bound."""
         default = self.options.z_bound or DEFAULT_BOUND
         given = {"x": self.options.x_bound, "y": self.options.y_bound, "zero": 0.0}
         return {
@@ -236,7 +236,7 @@ class Context:
 
 
 class Part(Sublayer, ABC):
-    """A kind of sublayer: what it can do, and how a layer of a program becomes one. See the module docstring."""
+    """A kind of sublayer: its abilities, and how a layer of a program becomes one. See the module docstring."""
 
     kind: ClassVar[str]
     can: ClassVar[Abilities] = {}
@@ -244,7 +244,7 @@ class Part(Sublayer, ABC):
 
     @classmethod
     def abilities(cls, norm: Norm, positions: Positions) -> Abilities:
-        """What it can do beside this norm and these positions."""
+        """Its abilities beside this norm and these positions."""
         return {**cls.can, **{"attention": positions.can, "mlp": norm.can}.get(cls.kind, {})}
 
     @classmethod
@@ -263,7 +263,7 @@ class Part(Sublayer, ABC):
 
     @classmethod
     def bounds(cls, layer: Layer, context: Context) -> dict[str, tuple[float, float]]:
-        """Lanes that a layer reads, outside whose bounds it does not compute what it should."""
+        """The lanes that a layer reads, with their bounds. Outside them the layer computes something wrong."""
         return {}
 
     @classmethod
@@ -273,12 +273,12 @@ class Part(Sublayer, ABC):
 
     @classmethod
     def stored(cls, context: Context) -> dict[str, Any]:
-        """What its modules need beside their matrices."""
+        """Settings of its modules beside their matrices."""
         return {}
 
     @classmethod
     def foreseen(cls, layer: Layer, context: Context) -> Count | None:
-        """What ``counted`` will find, without building the weights; None if it cannot be said."""
+        """The later result of ``counted``, without building the weights; None if it cannot be said."""
 
     def normalised(self, h: Tensor) -> Tensor:
         """The stream behind the norm, if it has one."""
@@ -298,11 +298,11 @@ class Piece(NamedTuple):
 
 
 class Heads(Part):
-    """h += what W_O writes of what each head makes of its queries, keys and values."""
+    """h += the sum over heads of W_O times the head's result from its queries, keys and values."""
 
     kind = "attention"
     hooks: ClassVar[tuple[str, ...]] = ("hook_q", "hook_k", "hook_v", "hook_pattern")
-    separable: ClassVar[bool] = True  # what a head makes depends on no other
+    separable: ClassVar[bool] = True  # the result of a head depends on no other
 
     def forward(self, h: Float[Tensor, "batch tokens d_model"]) -> Float[Tensor, "batch tokens d_model"]:
         if self.n_heads == 0:
@@ -315,8 +315,8 @@ class Heads(Part):
         return h + self.W_O.write(self.mixed(h, q, k, v))
 
     def _pieces(self, h: Tensor) -> list[Piece]:
-        """Heads that are computed together, so that queries, keys, values and scores take :data:`PIECE` numbers or so;
-        all of them if there are few, if somebody looks, or if matrices are dense, as those of an export are.
+        """Heads that are computed together, so that queries, keys, values and scores take :data:`PIECE` numbers or so.
+        All of them if there are few, if somebody looks, or if matrices are dense, as those of an export are.
         """
         _, d_head, _, d_v = (n for stack in (self.W_Q, self.W_V) for n in stack.shape[:2])
         tokens, whole = h.shape[0] * h.shape[1], [Piece(0, self.n_heads, d_head, d_v)]
@@ -338,7 +338,7 @@ class Heads(Part):
         return [piece for piece in pieces if piece.last > piece.first]
 
     def _written(self, h: Tensor, g: Tensor, piece: Piece) -> Tensor:
-        """What some heads write. The heads of a layer are as large as its largest; these, as their own largest."""
+        """The output of some heads. The heads of a layer are as large as its largest; these, as their own largest."""
         (first, last, d_head, d_v), d_model = piece, self.W_Q.shape[2]
         q, k, v = (
             stack.some(first, last, size, d_model).project(g)
@@ -364,7 +364,7 @@ class Activated(Part):
 
 
 class Normed(Part):
-    """A sublayer behind a norm. gain: what it stores of it, or None; LayerNorm goes without a name."""
+    """A sublayer behind a norm. gain: the stored part of it, or None; LayerNorm goes without a name."""
 
     shares = True
 
@@ -389,7 +389,7 @@ class Target:
     """A target architecture: norm x attention x MLP (x product layer) x positions x functions.
 
     variants: the first is the default; likewise sigmas, the activations it can have, if it has a choice.
-    parts: its kinds of sublayer; each says what it can do.
+    parts: its kinds of sublayer, each with its abilities.
     epsilon: the default accuracy; finest: the finest.
     structural: lanes whose values mean something to the modules; verification does not replace them by random ones.
     probes: the sizes of the random streams it does make.
@@ -447,7 +447,7 @@ class Target:
         return program
 
     def why_not(self, layer: Layer, context: Context) -> Iterator[tuple[str, Reason]]:
-        """What of a layer cannot be realised, and why."""
+        """The instructions of a layer that cannot be realised, and why."""
         part = self.modules.get(layer.kind)
         for instruction in layer.instructions:
             if part is None:
@@ -464,7 +464,9 @@ class Target:
             raise reason.error(name)
 
     def bounds(self, program: Program, layer: Layer, options: Options) -> dict[str, tuple[float, float]]:
-        """Lanes that a layer reads, outside whose bounds it does not compute what it should (products of GeLUs)."""
+        """The lanes that a layer reads, with their bounds. Outside them the layer computes something wrong (products of
+        GeLUs).
+        """
         return self.modules[layer.kind].bounds(layer, self.context(program, options))
 
     # ---------------------------------------------------------------------------------------------- weights and cost
@@ -476,7 +478,7 @@ class Target:
         return looped(program, lambda layer: self.modules[layer.kind].build(layer, context))
 
     def foreseen(self, program: Program, approximants: Approximants, options: Options) -> list[Count] | None:
-        """What the weights of every stored layer are counted to be, where that is known without building them."""
+        """The weights of every stored layer, counted without building them where that is possible."""
         context = self.context(program, options, approximants)
         found = [self.modules[layer.kind].foreseen(layer, context) for layer in program.layers]
         counts = [count for count in found if count is not None]

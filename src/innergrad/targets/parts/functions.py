@@ -1,4 +1,4 @@
-"""What stands for a program's scalar functions.
+"""The approximants of a program's scalar functions.
 
 - :class:`Piecewise`: piecewise-linear functions, with proven error. Functions that are applied to the same argument in
   one layer share their knots, so that one head writes them all.
@@ -29,7 +29,7 @@ from innergrad.targets.parts.base import Functions, need
 
 LINEAR = Function("linear score", lambda t: t, curvature=0.0, lipschitz=1.0)
 LINEAR_BOUND = 2.0  # of linear attention's scores
-SHOWN = 2.0**-46  # relative error of what LayerNorm shows, where entries are as large as 64
+SHOWN = 2.0**-46  # relative error of LayerNorm's output, where entries are as large as 64
 SCORES = 16.0  # range of scores that are used as they are, unless z_bound is larger
 
 
@@ -185,7 +185,7 @@ class Blocks(Fitted):
         return with_linear_scores(program, lambda instruction: need(instruction) == "examples")
 
     def approximated(self, program: Program) -> set[str]:
-        """exp, division and identity are what the blocks compute."""
+        """The blocks compute exp, division and identity themselves."""
         own = (IDENTITY, NEGATION, RECIPROCAL)
         return {
             score.f.name

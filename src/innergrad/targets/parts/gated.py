@@ -10,7 +10,7 @@
 - any other function: a sum of c silu(a t + b) that was fitted (:class:`innergrad.targets.parts.functions.Silus`). One
   unit a term, for all functions of the same form.
 
-What these differ by from the instruction, or from the sum that was fitted, is rounding.
+The result differs from the instruction, or from the fitted sum, by rounding alone.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class GatedUnits:
     def __init__(self, context: Context) -> None:
         self.program, self.one, self.approximants = context.program, context.one, context.approximants
         self.products: dict[Gated, Row] = {}
-        self.linear: dict[int, Row] = {}  # destination -> what is added to it
+        self.linear: dict[int, Row] = {}  # destination -> its addend
 
     def rows(self) -> list[tuple[Gated, Row]]:
-        """Rows of W_1 and W_3, and what is written. Linear maps share a unit where the same form is added."""
+        """Rows of W_1 and W_3, and the writes. Linear maps share a unit where the same form is added."""
         forms: dict[Key, Row] = {}
         for entry, row in self.linear.items():
             form, weight = _key(row), 1.0

@@ -1,6 +1,6 @@
 """MLPs whose units are features: they apply fitted functions, and multiply.
 
-A unit is a row of W_1, a bias, and what it writes; :class:`innergrad.targets.weights.rows.Units` makes them.
+A unit is a row of W_1, a bias, and its writes; :class:`innergrad.targets.weights.rows.Units` makes them.
 """
 
 from __future__ import annotations

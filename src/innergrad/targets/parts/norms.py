@@ -1,14 +1,15 @@
 """LayerNorm as the identity, and as a division.
 
-Two pads +-N, N = 2^24, dwarf all other entries of the stream, so that LN divides by N sqrt(2 / D) whatever the token
-holds; the gain multiplies it back. An entry that is always zero shows what LN subtracted, and every row that reads
-subtracts it again: LN then is the identity up to |h|^2 / (4 N^2), relatively (1e-13), in float64 and in float32.
+Two pads +-N, N = 2^24, dwarf all other entries of the stream. So LN divides by N sqrt(2 / D) for every token, and the
+gain multiplies it back. An entry that is always zero shows the amount that LN subtracted, and every row that reads
+subtracts it again. LN then is the identity up to |h|^2 / (4 N^2), relatively (1e-13), in float64 and in float32.
 Nothing has to keep sums at zero. (The pads of Akyürek et al.'s Lemma 6, [N, -N - sum x], err by x sum x / (2N).)
 
-Division (div). An attention layer multiplies a token's pads by c; LN then divides everything the MLP reads by c. In
-variant ``raw``, which has no LN before attention, the next attention layer sets the pads back; LN before attention
-would not let it see c, so in variant ``pre-ln`` the same MLP adds N (1 - c), c from a fit of 1 / t at t = 1 / c; and
-each MLP repairs what is left of the error, adding N (one - 1), one as LN shows it: Newton's iteration for 1 / one = 1.
+Division (div). An attention layer multiplies a token's pads by c; LN then divides everything the MLP reads by c.
+Variant ``raw`` has no LN before attention, so the next attention layer sets the pads back. In variant ``pre-ln`` LN
+would not let it see c. There the same MLP adds N (1 - c), with c from a fit of 1 / t at t = 1 / c. Each MLP then
+repairs the rest of the error by adding N (one - 1), with one as LN shows it. That is Newton's iteration for 1 / one =
+1.
 """
 
 from __future__ import annotations
@@ -87,13 +88,13 @@ class LayerNorm(Norm):
         return replace(program, stream=stream, body=body, readout=parts[-1])
 
     def divisors(self, layer: Layer) -> tuple[set[View], Reason | None]:
-        """What a layer divides by, and what is wrong with that."""
+        """The divisors of a layer, and their faults."""
         scores = [s for instruction in layer.instructions for s in instruction.scores if s.f == RECIPROCAL]
         found = {v for score in scores for pair in score.pairs for side in pair for v in side if v.lane != "one"}
         reason = Reason(
             "a layer divides by one scalar lane, a token's own",
             ", ".join(sorted(view.lane for view in found)),
-            hint="copy what divides into a lane of shape () in the layer before",
+            hint="copy the divisor into a lane of shape () in the layer before",
         )
         wrong = len(found) > 1 or any(view.index or view.coefficient != 1.0 for view in found)
         return found, reason if wrong else None
@@ -135,13 +136,13 @@ class LayerNorm(Norm):
         """pads += +-N (1 - c), c from a fit of 1 / t at t = one / c."""
         c, entry = context.entry(divisor), context.entry(instruction.dst.lane)
         largest, least = float(context.bound[c]), context.program.stream[divisor].least
-        accuracy = min(context.options.epsilon, COARSE / 4)  # pads are exact to what a layer may round by, 1e-7 at most
+        accuracy = min(context.options.epsilon, COARSE / 4)  # pads are exact up to a layer's rounding, 1e-7 at most
         fit = reciprocal_sum(least / largest, max(accuracy / largest, FINEST))  # relative to c
         units.function(fit, {context.one: least}, c, entry, -instruction.scale * least)  # 1 / t = least / (least t)
         units.add(entry, {c: 1.0}, instruction.scale)
 
     def _repair(self, units: Units, context: Context) -> None:
-        """pads += +-N (one - 1): what LN shows of the lane one is 1 / (1 + e) for pads N (1 + e)."""
+        """pads += +-N (one - 1): LN shows the lane one as 1 / (1 + e) for pads N (1 + e)."""
         for pad, sign in PADS.items():
             for side in (1.0, -1.0):
                 units.unit({context.one: side}, -side, context.entry(pad), side * sign * PAD)

@@ -3,9 +3,9 @@
     RMSNorm(h) = gain h / sqrt(mean(h^2) + eps)
 
 m entries of the stream hold P = 2^40, and D = c m with c = 16, 64 or 256. All other entries together are nothing beside
-the pads: the mean of the squares is P^2 / c, its root P / sqrt(c), both powers of two, and with the gain P / sqrt(c)
-what is read is h itself. That holds bit for bit, in float64, float32 and bfloat16, while the squares of all other
-entries add up to less than half of the last bit of m P^2: |h|^2 < m 2^80 2^-25 in float32. eps is nothing, too.
+the pads. So the mean of the squares is P^2 / c, and its root P / sqrt(c), both powers of two. With the gain P /
+sqrt(c), a sublayer reads h itself. That holds bit for bit, in float64, float32 and bfloat16, while the squares of all
+other entries add up to less than half of the last bit of m P^2: |h|^2 < m 2^80 2^-25 in float32. eps is nothing, too.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ An instruction dst += scale f(<q_i, k_s>) v_s becomes heads:
 - self-selecting heads tell tokens apart by their positions, m binary signs (the lane bits), in prompts of a fixed
   length T: score a z + b - R (m - <bits_i, bits_s>) / 2, value T c v_s. Where two signs differ the score is at most
   a z + b - R <= 0, so s = i alone is left, and T cancels the 1/T. R is a power of two and bounds |a z + b| on the
-  domain that the function declares; what is known of z is about a token's own lanes, so no more than one side of the
-  inner product may read lanes that differ between tokens. The rows of the positions come first in Q and K: for s = i
+  domain that the function declares. That domain is about a token's own lanes, so at most one side of the inner
+  product may read lanes that differ between tokens. The rows of the positions come first in Q and K: for s = i
   they add up to 0, exactly, before anything else is added, as long as inner products are summed in order.
 - in an mlp the score is a linear form of the token (its other side is ``one``) and the value is ``one``.
 - in a product layer f is the identity and the scope ``self``.
@@ -20,7 +20,7 @@ Heads (units) of a layer with the same Q and K (the same row of W_1) are one hea
 Their cost is counted without building the weights: large networks would be slow. The heads of an instruction differ
 only in which entries they read and write, so one index stands for all. Heads of a constant term read no index, and are
 one head that writes at every index: they are all made. Where an instruction names single entries, as in x[0], heads of
-different instructions coincide at some indices only; such layers are small, and all heads are made; so are they where
+different instructions coincide at some indices only. Such layers are small, and all heads are made. So are they where
 units of an mlp read an entry at several indices. The tests compare with the built module.
 """
 
@@ -75,7 +75,7 @@ class SignBits(Positions):
     }
 
     def why_not(self, program: Program, instruction: Attend, private: list[str]) -> Reason | None:
-        """Why a head cannot select its own token. private: what it reads there that differs between tokens."""
+        """Why a head cannot select its own token. private: the lanes it reads there that differ between tokens."""
         if program.length is None or "bits" not in program.stream.by_name:
             return Reason(
                 SHARED,

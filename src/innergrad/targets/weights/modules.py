@@ -23,8 +23,8 @@ BYTES_PER_ENTRY = 200  # of a nonzero weight while the matrices are being put to
 
 
 class SparseStack(nn.Module):
-    """``matrices`` matrices of shape (rows, columns), stored as entries (matrix, row, column) -> value; it projects
-    tokens to heads, and writes what heads computed to tokens.
+    """``matrices`` matrices of shape (rows, columns), stored as entries (matrix, row, column) -> value. It projects
+    tokens to heads, and writes the heads' results to tokens.
 
     ``state_dict`` materialises them as one dense tensor, ``W_Q.weight``; ``load_state_dict`` takes such a tensor.
     """
@@ -54,7 +54,7 @@ class SparseStack(nn.Module):
         full.index_put_(tuple(index), value, accumulate=True)
         return full
 
-    weight = property(dense, doc="The matrices, dense: what ``state_dict`` holds.")
+    weight = property(dense, doc="The matrices, dense, as in ``state_dict``.")
 
     def tall(self) -> Tensor:
         """The matrices below one another, (matrices * rows, columns), sparse."""
@@ -150,7 +150,7 @@ def _largest_sums(shape: tuple[int, int, int], matrix: Tensor, column: Tensor, s
 
 
 class Count(NamedTuple):
-    """What the cost of a layer is made of."""
+    """The counts that make the cost of a layer."""
 
     shapes: dict[str, tuple[int, int, int]]
     nonzeros: int
@@ -160,9 +160,9 @@ class Count(NamedTuple):
 class Sublayer(nn.Module):
     """One layer: stream in, stream out.
 
-    ``matrices`` names its weights, each a :class:`SparseStack`; ``settings`` is what else it needs, as JSON values.
-    ``hook_*`` submodules pass one tensor through unchanged, for :meth:`LoopedTransformer.run_with_cache` and for hooks
-    of the user's own.
+    ``matrices`` names its weights, each a :class:`SparseStack`. ``settings`` has everything else that it needs, as JSON
+    values. ``hook_*`` submodules pass one tensor through unchanged, for :meth:`LoopedTransformer.run_with_cache` and
+    for hooks of the user's own.
     """
 
     matrices: ClassVar[tuple[str, ...]] = ("W_Q", "W_K", "W_V", "W_O")
@@ -190,7 +190,7 @@ class Sublayer(nn.Module):
         return self.W_V.shape[0]
 
     def show(self, hook: str, tensor: Tensor) -> Tensor:
-        """The tensor, after whoever looks at it."""
+        """The tensor, after the hooks of everybody who looks at it."""
         return cast(Tensor, getattr(self, hook)(tensor))
 
     def counted(self, copies: Tensor | None = None, one: int = -1) -> Count:
@@ -252,11 +252,11 @@ class LoopedTransformer(nn.Module):
     def run_with_cache(
         self, h: Float[Tensor, "batch tokens d_model"], names: Iterable[str] | Callable[[str], bool] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The forward pass, and what happened inside it, by name.
+        """The forward pass, and the tensors inside it, by name.
 
         ``layers.3.hook_resid_pre`` and ``layers.3.hook_resid_post`` are the stream before and after the fourth layer
-        that is applied (a loop's layers are applied, and so named, several times); what else there is follows from the
-        kind of layer: ``hook_q``, ``hook_k``, ``hook_v``, ``hook_pattern``, ``hook_pre``, ``hook_post`` ...
+        that is applied. (A loop's layers are applied, and so named, several times.) Other names depend on the kind of
+        layer: ``hook_q``, ``hook_k``, ``hook_v``, ``hook_pattern``, ``hook_pre``, ``hook_post`` ...
         names: which to keep; all by default.
         """
         self._check(h)

@@ -1,8 +1,8 @@
-"""Instructions as rows of weight matrices: what every lowering needs.
+"""Instructions as rows of weight matrices, which every lowering needs.
 
-A row maps entries of the residual stream to weights. A head is made of rows of W_Q and W_K, and of what it writes; a
-unit of an MLP of a row of W_1, a bias, and what it writes. Heads with the same queries and keys, and units with the
-same row and bias, are one.
+A row maps entries of the residual stream to weights. A head is made of rows of W_Q and W_K, and of its writes. A unit
+of an MLP is made of a row of W_1, a bias, and its writes. Heads with the same queries and keys, and units with the same
+row and bias, are one.
 
 Products of units: u v = ((u + v)^2 - (u - v)^2) / 4, u and v scaled to the same range, and z^2 a sum of sigma
 (:mod:`innergrad.functions.fits`). Their error is relative to the square of the range that lanes are declared to stay
@@ -32,12 +32,12 @@ Row = dict[int, float]  # a row of a weight matrix: entry of the stream -> weigh
 Pairs = list[tuple[Row, Row]]  # rows of Q and K
 Index = Mapping[str, int]
 Term = tuple[float, float, float]  # (a, b, c): c sigma(a z + b)
-Unit = tuple[Row, float, Row]  # row of W_1, bias, what is written
+Unit = tuple[Row, float, Row]  # row of W_1, bias, writes
 PRODUCT = 24  # rows, about: two squares of a dozen units each
 SECONDS_A_TERM, A_LAYER, LONG = 1e-5, 200, 10.0  # about; terms that a layer is worth; seconds that are worth a word
 SECONDS_COUNTED = 4e-5  # of a term that is listed, and not only multiplied: rows are made, compared and merged
 BUILDING, COUNTING, SMALLER = "building the weights", "counting the weights", "use fewer inputs, or smaller networks"
-EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, whatever z
+EXACT: Terms = ((1.0, 0.0, 1.0), (-1.0, 0.0, -1.0))  # sigma(z) - sigma(-z) = z, for every z
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
@@ -100,15 +100,15 @@ def destinations(program: Program, instruction: Attend, index: Index) -> Iterato
 
 
 def writes(program: Program, instruction: Attend, index: Index, coefficient: float) -> dict[int, Row]:
-    """What one head adds: destination entry -> row of V."""
+    """The addends of one head: destination entry -> row of V."""
     factor = coefficient * instruction.scale
     found = destinations(program, instruction, index) if instruction.scale else ()
     return {entry: scaled(row, factor) for entry, row in found}
 
 
 def require_room(program: Program, approximants: Mapping[str, Approximant], *, counted: bool) -> None:
-    """Refuse, before anything is built, what would take too much memory to put together: an estimate, for targets whose
-    weights are not ``counted`` before. What will take long is said.
+    """Refuses, before anything is built, a layer that would take too much memory to put together. This is an estimate,
+    for targets whose weights are not ``counted`` before. A layer that will take long is announced.
     """
     pieces = {name: len(f.a) if isinstance(f, FeatureSum) else f.pieces for name, f in approximants.items()}
 
@@ -122,8 +122,8 @@ def require_room(program: Program, approximants: Mapping[str, Approximant], *, c
 
 
 def require_room_to_count(program: Program) -> None:
-    """The same before weights are counted: what is written is listed, and the terms of scores, of one head of those
-    that are alike.
+    """The same before weights are counted: the written entries are listed, and the terms of scores, of one head of
+    those that are alike.
     """
 
     def listed(i: Attend) -> int:
@@ -154,7 +154,7 @@ def _announce(what: str, seconds: float) -> None:
 
 @dataclass
 class Head:
-    """What the head writes, (destination entry, row of V), and rows of Q and K for each of its scores, of which it
+    """The writes of the head, (destination entry, row of V), and rows of Q and K for each of its scores, of which it
     multiplies functions. copies: how many heads it stands for.
     """
 
@@ -165,7 +165,7 @@ class Head:
 
     @property
     def key(self) -> object:
-        """What heads that can be one have in common."""
+        """The common part of heads that can be one."""
         rows = ((tuple(sorted(q.items())), tuple(sorted(k.items()))) for pairs in self.scores for q, k in pairs)
         return self.functions, tuple(map(len, self.scores)), tuple(rows)
 
@@ -186,8 +186,8 @@ def attention_stacks(
 ) -> tuple[SparseStack, ...]:
     """W_Q, W_K (scores, d_head, D), W_V (heads, d_v, D), W_O (heads, D, d_v).
 
-    read: how a row reads through a norm. W_V then reads entries as they are, and W_O combines them: what a sink's empty
-    lanes show is then zero, exactly.
+    read: how a row reads through a norm. W_V then reads entries as they are, and W_O combines them, so a sink's empty
+    lanes show exactly zero.
     """
     scores = [pairs for head in heads for pairs in head.scores]
     values = [[(row, {entry: 1.0}) for entry, row in head.writes.items()] for head in heads]
