@@ -26,16 +26,36 @@ LOG_UNIT = 16.0  # of the lane log_omega; large, so that it does not dominate th
 
 
 class Algorithm(ABC):
-    """A learning algorithm that can be written on a residual stream.
+    """The base of all learning algorithms. Subclass it, as a frozen dataclass, to write your own.
 
-    kind: the name under which it is saved; the name of the class unless it says otherwise. A field ``lr``, if there is
-    one, is the learning rate: verification divides by it, to speak of gradients.
-    targets: the architectures it has a construction for, which then is lowered as it is written; the first is the
-    default. ("any",): its program is placed into the layers that a target has, on every target that can run it.
-    variants: of a target, those it has a program for, if not all.
-    weighted: it averages over the examples, each with its weight; verification checks that, unless they are chosen
-    ``by_place`` in the prompt.
-    keeps_residuals: after a run, the lane y of an example holds its label minus its prediction.
+    The fields are its settings; a field ``lr`` is taken for the learning rate. ``program`` is all that must be written.
+    Running, tracing, verifying, saving and loading follow from it. ``examples/logistic_regression.py`` is a whole one.
+
+    Attributes:
+        kind: the name under which it is saved. By default that of the class.
+        targets: the kinds of transformer that the program is a construction for; it is then compiled exactly as
+            written. ``("any",)`` means that the compiler places the program on every target that can run it.
+        variants: the variants of each target that it has a program for.
+        weighted: it averages over the examples, each with its weight. Verification checks that.
+        by_place: examples are chosen by their place in the prompt.
+        keeps_residuals: after a run, the lane y of an example holds its label minus its prediction.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Average(ig.Algorithm):
+        ...     "Predicts the mean label: w becomes the average of y."
+        ...     def program(self, options):
+        ...         stream = ig.example_stream(1, 1, ig.Lane("w", (1,), "weight"), ig.Lane("p", (1,)))
+        ...         weighted = ig.Score(ig.IDENTITY, ("one", "omega"))
+        ...         mean = ig.Attend("w[k]", weighted, value="y[k]", scope="all", reduce="mean")
+        ...         learn = ig.Layer("attention", "average", (mean,))
+        ...         answer = ig.Layer("attention", "answer", (ig.Attend("p[k]", value="w[k]"),))
+        ...         return ig.Program(stream, (ig.Loop(1, (learn,)),), (answer,), "p")
+        >>> run = ig.compile(Average()).run([[0.0], [1.0]], [[1.0], [3.0]], [[0.0]])
+        >>> round(float(run.predictions), 6)
+        2.0
     """
 
     kind: ClassVar[str]

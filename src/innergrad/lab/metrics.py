@@ -1,20 +1,26 @@
-"""How good predictions are, length by length, with intervals that say how sure that is.
+"""How good predictions are, length by length, with intervals.
 
-Predictions p and labels y are (B, n): entry k is about the label y_k of each prompt, predicted from the k pairs
-before it.
+Predictions p and labels y are (B, n): entry k is about the label y_k of each prompt, predicted from the k pairs before
+it.
 
     squared error   1/B sum_b (y_bk - p_bk)^2 / scale^2
     pooled R^2      1 - sum_b (y_bk - p_bk)^2 / sum_b (y_bk - mean_b y_bk)^2   with one query a prompt (Deep Optimizers)
     within-prompt   1 - sum_b (y_bk - p_bk)^2 / sum_b v_b,    v_b the variance of the labels *inside* prompt b
     mean R^2        mean over prompts of 1 - sum_i (y_bi - p_bi)^2 / sum_i (y_bi - mean_i y_bi)^2
 
-Pooled R^2 is easy where prompts differ in their level: for networks at inputs N(-2, I) the mean of the labels seen
-has 0.8 and more. Within-prompt R^2 is 0 for a predictor that knows the level of the prompt and nothing else, so
-report both.
+Pooled R^2 is easy where prompts differ in their level: for networks at inputs N(-2, I) the mean of the labels seen has
+0.8 and more. Within-prompt R^2 is 0 for a predictor that knows only the level of the prompt. So report both.
 
-Intervals are bootstrap percentiles over prompts, which are independent; the points of a prompt are not. Where a
-number is not defined (labels that are all equal, as those of dead networks; predictions that are not finite) it is
-NaN or its prompt is left out, and ``Curve.undefined`` says how many and why.
+Intervals are bootstrap percentiles over prompts, which are independent; the points of a prompt are not. A number may be
+undefined: labels are all equal, as those of dead networks, or predictions are not finite. Then it is NaN, or its prompt
+is left out, and ``Curve.undefined`` says how many and why.
+
+Examples:
+    >>> import torch
+    >>> from innergrad import lab
+    >>> y = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+    >>> lab.metrics.squared_error(torch.zeros_like(y), y).at(0)[0] == float(y[:, 0].double().square().mean())
+    True
 """
 
 from __future__ import annotations

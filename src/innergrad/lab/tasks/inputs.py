@@ -18,7 +18,15 @@ MOST_EIGENVALUES = 1024  # of a matrix that is kept as rows of numbers
 
 @dataclass(frozen=True)
 class Inputs(Family):
-    """A distribution of prompts' inputs. Subclasses give their ``kind``, the name in configuration files."""
+    """A distribution of inputs. Subclass it to write your own.
+
+    A subclass gives its ``kind``, the name in configuration files, and overrides ``sample`` and ``moments``.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> sorted(lab.Inputs.kinds)[:3]
+        ['covariance', 'gaussian', 'gaussian-mixture']
+    """
 
     def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
         """(B, n, d): the points of the prompts numbered ``index``."""
@@ -42,7 +50,17 @@ class Inputs(Family):
 
 @dataclass(frozen=True)
 class Gaussian(Inputs, kind="gaussian"):
-    """N(mean, std^2 I)."""
+    """Inputs N(mean, std^2 I).
+
+    Args:
+        mean: of every coordinate.
+        std: of every coordinate.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> lab.Linear(d=4, inputs=lab.Gaussian(mean=-2.0)).inputs.mean
+        -2.0
+    """
 
     mean: float = 0.0
     std: float = 1.0
