@@ -19,24 +19,29 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 @cache
-def package() -> griffe.Module:
+def package() -> griffe.Object:
     """As the site reads it: without importing anything."""
-    found = griffe.load("innergrad", resolve_aliases=True, extensions=griffe.load_extensions("dataclasses"))
-    assert isinstance(found, griffe.Module)
-    return found
+    return griffe.load("innergrad", resolve_aliases=True)
 
 
-def shown(name: str) -> griffe.Object | griffe.Alias:
+def docstrings(name: str) -> list[griffe.Docstring]:
+    """Its own, and those of its public members, which the page shows with it."""
     found = package()[name.removeprefix("innergrad.")]
-    assert isinstance(found, griffe.Object | griffe.Alias)
-    return found
+    it = found.final_target if found.is_alias else found
+    members = [part for part in it.members.values() if part.is_public and not part.is_alias and not part.is_module]
+    below = [part.docstring for part in members if part.docstring]
+    return ([it.docstring] if it.docstring else []) + (below if it.is_class or it.is_module else [])
 
 
-def docstrings(it: griffe.Object | griffe.Alias) -> list[griffe.Docstring]:
-    """Its own, and those of its public members."""
-    own = [it.docstring] if it.docstring else []
-    members = [member for member in it.members.values() if member.is_public and not member.is_alias]
-    return own + [found for member in members for found in docstrings(member) if it.is_class or it.is_module]
+def prose(docstring: griffe.Docstring) -> str:
+    """Without code: examples, formulas (which are indented) and ``names``."""
+    text = ""
+    for section in docstring.parse("google"):
+        if section.kind is griffe.DocstringSectionKind.text:
+            text += re.sub(r"^ {4}.*$", "", section.value, flags=re.MULTILINE)
+        elif section.kind is not griffe.DocstringSectionKind.examples:
+            text += "\n".join(part.description for part in section.value)
+    return re.sub(r"`+.*?`+", "", text)
 
 
 def test_every_public_name_is_on_one_page() -> None:
@@ -47,7 +52,7 @@ def test_every_public_name_is_on_one_page() -> None:
 def test_it_has_an_example_and_the_examples_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, parser = docstrings(shown(name)), doctest.DocTestParser()
+    found, parser = docstrings(name), doctest.DocTestParser()
     assert found, f"{name} has no docstring"
     assert parser.get_examples(found[0].value), f"{name} has no example"
     monkeypatch.chdir(tmp_path)
@@ -55,3 +60,11 @@ def test_it_has_an_example_and_the_examples_run(
     for docstring in found:
         runner.run(parser.get_doctest(docstring.value, {}, name, str(docstring.parent), docstring.lineno))
     assert not runner.failures, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_its_docstrings_are_markdown(name: str) -> None:
+    """No roles of another markup, which would be shown as they are, and no <w, x>, which would be taken for HTML."""
+    for docstring in docstrings(name):
+        strange = re.findall(r":(?:class|func|meth|mod):|</?[A-Za-z][^<>\n]*>", prose(docstring))
+        assert not strange, f"{docstring.parent}: {strange}"

@@ -81,14 +81,15 @@ class Algorithm(ABC):
 
     @abstractmethod
     def program(self, options: Options) -> Program:
-        """The algorithm as a program; its stream is made by :func:`innergrad.ir.stream.example_stream`.
+        """The algorithm as a program. ``innergrad.example_stream`` makes its stream.
 
-        options: how it is being compiled. Most programs do not depend on it; some have one form for each kind of block
-        (``options.target``, ``options.variant``) or one loop for each of ``options.n_examples``.
+        Args:
+            options: how it is being compiled. Most programs do not depend on it. Some have one form for each kind of
+                block (``options.target``, ``options.variant``), or one loop for each of ``options.n_examples``.
         """
 
     def check_options(self, options: Options) -> None:
-        """Raise :class:`InputError` if it cannot be compiled so; targets and variants are checked already."""
+        """Raise an ``InputError`` if it cannot be compiled so. Targets and variants are checked already."""
         del options
 
     def initial_weights(self, seed: int) -> Tensor | None:
@@ -97,7 +98,7 @@ class Algorithm(ABC):
         return None
 
     def check_prompt(self, X: Tensor, y: Tensor, w0: Tensor) -> None:
-        """Raise :class:`InputError` for prompts it cannot serve; shapes and finiteness are checked already."""
+        """Raise an ``InputError`` for prompts it cannot serve. Shapes and finiteness are checked already."""
         del X, y, w0
 
     def check_queries(self, X_query: Tensor) -> None:
@@ -151,7 +152,7 @@ class Algorithm(ABC):
         return None
 
     def rate_said(self, rate: float) -> str:
-        """The setting, as the caller would give it, that makes :meth:`with_rate`."""
+        """The setting, as the caller would give it, that makes ``with_rate``."""
         setting = self.rate_setting
         return "" if setting is None else f"{setting[0]}={rate:g}"
 
@@ -165,9 +166,7 @@ class Algorithm(ABC):
         return None
 
     def std(self, variance: Tensor) -> Tensor:
-        """The predictive standard deviation from the variance: the program's variance lane, or what
-        :meth:`variance_prompt` leads to.
-        """
+        """The predictive standard deviation from the variance, which the program or ``variance_prompt`` gives."""
         return variance.clamp(min=0.0).sqrt()
 
     def reference_std(self, X: Tensor, X_query: Tensor) -> Tensor | None:
@@ -176,7 +175,7 @@ class Algorithm(ABC):
         return None
 
     def reference_online(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> Tensor | None:
-        """What :meth:`reference` predicts for every y_t from the examples before it, (batch, n, d_y)."""
+        """The prediction of ``reference`` for every y_t from the examples before it, (batch, n, d_y)."""
         found = []
         for t in range(X.shape[1]):
             prefix = self.reference(X[:, :t], y[:, :t], X[:, t : t + 1], w0, omega[:, :t])

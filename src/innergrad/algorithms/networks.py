@@ -161,7 +161,7 @@ class Network:
         return self.flatten(padded)
 
     def extract(self, small: Network, w: Float[Tensor, "... n_weights"]) -> Float[Tensor, "... n_small"]:
-        """The inverse of :meth:`embed`: the weights of the smaller network."""
+        """The inverse of ``embed``: the weights of the smaller network."""
         self._check_embeds(small)
         return small.flatten(
             [

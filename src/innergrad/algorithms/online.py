@@ -133,7 +133,7 @@ class OnlineSGD(_Online):
         return self._program(tuple(lanes), steps, (predict,))
 
     def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
-        """Autograd on (<w, x> - y)^2 / 2 + weight_decay |w|^2."""
+        """Autograd on (w·x - y)^2 / 2 + weight_decay |w|^2."""
         del omega
         path = [w0]
         for t in range(X.shape[1]):

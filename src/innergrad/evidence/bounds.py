@@ -122,7 +122,7 @@ class DomainCertificate:
             (sqrt(2 L(w_0) / (eta steps) + eps^2) + 2 eps)^2          if eta <= 1 / L_f, else inf
 
         Proof. Let a = ||w_{l+1} - w_l|| / eta, and eps the error of the gradient. Projections are non-expansive, so
-        ||G(w_l)|| <= a + eps. The descent lemma and <w_l - eta g - w_{l+1}, w_l - w_{l+1}> <= 0, g the approximate
+        ||G(w_l)|| <= a + eps. The descent lemma and (w_l - eta g - w_{l+1})·(w_l - w_{l+1}) <= 0, g the approximate
         gradient, give L(w_l) - L(w_{l+1}) >= eta (a^2/2 - eps a). With a^2/2 - eps a = ((a - eps)^2 - eps^2) / 2, the
         mean of (a - eps)^2 is at most 2 L(w_0) / (eta steps) + eps^2, the risk being at least 0; and
         ||G|| <= (a - eps) + 2 eps: Minkowski. The paper's 8 L(w_0) / (eta steps) + 10 eps^2 is larger, and is printed

@@ -115,11 +115,12 @@ def within_prompt_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, res
 
 
 def mean_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES) -> Curve:
-    """The mean over prompts of each prompt's R^2 over its m test points, "the mean R-squared value" of Deep Optimizers.
+    """The mean over prompts of each prompt's R^2 over its m test points, as *Deep Optimizers* has it.
 
-    p and y are (B, K, m): K lengths with m test points each; or (B, m), one length. With the one query a prompt that
-    001 describes this is not defined (one point has no variance): its figures can only be pooled R^2. Nearly flat
-    prompts have enormous negative values here and can dominate the mean. Those with constant labels are left out.
+    p and y are (B, K, m): K lengths with m test points each; or (B, m), one length. The paper describes one query for
+    each prompt. One point has no variance, so this measure is not defined there: its figures can only be pooled R^2.
+    Nearly flat prompts have enormous negative values here, and can dominate the mean. Prompts with constant labels are
+    left out.
     """
     p, y = (part if part.ndim == 3 else part[:, None] for part in (p, y))
     if y.shape[-1] < 2:

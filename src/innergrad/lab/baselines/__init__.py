@@ -1,18 +1,19 @@
 """Predictors that a learner is compared with. Each has a ``kind``, its name on the command line.
 
-    class             what it predicts with
-    Zero              nothing: 0
-    Mean              the mean of the labels seen
-    KNN               the labels of the nearest points
-    LeastSquares      a linear function
-    Ridge             a linear function, with a penalty
-    TunedRidge        the same, with the best penalty for all prompts
-    Lasso             a sparse linear function
-    Tree, Boosting    decision trees
-    KernelBayes       a Gaussian process
-    NNGP              the Gaussian process of an infinitely wide network
-    TrainedNetwork    a network, trained on the prompt by torch
-    CompiledNetwork   the same training, inside a compiled transformer
+    kind            class             what it predicts with
+    zero            Zero              nothing: 0
+    mean            Mean              the mean of the labels seen
+    knn             KNN               the labels of the nearest points
+    least-squares   LeastSquares      a linear function
+    ridge           Ridge             a linear function, with a penalty
+    tuned-ridge     TunedRidge        the same, with a penalty from a grid
+    lasso           Lasso             a sparse linear function
+    tree            Tree              a decision tree
+    boosting        Boosting          many small trees
+    kernel-bayes    KernelBayes       a Gaussian process
+    nngp            NNGP              the Gaussian process of an infinitely wide network
+    network         TrainedNetwork    a network, trained on the prompt by torch
+    compiled        CompiledNetwork   the same training, inside a compiled transformer
 
 Examples:
     >>> import torch

@@ -1,15 +1,16 @@
 """Families of functions that a learner is trained on. Each has a ``kind``, its name in configuration files.
 
-    kind                  class               a function of the family
-    linear                Linear              w·x
-    sparse-linear         SparseLinear        w·x, most entries of w zero
-    networks              Networks            a random network
-    decision-trees        DecisionTrees       a random tree
-    gaussian-process      GaussianProcesses   a draw of a Gaussian process
-    balls                 Balls               1 inside a random ball, 0 outside
-    smooth                SmoothFunctions     a random smooth function
-    diffusion-scores      DiffusionScores     the score of a random mixture
-    mixture, pool         Mixture, Pool       one of several families; one of a fixed set of functions
+    kind               class               a function of the family
+    linear             Linear              w·x
+    sparse-linear      SparseLinear        w·x, with most entries of w zero
+    network            Networks            a random network
+    decision-tree      DecisionTrees       a random tree
+    gaussian-process   GaussianProcesses   a draw of a Gaussian process
+    ball               Balls               1 inside a random ball, 0 outside
+    smooth             SmoothFunctions     a random smooth function
+    diffusion          DiffusionScores     the score of a random mixture
+    mixture            Mixture             a function of one of several families
+    pool               Pool                one of a fixed set of functions
 
 Examples:
     >>> from innergrad import lab

@@ -54,7 +54,14 @@ class Linear(Task, kind="linear"):
 
 @dataclass(frozen=True)
 class SparseLinear(Task, kind="sparse-linear"):
-    """``nonzeros`` coordinates of w, chosen uniformly, are N(0, 1), the others 0. scale^2 = nonzeros E |x|^2 / d."""
+    """Linear functions with few weights that are not zero. Those are chosen uniformly, and are N(0, 1).
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        nonzeros: how many weights are not zero.
+    """
 
     nonzeros: int = 3
 
