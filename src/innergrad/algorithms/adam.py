@@ -24,8 +24,10 @@ class Adam(GradientDescent):
 
     The loss that it makes small is that of ``GradientDescent``. One step is
 
-        g = clip(grad L(w)) + weight_decay w,   m <- beta_1 m + (1 - beta_1) g,   v <- beta_2 v + (1 - beta_2) g^2
-        w <- box(soft(w - lr m_hat / (sqrt(v_hat) + delta))),   m_hat = m / (1 - beta_1^l),  v_hat = v / (1 - beta_2^l)
+        g  = clip(grad L(w)) + weight_decay w
+        m <- beta_1 m + (1 - beta_1) g          m_hat = m / (1 - beta_1^l)
+        v <- beta_2 v + (1 - beta_2) g^2        v_hat = v / (1 - beta_2^l)
+        w <- box(soft(w - lr m_hat / (sqrt(v_hat) + delta)))
 
     The function 1 / (sqrt(v) + delta) is called "adam" in the program, and ``compile(epsilons={"adam": ...})`` sets its
     error. An error of epsilon there is epsilon / delta, relative to the largest value 1 / delta. Where sqrt(v) is much
@@ -36,7 +38,7 @@ class Adam(GradientDescent):
         loss: as in ``GradientDescent``.
         lr: the rate, or a rate for each step.
         steps: how many.
-        box: the largest absolute weight; None for no limit.
+        box: the largest absolute weight, 4 by default; None for no limit.
         betas: of the averages of g and of g^2.
         delta: torch's eps.
         weight_decay: of the l2 kind.

@@ -86,7 +86,9 @@ class GradientDescent(Algorithm):
     It makes *half* the mean loss small, which is the papers' convention: L(w) = 1/(2n) sum_i l(f(x_i), y_i), with l
     summed over the outputs. So ``lr`` is twice the rate of a loop on the mean loss. One step is
 
-        g = clip(grad L(w)) + weight_decay w,   m <- momentum m + g,   w <- box(soft(w - lr m))
+        g  = clip(grad L(w)) + weight_decay w
+        m <- momentum m + g
+        w <- box(soft(w - lr m))
 
     With ``nesterov``, g + momentum m stands in place of m. With ``ball``, w min(1, ball / |w|) stands in place of
     box(w).
@@ -97,8 +99,8 @@ class GradientDescent(Algorithm):
         lr: the learning rate, or a sequence with a rate for each step, such as ``ig.schedules.cosine(0.1, 20)``. The
             attribute ``lr`` then is the least positive rate, and ``rates`` has all of them.
         steps: how many. By default as many as ``lr`` has rates, or one for each batch, or 5.
-        box: the largest absolute weight; None for no limit. It is rounded to 24 significant bits, so that the
-            projection is exact in float32 and in float64.
+        box: the largest absolute weight, 4 by default; None for no limit. It is rounded to 24 significant bits, so that
+            the projection is exact in float32 and in float64.
         momentum: of the heavy ball.
         weight_decay: the coefficient of w in the gradient.
         nesterov: Nesterov's momentum.
