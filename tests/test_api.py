@@ -63,6 +63,20 @@ def test_it_has_an_example_and_the_examples_run(
 
 
 @pytest.mark.parametrize("name", SHOWN)
+def test_every_parameter_is_explained(name: str) -> None:
+    """Where a docstring explains any, it explains all, and no other."""
+    for docstring in docstrings(name):
+        explained = [
+            parameter.name.lstrip("*")
+            for section in docstring.parse("google")
+            if section.kind is griffe.DocstringSectionKind.parameters
+            for parameter in section.value
+        ]
+        if explained:
+            assert explained == [given.name for given in docstring.parent.parameters if given.name != "self"]
+
+
+@pytest.mark.parametrize("name", SHOWN)
 def test_its_docstrings_are_markdown(name: str) -> None:
     """No roles of another markup, which would be shown as they are, and no <w, x>, which would be taken for HTML."""
     for docstring in docstrings(name):

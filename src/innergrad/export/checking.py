@@ -95,7 +95,7 @@ def predict(
     """Predictions of an exported model, as ``tf.run`` gives them, after ``check``.
 
     Nothing is predicted if the mask, positions or weights are wrong, or if the prompt has more examples than ``tf`` was
-    compiled for. Other arguments are those of ``tf.prompt``.
+    compiled for.
 
     Args:
         tf: what was exported.
@@ -105,6 +105,7 @@ def predict(
         X_query: inputs to predict at.
         model: the loaded model. By default it is loaded here.
         hidden_states: how to call it. By default as it should be called.
+        **prompt: other arguments of ``tf.run``: ``w0``, ``sample_weight``, ``seed``.
 
     Examples:
         >>> import innergrad as ig, torch
