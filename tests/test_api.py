@@ -39,7 +39,7 @@ def prose(docstring: griffe.Docstring) -> str:
     for section in docstring.parse("google"):
         if section.kind is griffe.DocstringSectionKind.text:
             text += re.sub(r"^ {4}.*$", "", section.value, flags=re.MULTILINE)
-        elif section.kind is not griffe.DocstringSectionKind.examples:
+        elif section.kind in (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.attributes):
             text += "\n".join(part.description for part in section.value)
     return re.sub(r"`+.*?`+", "", text)
 
