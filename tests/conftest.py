@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy.fft  # noqa: F401  loads once in a process: not first inside pytester, which forgets what it imported
 import pytest
 import torch
 
