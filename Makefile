@@ -1,6 +1,7 @@
 # make demo   set everything up and run the main job
 # make test   set everything up and run all tests
 # make soak   the long versions of some tests
+# make docs   renew the tables of the pages, build the site (out/site), check its links
 # make dist   wheel and sdist, installed into clean environments and tested from outside the checkout
 PYTHON ?= python3
 VENV   := .venv
@@ -66,6 +67,8 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python benchmarks/site_check.py out/site
 
 figures-quick: $(VENV)/.dev
 	for name in mixtures-softmax parameters-softmax shapes-softmax mixtures-relu parameters-relu shapes-relu depth positions; do \

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy.fft  # noqa: F401  loads once in a process: not first inside pytester, which forgets what it imported
 import pytest
 import torch
 
@@ -20,6 +21,7 @@ OPTIONAL = {  # what is not installed without extras
     **dict.fromkeys(("matplotlib", "sklearn"), "demo"),
     **dict.fromkeys(("onnx", "onnxscript", "onnxruntime", "transformers"), "export"),
     **dict.fromkeys(("transformer_lens", "nnsight"), "interpretability"),
+    **dict.fromkeys(("mkdocs", "griffe", "yaml"), "docs"),
     **dict.fromkeys(("scipy", "mpmath", "flint"), "dev"),
 }
 

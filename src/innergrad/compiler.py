@@ -36,27 +36,46 @@ def compile(
 ) -> CompiledTransformer:
     """Write a learning algorithm into the weights of a transformer.
 
-    target, variant: the architecture; by default the first target the algorithm has a program for, or, if it names
-        none, the first that can do its instructions, and the target's first variant: on llama ``chain``, whose width
-        grows least with the network. Others are for who asks for fewer blocks; ``tf.cost().compare()`` has the prices.
-    epsilon: sup error of every scalar function's approximant; sizes follow from it. By default the target's: 1e-3 for
-        relu, where it is proven, 1e-9 for gpt, softmax and sigma, where it is measured; kernel needs none. On llama
-        tanh, sigmoid, silu, kinks and most losses are exact; other functions are fitted, 1e-12 by default, measured.
-    n_examples: the longest prompt. Shorter ones, weighted examples and several queries need no recompiling.
-    x_bound, y_bound: declared domain; inputs outside are an error. z_bound: domain of functions without asymptotes
-        (sin), by default derived from the algorithm's box and x_bound; of functions that are fitted, by default 8; on
-        variants compact and shallow also the range of what is multiplied, by default 64.
-    sigma: on target sigma, the activation of the transformer itself (default gelu).
-    epsilons: sup errors of single functions, by name, e.g. {"tanh": 1e-3, "tanh'": 1e-4}, on relu and llama. Of a
-        step function, on every target, the width of its ramps: by default 2^-26, half of the digits of float64,
-        whatever epsilon is; {"relu'": 2**-12} makes matrices that can be run in float32.
-    weight_error: instead of epsilon and epsilons: choose them so that the final weights are certified to be within
-        weight_error of the algorithm's, with the fewest heads; ``tf.solution`` says what was chosen. The certificate
-        is for the prompts ``data`` = (X, y) and the initial weights w0, or, without data, for a few random prompts;
-        for any other prompt call ``tf.certify``. See :mod:`innergrad.evidence.solver`.
-    until: ``tf.run`` stops when the certified norm of the gradient mapping is at most this; see there.
-    double: on target llama, every value in two lanes, so that Hugging Face's classes, whose norms cast to float32,
-        compute in float64; see :mod:`innergrad.model.double`.
+    The result has learned nothing yet. It learns when it runs: from the examples in its prompt.
+
+    Args:
+        algorithm: what to write, for example a ``GradientDescent``.
+        target: the kind of transformer. By default it is the first that the algorithm has a program for. An algorithm
+            that names no targets gets the first target that can run it.
+        variant: one of several ways to write the algorithm for a target; some are deeper, others wider. By default the
+            target's first. On ``llama`` that is ``chain``, whose width grows least with the network.
+            ``tf.cost().compare()`` lists the price of the others.
+        epsilon: the largest error of every scalar function that is approximated. Sizes follow from it. The default
+            depends on the target. ``relu``: 1e-3, proven. ``gpt``, ``softmax`` and ``sigma``: 1e-9, measured.
+            ``llama``: 1e-12, measured, for the few functions that it does not compute exactly. ``kernel`` needs none.
+        n_examples: the longest prompt. Shorter prompts, weighted examples and any number of queries run without
+            compiling again.
+        x_bound: the largest absolute input. A larger one is an error.
+        y_bound: the largest absolute label, likewise.
+        z_bound: the domain of functions that need one, [-z_bound, z_bound]. For functions without asymptotes, such as
+            sin, it follows from ``x_bound`` and the algorithm's box by default. For functions that are fitted it is 8.
+            On the variants ``compact`` and ``shallow`` it is also the range of factors, 64 by default.
+        sigma: the activation of the transformer itself, on target ``sigma``; ``gelu`` by default.
+        epsilons: errors of single functions by name, such as ``{"tanh": 1e-3, "tanh'": 1e-4}``, on ``relu`` and
+            ``llama``. For a step function, on every target, it is the width of the ramps that stand for its jumps:
+            2^-26 by default. ``{"relu'": 2**-12}`` makes matrices that can be run in float32.
+        weight_error: choose the epsilons for me. The final weights are then certified to be this close to the
+            algorithm's, with the fewest heads; ``tf.solution`` says what was chosen. It takes the place of ``epsilon``
+            and ``epsilons``.
+        data: the prompts (X, y) that a ``weight_error`` is certified for. Without them it is certified for a few random
+            prompts. For any other prompt call ``tf.certify``.
+        w0: the initial weights that a ``weight_error`` is certified for.
+        until: stop a run when the gradient mapping is certified to be this small; see ``CompiledTransformer.run``.
+        double: on target ``llama``, keep every value in two lanes. Hugging Face's classes round to float32 in their
+            norms; two lanes carry the digits of float64 through them.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> algorithm = ig.GradientDescent(ig.Network([2, 4, 1]), lr=0.1, steps=10, box=None)
+        >>> ig.compile(algorithm, target="llama", n_examples=32)
+        <CompiledTransformer: gradient_descent on target 'llama', 51 + 2 layers, d_model = 96, exact>
+        >>> ig.compile(algorithm, target="relu", epsilon=1e-2).state
+        'proven'
     """
     if not isinstance(algorithm, Algorithm):
         raise InputError("only an algorithm can be compiled", got=repr(algorithm), allowed="an ig.Algorithm")

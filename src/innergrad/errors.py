@@ -26,7 +26,23 @@ T = TypeVar("T")
 
 
 class InputError(ValueError):
-    """The caller's input is wrong. One line: what, got, allowed, next step. The command line exits with code 2."""
+    """The caller's input is wrong. The message is one line: what is wrong, what was found, what is allowed, what to do.
+
+    The command line exits with code 2.
+
+    Args:
+        what: is wrong.
+        got: was found.
+        allowed: would be right.
+        hint: the next step.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> ig.Network([1, 4, 1], activation="tahn")
+        Traceback (most recent call last):
+        ...
+        innergrad.errors.InputError: unknown activation; got 'tahn'; allowed: tanh, ...; did you mean tanh?; ...
+    """
 
     def __init__(self, what: str, *, got: object = None, allowed: str = "", hint: str = "") -> None:
         parts = [what]
@@ -45,11 +61,34 @@ def shortened(text: str, most: int = MOST_WORDS) -> str:
 
 
 class DomainError(InputError):
-    """A value left the interval on which an approximant is valid (only functions without asymptotes have one)."""
+    """A value left the domain that the transformer was compiled for. It is an ``InputError``.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> tf = ig.compile(ig.raw.OneStepSGD(d=1), n_examples=1)
+        >>> tf.run(torch.tensor([[5.0]]), torch.tensor([1.0]))
+        Traceback (most recent call last):
+        ...
+        innergrad.errors.DomainError: layer mul ...: lane x left the range its products are made for; got 5; ...
+    """
 
 
 class LoweringError(InputError):
-    """A target architecture cannot realise an instruction of the program."""
+    """A target cannot run an instruction of the program. It is an ``InputError``.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> class Quotient(ig.Algorithm):
+        ...     def program(self, options):
+        ...         stream = ig.example_stream(1, 1, ig.Lane("w", (1,), "weight"), ig.Lane("p", (1,)))
+        ...         divide = ig.Attend("p[k]", ig.Score(ig.RECIPROCAL, ("one", "one")), value="w[k]")
+        ...         learn = ig.Layer("any", "learn", (ig.Attend("w[k]", value="w[k]"),))
+        ...         return ig.Program(stream, (ig.Loop(1, (learn,)),), (ig.Layer("any", "divide", (divide,)),), "p")
+        >>> ig.compile(Quotient(), target="relu")
+        Traceback (most recent call last):
+        ...
+        innergrad.errors.LoweringError: ...
+    """
 
 
 class JobError(RuntimeError):
@@ -57,19 +96,55 @@ class JobError(RuntimeError):
 
 
 class DegenerateStart(UserWarning):
-    """The initial weights make the gradient zero, or keep hidden units identical for ever."""
+    """A warning: the initial weights make the gradient zero, or keep hidden units identical for ever.
+
+    Examples:
+        >>> import innergrad as ig, torch, warnings
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama", n_examples=4)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     run = tf.run(torch.ones(4, 1), torch.ones(4, 1), w0=torch.zeros(7))
+        >>> caught[0].category.__name__
+        'DegenerateStart'
+    """
 
 
 class PoorRun(UserWarning):
-    """A run has not learned, or not what it could: its loss rises, or its weights are at the box, and the like."""
+    """A warning: a run has not learned, or less than it could. Its loss rises, or its weights are at the box, and the
+    like.
+
+    Examples:
+        >>> import innergrad as ig, torch, warnings
+        >>> X = torch.linspace(-1, 1, 8).view(-1, 1)
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 4, 1]), lr=9.0, steps=5, box=None), target="llama")
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     run = tf.run(X, torch.sin(X))
+        >>> caught[0].category.__name__, len(run.warnings) > 0
+        ('PoorRun', True)
+    """
 
 
 class LongRun(UserWarning):
-    """What was asked for will take more than a few seconds."""
+    """A warning: this will take more than a few seconds.
+
+    Examples:
+        >>> import innergrad as ig, warnings
+        >>> warnings.simplefilter("ignore", ig.LongRun)  # for who knows
+    """
 
 
 class NotPositive(UserWarning):
-    """The kernel has negative eigenvalues: the recursion it defines does not converge."""
+    """A warning: the kernel has negative eigenvalues, so the recursion that it defines does not converge.
+
+    Examples:
+        >>> import innergrad as ig, warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     algorithm = ig.FunctionalGradientDescent("relu", steps=2, d=2)
+        >>> [warning.category.__name__ for warning in caught]
+        ['NotPositive']
+    """
 
 
 def limit_of(error: BaseException) -> str | None:

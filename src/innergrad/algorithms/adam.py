@@ -20,16 +20,41 @@ COARSE = 1.0  # epsilon / delta, from which a step may be off by as much as it i
 
 @dataclass(frozen=True)
 class Adam(GradientDescent):
-    """``torch.optim.Adam`` with eps = ``delta``, and l2 ``weight_decay``, with a box or ball and the other settings of
-    :class:`GradientDescent`; the risk is the same.
+    """Adam, as ``torch.optim.Adam`` with eps = ``delta`` does it, with a box or a ball.
 
-        g = clip(grad L(w)) + weight_decay w,   m <- beta_1 m + (1 - beta_1) g,   v <- beta_2 v + (1 - beta_2) g^2
-        w <- box(soft(w - lr m_hat / (sqrt(v_hat) + delta))),   m_hat = m / (1 - beta_1^l),  v_hat = v / (1 - beta_2^l)
+    The loss that it makes small is that of ``GradientDescent``. One step is
 
-    1 / (sqrt(v) + delta) is the function "adam" of the program, scaled: its sup error epsilon is an error of epsilon /
-    delta, relative to the largest value 1 / delta, and ``compile(epsilons={"adam": ...})`` sets it. Where sqrt(v) is
-    much larger than delta the quotient is much smaller than 1 / delta: there a relative error e takes epsilon = e
-    delta / sqrt(v).
+        g  = clip(grad L(w)) + weight_decay w
+        m <- beta_1 m + (1 - beta_1) g          m_hat = m / (1 - beta_1^l)
+        v <- beta_2 v + (1 - beta_2) g^2        v_hat = v / (1 - beta_2^l)
+        w <- box(soft(w - lr m_hat / (sqrt(v_hat) + delta)))
+
+    The function 1 / (sqrt(v) + delta) is called "adam" in the program, and ``compile(epsilons={"adam": ...})`` sets its
+    error. An error of epsilon there is epsilon / delta, relative to the largest value 1 / delta. Where sqrt(v) is much
+    larger than delta, a relative error of e takes epsilon = e delta / sqrt(v).
+
+    Args:
+        network: what is trained.
+        loss: as in ``GradientDescent``.
+        lr: the rate, or a rate for each step.
+        steps: how many.
+        box: the largest absolute weight, 4 by default; None for no limit.
+        betas: of the averages of g and of g^2.
+        delta: torch's eps.
+        weight_decay: of the l2 kind.
+        l1: as in ``GradientDescent``.
+        clip: likewise.
+        batches: likewise.
+        epochs: likewise.
+        ball: likewise.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.linspace(-1, 1, 8).view(-1, 1)
+        >>> adam = ig.Adam(ig.Network([1, 4, 1]), lr=0.05, steps=20)
+        >>> loss = ig.reference(adam, X, torch.sin(X)).loss
+        >>> bool(loss[-1] < loss[0])
+        True
     """
 
     kind: ClassVar[str] = "adam"

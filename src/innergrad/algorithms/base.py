@@ -26,16 +26,36 @@ LOG_UNIT = 16.0  # of the lane log_omega; large, so that it does not dominate th
 
 
 class Algorithm(ABC):
-    """A learning algorithm that can be written on a residual stream.
+    """The base of all learning algorithms. Subclass it, as a frozen dataclass, to write your own.
 
-    kind: the name under which it is saved; the name of the class unless it says otherwise. A field ``lr``, if there is
-    one, is the learning rate: verification divides by it, to speak of gradients.
-    targets: the architectures it has a construction for, which then is lowered as it is written; the first is the
-    default. ("any",): its program is placed into the layers that a target has, on every target that can run it.
-    variants: of a target, those it has a program for, if not all.
-    weighted: it averages over the examples, each with its weight; verification checks that, unless they are chosen
-    ``by_place`` in the prompt.
-    keeps_residuals: after a run, the lane y of an example holds its label minus its prediction.
+    The fields are its settings; a field ``lr`` is taken for the learning rate. ``program`` is all that must be written.
+    Running, tracing, verifying, saving and loading follow from it. ``examples/logistic_regression.py`` is a whole one.
+
+    Attributes:
+        kind: the name under which it is saved. By default that of the class.
+        targets: the kinds of transformer that the program is a construction for; it is then compiled exactly as
+            written. ``("any",)`` means that the compiler places the program on every target that can run it.
+        variants: the variants of each target that it has a program for.
+        weighted: it averages over the examples, each with its weight. Verification checks that.
+        by_place: examples are chosen by their place in the prompt.
+        keeps_residuals: after a run, the lane y of an example holds its label minus its prediction.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Average(ig.Algorithm):
+        ...     "Predicts the mean label: w becomes the average of y."
+        ...     def program(self, options):
+        ...         stream = ig.example_stream(1, 1, ig.Lane("w", (1,), "weight"), ig.Lane("p", (1,)))
+        ...         weighted = ig.Score(ig.IDENTITY, ("one", "omega"))
+        ...         mean = ig.Attend("w[k]", weighted, value="y[k]", scope="all", reduce="mean")
+        ...         learn = ig.Layer("attention", "average", (mean,))
+        ...         answer = ig.Layer("attention", "answer", (ig.Attend("p[k]", value="w[k]"),))
+        ...         return ig.Program(stream, (ig.Loop(1, (learn,)),), (answer,), "p")
+        >>> run = ig.compile(Average()).run([[0.0], [1.0]], [[1.0], [3.0]], [[0.0]])
+        >>> round(float(run.predictions), 6)
+        2.0
     """
 
     kind: ClassVar[str]
@@ -61,14 +81,15 @@ class Algorithm(ABC):
 
     @abstractmethod
     def program(self, options: Options) -> Program:
-        """The algorithm as a program; its stream is made by :func:`innergrad.ir.stream.example_stream`.
+        """The algorithm as a program. ``innergrad.example_stream`` makes its stream.
 
-        options: how it is being compiled. Most programs do not depend on it; some have one form for each kind of block
-        (``options.target``, ``options.variant``) or one loop for each of ``options.n_examples``.
+        Args:
+            options: how it is being compiled. Most programs do not depend on it. Some have one form for each kind of
+                block (``options.target``, ``options.variant``), or one loop for each of ``options.n_examples``.
         """
 
     def check_options(self, options: Options) -> None:
-        """Raise :class:`InputError` if it cannot be compiled so; targets and variants are checked already."""
+        """Raise an ``InputError`` if it cannot be compiled so. Targets and variants are checked already."""
         del options
 
     def initial_weights(self, seed: int) -> Tensor | None:
@@ -77,7 +98,7 @@ class Algorithm(ABC):
         return None
 
     def check_prompt(self, X: Tensor, y: Tensor, w0: Tensor) -> None:
-        """Raise :class:`InputError` for prompts it cannot serve; shapes and finiteness are checked already."""
+        """Raise an ``InputError`` for prompts it cannot serve. Shapes and finiteness are checked already."""
         del X, y, w0
 
     def check_queries(self, X_query: Tensor) -> None:
@@ -132,7 +153,7 @@ class Algorithm(ABC):
         return None
 
     def rate_said(self, rate: float) -> str:
-        """The setting, as the caller would give it, that makes :meth:`with_rate`."""
+        """The setting, as the caller would give it, that makes ``with_rate``."""
         setting = self.rate_setting
         return "" if setting is None else f"{setting[0]}={rate:g}"
 
@@ -146,9 +167,7 @@ class Algorithm(ABC):
         return None
 
     def std(self, variance: Tensor) -> Tensor:
-        """The predictive standard deviation from the variance: the program's variance lane, or what
-        :meth:`variance_prompt` leads to.
-        """
+        """The predictive standard deviation from the variance, which the program or ``variance_prompt`` gives."""
         return variance.clamp(min=0.0).sqrt()
 
     def reference_std(self, X: Tensor, X_query: Tensor) -> Tensor | None:
@@ -157,7 +176,7 @@ class Algorithm(ABC):
         return None
 
     def reference_online(self, X: Tensor, y: Tensor, w0: Tensor, omega: Tensor) -> Tensor | None:
-        """What :meth:`reference` predicts for every y_t from the examples before it, (batch, n, d_y)."""
+        """The prediction of ``reference`` for every y_t from the examples before it, (batch, n, d_y)."""
         found = []
         for t in range(X.shape[1]):
             prefix = self.reference(X[:, :t], y[:, :t], X[:, t : t + 1], w0, omega[:, :t])

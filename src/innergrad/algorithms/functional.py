@@ -49,10 +49,29 @@ MOST_CHEBYSHEV = 10_000  # steps: each has a layer of its own
 
 @dataclass(frozen=True)
 class FunctionalGradientDescent(Algorithm):
-    """Functional gradient descent for a kernel; see the module docstring.
+    """Gradient descent in the space of a kernel: one layer of attention is one step (Cheng et al. 2024).
 
-    d, d_y: dimensions of inputs and labels. step: overrides the constant step. lambda_max: a bound on the largest
-    eigenvalue of k(X, X) over all prompts. condition: kappa of the Chebyshev steps.
+        f_{l+1}(.) = f_l(.) + r_l sum_i (y_i - f_l(x_i)) k(., x_i)
+
+    Args:
+        kernel: a name or a ``Kernel``.
+        steps: how many.
+        step_rule: ``constant``, r = 1.9 / lambda_max; or ``chebyshev``, whose steps differ and converge faster.
+        d: the number of inputs.
+        d_y: the number of labels.
+        step: the constant step, if the rule is not to choose it.
+        lambda_max: a bound on the largest eigenvalue of k(X, X) over all prompts. By default that of 16 examples in the
+            unit ball.
+        condition: lambda_max divided by the least eigenvalue that the Chebyshev steps are made for.
+        covariate_step: also move the inputs, x_j += a sum_i k(x_j, x_i) x_i, as in Theorem 4.6 there.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.tensor([[0.0], [1.0]])
+        >>> tf = ig.compile(ig.FunctionalGradientDescent("exp", steps=50, d=1, step=0.4), n_examples=2)
+        >>> run = tf.run(X, torch.tensor([1.0, 2.0]), X)
+        >>> [round(float(value), 3) for value in run.predictions]
+        [1.0, 2.0]
     """
 
     kind: ClassVar[str] = "functional_gradient_descent"

@@ -38,8 +38,23 @@ MapLike = float | Sequence[Sequence[float]] | np.ndarray | Tensor
 
 @dataclass(frozen=True)
 class FunctionalHead:
-    """A head: its kernel, its step r, and matrices A on values, B on keys and C on queries; a number stands for that
-    multiple of the identity. A is (d, d), B and C are (m, d).
+    """A head of ``FunctionalLayers``: a kernel k, a step r, and three matrices.
+
+    It moves the labels, y_j -= r sum_i k(B x_i, C x_j) y_i, and the inputs, x_j += A sum_i k(B x_i, C x_j) x_i. The
+    sums are over the examples. A number in place of a matrix stands for that multiple of the identity.
+
+    Args:
+        kernel: a name or a ``Kernel``.
+        step: r.
+        A: on values, (d, d).
+        B: on keys, (m, d).
+        C: on queries, (m, d).
+
+    Examples:
+        >>> import innergrad as ig
+        >>> head = ig.FunctionalHead("linear", step=0.1, B=[[1.0, 0.0]], C=[[1.0, 0.0]])
+        >>> head.step
+        0.1
     """
 
     kernel: Kernel
@@ -103,9 +118,20 @@ class FunctionalHead:
 
 @dataclass(frozen=True)
 class FunctionalLayers(Algorithm):
-    """Functional gradient descent with heads of their own in every layer; see the module docstring.
+    """Functional gradient descent with heads of their own in every layer (Cheng et al. 2024, Theorems 4.5 and 4.6).
 
-    layers: a :class:`FunctionalHead`, or several, for each. d, d_y: dimensions of inputs and labels.
+    Args:
+        layers: a ``FunctionalHead``, or several, for each layer.
+        d: the number of inputs.
+        d_y: the number of labels.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.tensor([[0.0], [1.0]])
+        >>> algorithm = ig.FunctionalLayers([ig.FunctionalHead("exp", step=0.4)] * 50, d=1)
+        >>> run = ig.compile(algorithm, n_examples=2).run(X, torch.tensor([1.0, 2.0]), X)
+        >>> [round(float(value), 3) for value in run.predictions]
+        [1.0, 2.0]
     """
 
     kind: ClassVar[str] = "functional_layers"

@@ -79,28 +79,46 @@ PROGRAMS = {  # by variant
 
 @dataclass(frozen=True)
 class GradientDescent(Algorithm):
-    """Projected gradient descent as ``torch.optim.SGD`` does it, on the paper's risk: *half* the mean loss,
-    L(w) = 1/(2n) sum_i l(f(x_i), y_i), l summed over the outputs.
+    """Projected gradient descent on a network, as ``torch.optim.SGD`` does it.
 
-        g = clip(grad L(w)) + weight_decay w,   m <- momentum m + g,   w <- box(soft(w - lr m))
-        Nesterov's: g + momentum m in place of m;   with a ball: ball(w) = w min(1, ball / |w|) in place of box
+    It makes *half* the mean loss small, which is the papers' convention: L(w) = 1/(2n) sum_i l(f(x_i), y_i), with l
+    summed over the outputs. So ``lr`` is twice the rate of a loop on the mean loss. One step is
 
-    lr: a number, or a sequence with a rate for each step (``ig.schedules``). The attribute ``lr`` then is the least
-        positive rate, and ``rates`` are all of them.
-    steps: by default as many as lr has rates, or one for each batch, or 5.
-    box: rounded to 24 significant bits, so that the projection is exact in float32 and float64; None: no projection.
-    ball: the radius of a Euclidean ball that takes the place of the box: all weights together are projected onto it. A
-        projection is off by |w| times the error of the function "ball" at most, which on relu and llama
-        ``compile(epsilons={"ball": ...})`` sets. On relu nothing changes inside, and w0 may be anywhere outside.
-        Elsewhere the function is fitted, and weights may be up to four radii long before they are projected; farther
-        is an error.
-    l1: a proximal step, soft(w) = sign(w) max(|w| - lr l1, 0), before the projection: together they are the proximal
-        map of lr l1 |w| on the box or ball. (They do not commute.) Weights that it sets to zero are zero exactly.
-    clip: entries of the gradient are clipped to [-clip, clip], before weight decay and momentum, as
-        ``torch.nn.utils.clip_grad_value_`` before a step.
-    batches: lists of examples, by number; step l is on batch l, and after the last comes the first. The risk of a batch
-        is the (weighted) mean over those of its examples that the prompt has; if it has none, its gradient is zero.
-    epochs: times all batches are gone through; says how many steps there are.
+        g  = clip(grad L(w)) + weight_decay w
+        m <- momentum m + g
+        w <- box(soft(w - lr m))
+
+    With ``nesterov``, g + momentum m stands in place of m. With ``ball``, w min(1, ball / |w|) stands in place of
+    box(w).
+
+    Args:
+        network: what is trained.
+        loss: a name from ``innergrad.LOSSES``, or a loss of your own.
+        lr: the learning rate, or a sequence with a rate for each step, such as ``ig.schedules.cosine(0.1, 20)``. The
+            attribute ``lr`` then is the least positive rate, and ``rates`` has all of them.
+        steps: how many. By default as many as ``lr`` has rates, or one for each batch, or 5.
+        box: the largest absolute weight, 4 by default; None for no limit. It is rounded to 24 significant bits, so that
+            the projection is exact in float32 and in float64.
+        momentum: of the heavy ball.
+        weight_decay: the coefficient of w in the gradient.
+        nesterov: Nesterov's momentum.
+        l1: the coefficient of a proximal step, soft(w) = sign(w) max(|w| - lr l1, 0), before the projection. Together
+            they are the proximal map of lr l1 |w| on the box or ball. Weights that it sets to zero are exactly zero.
+        clip: entries of the gradient are clipped to [-clip, clip], before weight decay and momentum.
+        batches: lists of examples, by number. Step l is on batch l; after the last batch comes the first. A batch whose
+            examples the prompt does not have gives a gradient of zero.
+        epochs: how often all batches are gone through. It sets the number of steps.
+        ball: the radius of a Euclidean ball, in place of the box. All weights together are projected onto it. On
+            ``relu`` and ``llama``, ``compile(epsilons={"ball": ...})`` sets how exactly. On ``relu``, w0 may be
+            anywhere; on other targets weights of more than four radii are an error.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.linspace(-1, 1, 8).view(-1, 1)
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 4, 1]), loss="squared", lr=0.2, steps=20, box=None)
+        >>> loss = ig.reference(algorithm, X, torch.sin(X)).loss
+        >>> bool(loss[-1] < loss[0])
+        True
     """
 
     kind: ClassVar[str] = "gradient_descent"

@@ -78,7 +78,24 @@ class Factor:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A sum of products of factors; see the module docstring. ``+`` and ``*`` combine kernels."""
+    """A kernel that attention can compute: h of the inner product of G x and G x', divided by bandwidth^2.
+
+    ``+`` and ``*`` combine kernels, and a number scales one. A sum is one head for each term; a product is one head.
+
+    Args:
+        h: ``linear``, ``exp``, ``relu`` or ``softmax``. The last two run as attention but are no kernels: ``relu`` is
+            not positive semi-definite, and ``softmax`` normalises over the examples.
+        bandwidth: a larger one gives smoother functions.
+        G: a matrix on the inputs.
+        covariance: of the inputs, Sigma; then G = Sigma^(-1/2).
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> kernel = ig.Kernel("linear") + 0.5 * ig.Kernel("exp", bandwidth=2.0)
+        >>> x = torch.ones(1, 1, dtype=torch.float64)
+        >>> round(float(kernel(x, x)), 4)  # 1 + exp(1/4) / 2
+        1.642
+    """
 
     terms: tuple[tuple[float, tuple[Factor, ...]], ...]
 

@@ -43,13 +43,35 @@ SHARPNESS = tuple(float(s) for s in np.geomspace(1.0, 48.0, 24))  # candidates f
 
 @dataclass(frozen=True)
 class Tabulated(Algorithm):
-    """A learning rule on a grid: override :meth:`loss`, or :meth:`step`, and :meth:`predict`.
+    """A learning rule of your own on a grid, as a table (Lemma 16 and Theorem 6 of *Deep Optimizers*, literally).
 
-    d_x, d_y, n_weights: sizes. grid: cells D of each entry. x_bound, y_bound, box: the ranges that are divided.
-    fixed_length: prompts have n_examples examples, no fewer. Otherwise a prompt and the same prompt twice have the same
-        id, so the rule may depend on the examples only as a mean over them does.
+    Override ``loss``, or ``step``, and ``predict``. Every number is rounded to a cell of a grid, and the transformer
+    looks the next weights up. Tables grow very fast with the sizes. The default step is on the *mean* loss, as in the
+    theorem; that of ``GradientDescent`` is on half of it.
 
-    The default step is on the *mean* loss, as in Theorem 6; that of ig.GradientDescent on half of it.
+    Args:
+        d_x: the number of inputs.
+        d_y: the number of labels.
+        n_weights: the number of weights.
+        grid: cells of each number.
+        lr: the learning rate.
+        steps: how many.
+        x_bound: inputs are in [-x_bound, x_bound].
+        y_bound: labels, likewise.
+        box: weights, likewise.
+        fixed_length: prompts have exactly ``n_examples`` examples. Otherwise a prompt and the same prompt twice look
+            the same to the transformer, so the rule may depend on the examples only as a mean over them does.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> class Slope(ig.Tabulated):
+        ...     def loss(self, w, X, y):
+        ...         return (w[:, None] * X - y).square().sum(-1)
+        ...     def predict(self, w, x):
+        ...         return w * x
+        >>> tf = ig.compile(Slope(grid=2), n_examples=2)
+        >>> tuple(tf.run(torch.ones(2, 1), torch.ones(2, 1)).weights.shape)
+        (2, 1)
     """
 
     targets: ClassVar[tuple[str, ...]] = ("softmax",)
@@ -240,7 +262,21 @@ class Tabulated(Algorithm):
 
 @dataclass(frozen=True)
 class GridDescent(Tabulated):
-    """Gradient descent on a network, on a grid; sizes, risk and projection are those of the algorithm given."""
+    """Gradient descent on a network, on a grid: a ``Tabulated`` rule made from a ``GradientDescent``.
+
+    Args:
+        algorithm: the descent. It needs a box, and takes no momentum.
+        grid: cells of each number.
+        x_bound: inputs are in [-x_bound, x_bound].
+        y_bound: labels, likewise.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> descent = ig.GradientDescent(ig.Network([1, 1], bias=False), lr=0.5, steps=1, box=1.0)
+        >>> tf = ig.compile(ig.GridDescent(descent, grid=2), n_examples=2)
+        >>> tf.options.variant
+        'lookup'
+    """
 
     kind: ClassVar[str] = "grid_descent"
     algorithm: GradientDescent | None = None

@@ -39,7 +39,19 @@ SLIGHTLY = 2.0**-6  # above 0: where a probability, by a fit, is a little more t
 
 @dataclass(frozen=True)
 class Loss:
-    """value(t, y) -> loss per example, summed over the outputs (the last axis)."""
+    """The base of all losses. To write one, use ``SmoothLoss`` or ``ResidualLoss``.
+
+    Attributes:
+        name: models are saved with it.
+        value: value(t, y) is the loss of every example, summed over the outputs, which are the last axis. t is the
+            output of the network, y the label.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> loss = ig.LOSSES["squared"]
+        >>> loss.value(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 0.0]]))
+        tensor([5.])
+    """
 
     name: str
     value: Callable[[Tensor, Tensor], Tensor] = field(repr=False)
@@ -79,7 +91,20 @@ class Loss:
 
 @dataclass(frozen=True)
 class ResidualLoss(Loss):
-    """l = psi(t - y); ``u`` is psi', up to the factor ``scale``."""
+    """A loss of the residual: l = psi(t - y), for any t and y.
+
+    Args:
+        name: models are saved with it.
+        value: value(t, y), summed over the outputs.
+        u: the derivative of psi, divided by ``scale``.
+        scale: a factor.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> half = ig.ResidualLoss("half-squared", lambda t, y: ((t - y) ** 2 / 2).sum(-1), u=ig.IDENTITY)
+        >>> ig.GradientDescent(ig.Network([1, 3, 1]), loss=half).loss.name
+        'half-squared'
+    """
 
     u: Function = IDENTITY
     scale: float = 1.0
@@ -120,12 +145,27 @@ class SoftmaxLoss(Loss):
 
 @dataclass(frozen=True)
 class SmoothLoss(Loss):
-    """Any loss that is a sum over the outputs of one formula l(t, y), smooth for |t| <= t_bound, |y| <= y_bound, with t
-    the network's output: ``SmoothLoss("poisson", lambda t, y: (torch.exp(t) - y * t).sum(-1), t_bound=3, y_bound=9)``.
+    """A smooth loss from its formula alone, on a stated domain.
 
-    u = dl/dt is made from the steps of the formula (:mod:`innergrad.functions.calculus`), and is a sum of functions of
-    linear forms a t + b y (:mod:`innergrad.functions.ridges`): exactly, if it is f(t - y) or f(t) + g(y), else to
-    within ``accuracy``, which is proven and part of certificates. Outside the domain a run stops.
+    The formula is a sum over the outputs, and smooth for |t| <= t_bound and |y| <= y_bound. Its derivative dl/dt is
+    made from the steps of the formula. It is then written as a sum of functions of a t + b y: exactly, if it is f(t -
+    y) or f(t) + g(y), and otherwise to within ``accuracy``. That error is proven and part of certificates. A run that
+    leaves the domain stops.
+
+    Args:
+        name: models are saved with it.
+        value: value(t, y), summed over the outputs. t is the output of the network, y the label.
+        t_bound: the largest |t|.
+        y_bound: the largest |y|.
+        accuracy: of the derivative.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> poisson = ig.SmoothLoss("poisson", lambda t, y: (torch.exp(t) - y * t).sum(-1), t_bound=3, y_bound=9)
+        >>> poisson.remainder  # exact: the derivative is exp(t) - y
+        0.0
+        >>> ig.GradientDescent(ig.Network([1, 3, 1]), loss=poisson).loss.name
+        'poisson'
     """
 
     t_bound: float = 4.0
@@ -195,6 +235,13 @@ LOSSES = Registry(
     {loss.name: loss for loss in _BUILTIN},
     hint="or your own, an ig.SmoothLoss or ResidualLoss; to load a model that has one, ig.load(path, extensions=[it])",
 )
+"""The losses that ship, by name.
+
+Examples:
+    >>> import innergrad as ig
+    >>> ", ".join(ig.LOSSES)
+    'squared, log-cosh, pseudo-huber, logistic, softmax'
+"""
 
 
 # ------------------------------------------------------------------------------------------------------------ callables

@@ -27,7 +27,26 @@ LARGEST_NETWORK, DEEPEST = 10**7, 1000
 
 @dataclass(frozen=True)
 class Network:
-    """``Network([3, 8, 8, 2], activation="tanh", output="linear", bias=True)``: sizes d_x, hidden..., d_y."""
+    """The small network that is trained inside the transformer.
+
+        p_0 = x,   z_j = V_j p_{j-1} + b_j,   p_j = r(z_j) for j < N,   p_N = z_N, or r(z_N)
+
+    Its weights are one flat vector: layer by layer, each matrix row by row, its bias after it. That is the order of
+    ``torch.nn.utils.parameters_to_vector``.
+
+    Args:
+        sizes: inputs, hidden layers, outputs: [d_x, k_1, ..., d_y].
+        activation: r, a name from ``innergrad.ACTIVATIONS`` or an ``Activation`` of your own.
+        output: ``linear``, or ``activation``, which applies r to the last layer as well.
+        bias: whether there are biases.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> net = ig.Network([3, 8, 2], activation="relu")
+        >>> w = net.init(seed=0)
+        >>> net.n_weights, tuple(net.forward(w, torch.ones(5, 3, dtype=torch.float64)).shape)
+        (50, (5, 2))
+    """
 
     sizes: tuple[int, ...]
     activation: Activation
@@ -142,7 +161,7 @@ class Network:
         return self.flatten(padded)
 
     def extract(self, small: Network, w: Float[Tensor, "... n_weights"]) -> Float[Tensor, "... n_small"]:
-        """The inverse of :meth:`embed`: the weights of the smaller network."""
+        """The inverse of ``embed``: the weights of the smaller network."""
         self._check_embeds(small)
         return small.flatten(
             [

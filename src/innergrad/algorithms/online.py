@@ -84,9 +84,22 @@ class _Online(Algorithm):
 
 @dataclass(frozen=True)
 class OnlineSGD(_Online):
-    """One pass of SGD over the prompt: w -= lr (x (<w, x> - y) + 2 weight_decay w) for each example in turn.
+    """Linear regression by one pass of SGD over the prompt (Akyürek et al. 2023, Theorem 1).
 
-    weight_decay is the paper's lambda: torch's ``weight_decay`` is twice that.
+    For each example in turn, w -= lr (x (w·x - y) + 2 weight_decay w). ``run.online`` has the prediction of every label
+    from the examples before it.
+
+    Args:
+        d: the number of inputs.
+        lr: the learning rate.
+        weight_decay: the paper's lambda; torch's ``weight_decay`` is twice that.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> run = ig.compile(ig.OnlineSGD(d=2, lr=0.5), n_examples=2).run(X, torch.tensor([1.0, 2.0]), X)
+        >>> [round(float(value), 4) for value in run.predictions]
+        [0.5, 1.0]
     """
 
     kind: ClassVar[str] = "online_sgd"
@@ -120,7 +133,7 @@ class OnlineSGD(_Online):
         return self._program(tuple(lanes), steps, (predict,))
 
     def reference(self, X: Tensor, y: Tensor, X_query: Tensor, w0: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
-        """Autograd on (<w, x> - y)^2 / 2 + weight_decay |w|^2."""
+        """Autograd on (w·x - y)^2 / 2 + weight_decay |w|^2."""
         del omega
         path = [w0]
         for t in range(X.shape[1]):
@@ -158,10 +171,25 @@ class OnlineSGD(_Online):
 
 @dataclass(frozen=True)
 class RecursiveLeastSquares(_Online):
-    """Ridge regression on every prefix, by rank-one updates of (X^T X + ridge I)^-1.
+    """Ridge regression on every prefix of the prompt, by rank-one updates (Akyürek et al. 2023, Theorem 2).
 
-    noise: standard deviation of the labels' noise; then ``return_std`` gives noise sqrt(1 + x^T A x), the predictive
-    standard deviation under the prior w ~ N(w0, noise^2 / ridge I).
+    The updated matrix is (X^T X + ridge I)^-1. ``run.online`` has the prediction of every label from the examples
+    before it.
+
+    Args:
+        d: the number of inputs.
+        ridge: the coefficient of |w|^2.
+        noise: the standard deviation of the labels' noise. ``run(..., return_std=True)`` then gives the predictive
+            standard deviation under the prior w ~ N(w0, noise^2 / ridge I).
+        form: ``rls``, or ``sherman-morrison``, the paper's, which loses digits in float32.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> tf = ig.compile(ig.RecursiveLeastSquares(d=2, ridge=1.0), n_examples=2)
+        >>> run = tf.run(X, torch.tensor([1.0, 2.0]), X)
+        >>> [round(float(value), 4) for value in run.predictions]  # (X^T X + I)^-1 X^T y = y / 2
+        [0.5, 1.0]
     """
 
     kind: ClassVar[str] = "recursive_least_squares"

@@ -1,26 +1,33 @@
 """The primitives of Akyürek et al. (2023), and their chains for one step of SGD and one of ridge regression.
 
-Four operations on the lanes of every token, each one layer of a transformer (Lemma 1 there; RAW: read, arithmetic,
-write). What they write is overwritten, what they do not write stays:
+There are four operations on the lanes of every token. Each is one layer of a transformer (Lemma 1 there; RAW: read,
+arithmetic, write). A lane that is written is overwritten; all others stay:
 
     mov    dst of one token, or of the queries  <-  src of an earlier token                        attention
     aff    dst  <-  W_1 r + W_2 s + b                                                              an MLP
     mul    dst  <-  (a x b matrix in left) (b x c matrix in right)                                 an MLP
     div    dst  +=  src / c,  c >= least > 0                                                       LayerNorm, an MLP
 
-The paper divides by |c|; here c is positive, and what is divided goes into a lane that is zero. A lane that is read as
-a matrix is read row by row, whatever its shape.
+The paper divides by |c|. Here c is positive, and dst is zero before. A lane that is read as a matrix is read row by
+row, whatever its shape.
 
     OneStepSGD      nine operations (App. A):     w' = w - lr (x (<w, x> - y) + 2 weight_decay w),      <w', x_n>
     OneStepRidge    fourteen (App. B):            w' = (x x^T + ridge I)^-1 x y by Sherman-Morrison,    <w', x_n>
 
-Tokens are x_1, y_1, then queries, as there: the transformer learns in the token of y_1, and w' is moved to the queries.
-As printed the sign of weight_decay is wrong, and so is the shape of the last product of App. B. A layer of the paper is
-attention and an MLP, and a mov needs no MLP, nor the others attention. So the nine operations fit into seven of its
-layers, the fourteen into twelve (``tf.cost().blocks``), and :class:`OnlineSGD` and :class:`RecursiveLeastSquares`,
-which learn from any number of examples, take two and three.
+Tokens are x_1, y_1, then queries, as there. The transformer learns in the token of y_1, and w' is moved to the queries.
+The paper has two misprints: the sign of weight_decay, and the shape of the last product of App. B. A layer of the paper
+is attention and an MLP. A mov needs no MLP, and the others need no attention. So nine operations fit into seven of its
+layers, and fourteen into twelve (``tf.cost().blocks``). ``OnlineSGD`` and ``RecursiveLeastSquares``, which learn from
+any number of examples, take two and three.
 
-To make a chain of your own, subclass :class:`Chain`.
+To make a chain of your own, subclass ``Chain``.
+
+Examples:
+    >>> import innergrad as ig, torch
+    >>> tf = ig.compile(ig.raw.OneStepSGD(d=2, lr=0.5), n_examples=1)
+    >>> run = tf.run(torch.tensor([[1.0, 0.0]]), torch.tensor([1.0]), torch.tensor([[2.0, 3.0]]))
+    >>> round(float(run.predictions), 4)  # w' = (0.5, 0)
+    1.0
 """
 
 from __future__ import annotations

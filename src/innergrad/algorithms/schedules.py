@@ -1,6 +1,11 @@
-"""Learning rates and minibatches, step by step: plain tuples, for ``lr=`` and ``batches=`` of gradient descent.
+"""Learning rates for every step, for ``GradientDescent(lr=...)``, as ``torch.optim.lr_scheduler`` has them.
 
-The formulas are those of ``torch.optim.lr_scheduler``; step l = 0, 1, ...
+Steps l are counted from 0. A schedule is a plain tuple of numbers.
+
+Examples:
+    >>> import innergrad as ig
+    >>> ig.schedules.step_decay(0.1, steps=4, every=2, factor=0.5)
+    (0.1, 0.1, 0.05, 0.05)
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ MOST_BATCHES, MOST_EXAMPLES = 100_000, 10_000_000
 
 
 def constant(lr: float, steps: int) -> Rates:
+    """lr in every step."""
     return (real("lr", lr, low=0.0),) * integer("steps", steps, high=MOST_RATES)
 
 
@@ -33,7 +39,7 @@ def cosine(lr: float, steps: int, final: float = 0.0) -> Rates:
 
 
 def warmup_cosine(lr: float, steps: int, warmup: int, final: float = 0.0) -> Rates:
-    """lr (l + 1) / (warmup + 1) for l < warmup, then :func:`cosine` over the steps that are left."""
+    """lr (l + 1) / (warmup + 1) for l < warmup, then ``cosine`` over the steps that are left."""
     lr, count = real("lr", lr, low=0.0), integer("steps", steps, high=MOST_RATES)
     warmup = integer("warmup", warmup, low=0, high=count - 1)
     return (*(lr * (step + 1) / (warmup + 1) for step in range(warmup)), *cosine(lr, count - warmup, final))
@@ -51,10 +57,20 @@ def exponential(lr: float, steps: int, factor: float) -> Rates:
 
 
 def minibatches(n: int, size: int, epochs: int = 1, seed: int | None = None) -> Batches:
-    """The examples 0 .. n - 1 in batches of the given size, the last of an epoch maybe smaller, for several epochs.
+    """The examples 0 .. n - 1 in batches of one size, for ``GradientDescent(batches=...)``.
 
-    In order, the same every epoch; with a seed, shuffled anew for each. For ``GradientDescent(batches=...)``, whose
-    steps then are as many as there are batches.
+    The last batch of an epoch may be smaller. Gradient descent then has as many steps as there are batches.
+
+    Args:
+        n: how many examples.
+        size: of a batch.
+        epochs: how often all examples are gone through.
+        seed: shuffle them, anew for every epoch. Without a seed they stay in order.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> ig.minibatches(5, 2)
+        ((0, 1), (2, 3), (4,))
     """
     n, size, epochs = integer("n", n), integer("size", size), integer("epochs", epochs)
     if -(-n // max(size, 1)) * epochs > MOST_BATCHES or n * epochs > MOST_EXAMPLES:

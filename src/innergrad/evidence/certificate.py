@@ -90,17 +90,30 @@ class StepCertificate:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Bounds for a run.
+    """Bounds for one run. ``CompiledTransformer.certify`` makes it.
 
-    path (batch, steps + 1, D_w): the weights of the run the certificate speaks of.
-    trajectory (batch, steps): on the distance of the weights to the algorithm's, after every step; None if it was not
-        asked for.
-    predictions (batch, n_query, d_y), without d_y if the run's are: no prediction is farther off than this.
-    errors: ``sup``, from the proven sup errors of the approximants; ``pointwise``, from the errors at the arguments.
-    violations: what left its domain, a sentence each, if that was to be flagged: bounds that rest on it are infinite.
-    state: of the functions: exact, proven or measured; there is no certificate where facts are declared.
-    unchecked: the run was of matrices that came from a folder, and that ``verify`` has not passed on.
-    notes: both in words, a sentence each.
+    Attributes:
+        steps: a record for every step.
+        path: (batch, steps + 1, D_w), the weights of the run that it is about.
+        lr: the learning rate.
+        errors: ``pointwise`` or ``sup``: the errors of the approximants that the bounds rest on.
+        trajectory: (batch, steps), bounds on the distance of the weights to the algorithm's after every step; None if
+            they were not asked for.
+        predictions: bounds on the errors of the predictions, in their shape, with a leading axis for the batch.
+        violations: a sentence for each value that left its domain, with ``outside="flag"``. Bounds that rest on such a
+            value are infinite.
+        state: of the functions: exact, proven or measured. Where facts are only declared there is no certificate.
+        unchecked: the matrices came from a folder, and ``verify`` has not passed on them.
+        notes: what a reader of the bounds should know, a sentence each.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.linspace(-1, 1, 4).view(-1, 1)
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 2, 1]), lr=0.1, steps=2, box=None)
+        >>> certificate = ig.compile(algorithm, target="llama", n_examples=4).certify(X, X)
+        >>> exact = ig.reference(algorithm, X, X)
+        >>> all(d <= bound for d, bound in zip(certificate.distance(exact), certificate.weights))
+        True
     """
 
     steps: tuple[StepCertificate, ...]

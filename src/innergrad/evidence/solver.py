@@ -48,11 +48,24 @@ Places = Mapping[str, int]  # functions -> points of the grid; point k is the ac
 
 @dataclass(frozen=True)
 class Solution:
-    """What was chosen, and what it saves.
+    """The accuracies that ``compile(weight_error=...)`` chose, and the heads they save: ``tf.solution``.
 
-    epsilons: sup errors by function. bound: on the distance of the final weights to the algorithm's, certified on
-    ``prompts``. heads: of all stored layers, with the hidden units of mlps. common_epsilon, common_heads: the coarsest
-    single epsilon on the same grid that is certified to be enough, and the heads it takes.
+    Attributes:
+        weight_error: what was asked for.
+        epsilons: the chosen error of each function.
+        bound: on the distance of the final weights to the algorithm's, certified on ``prompts``.
+        heads: of all stored layers, with the hidden units of MLPs.
+        common_epsilon: the coarsest single epsilon that is certified to be enough ...
+        common_heads: ... and the heads it takes.
+        prompts: the prompts in words.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.linspace(-1, 1, 4).view(-1, 1)
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 1, 1]), lr=0.1, steps=1)
+        >>> tf = ig.compile(algorithm, target="relu", weight_error=0.1, data=(X, X), n_examples=4)
+        >>> tf.solution.bound <= 0.1
+        True
     """
 
     weight_error: float

@@ -60,11 +60,22 @@ class _Loaded:
 
 
 def check(path: str | Path, model: Any = None, hidden_states: Call | None = None) -> float:
-    """The largest error of predictions and learned weights on the prompt that the export carries; a :class:`JobError`
-    if it is more than it may be, which says why: a mask, positions, the attention, or the block whose weights changed.
+    """Run an export on the prompt that it carries. Returns the largest error of predictions and learned weights.
 
-    path: a folder of ``export_gpt2`` or ``export_llama``, or a file of ``export_onnx``. model: what was loaded from it,
-    by default loaded here. hidden_states: how it is called, by default as it should be.
+    An error that is too large is a ``JobError``. It says why: a mask, positions, the attention, or the block whose
+    weights changed.
+
+    Args:
+        path: a folder of ``export_gpt2`` or ``export_llama``, or a file of ``export_onnx``.
+        model: the loaded model. By default it is loaded here.
+        hidden_states: how to call it. By default as it should be called.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import check, export_llama
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama", n_examples=4)
+        >>> check(export_llama(tf, "exported")) < 1e-4
+        True
     """
     path = Path(path)
     return _checked(path, _load(path, model), hidden_states)
@@ -81,8 +92,29 @@ def predict(
     hidden_states: Call | None = None,
     **prompt: Any,
 ) -> Tensor:
-    """Predictions of an export of ``tf``, as those of ``tf.run``, after :func:`check`: nothing is predicted if the
-    mask, positions or weights are wrong, or if the prompt has more examples than ``tf`` was compiled for.
+    """Predictions of an exported model, as ``tf.run`` gives them, after ``check``.
+
+    Nothing is predicted if the mask, positions or weights are wrong, or if the prompt has more examples than ``tf`` was
+    compiled for.
+
+    Args:
+        tf: what was exported.
+        path: where to.
+        X: inputs of the examples.
+        y: their labels.
+        X_query: inputs to predict at.
+        model: the loaded model. By default it is loaded here.
+        hidden_states: how to call it. By default as it should be called.
+        **prompt: other arguments of ``tf.run``: ``w0``, ``sample_weight``, ``seed``.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> from innergrad.export import export_llama, predict
+        >>> X = torch.linspace(-1, 1, 4).view(-1, 1)
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama", n_examples=4)
+        >>> found = predict(tf, export_llama(tf, "exported"), X, X, X)
+        >>> bool((found - tf.run(X, X, X).predictions).abs().max() < 1e-4)
+        True
     """
     path = Path(path)
     loaded = _load(path, model)

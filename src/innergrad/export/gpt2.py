@@ -40,7 +40,13 @@ Block = tuple[SoftmaxAttention | None, FeedForward | None]
 
 @dataclass(frozen=True)
 class GPT2Export(Sizes):
-    """Sizes of the GPT-2 that a transformer becomes."""
+    """Sizes of the GPT-2 that a transformer of target ``gpt`` becomes. ``sizes_of`` gives them.
+
+    Examples:
+        >>> from innergrad.export import GPT2Export
+        >>> GPT2Export(n_layer=5, n_head=2, d_head=32, n_inner=64).n_embd
+        64
+    """
 
     n_layer: int
     n_head: int
@@ -84,6 +90,17 @@ def blocks_of(tf: CompiledTransformer) -> list[Block]:
 
 
 def sizes_of(tf: CompiledTransformer) -> GPT2Export:
+    """Sizes of the GPT-2 that ``to_gpt2`` and ``export_gpt2`` make, before anything is made.
+
+    Args:
+        tf: compiled for target ``gpt``, variant ``pre-ln``.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import sizes_of
+        >>> sizes_of(ig.compile(ig.OnlineSGD(d=2), n_examples=2)).n_layer
+        5
+    """
     blocks = blocks_of(tf)
     attentions = [attention for attention, _ in blocks if attention is not None]
     n_head = max((a.W_V.shape[0] for a in attentions), default=1) or 1
@@ -166,7 +183,18 @@ def _mlp(layer: FeedForward | None, sizes: GPT2Export) -> dict[str, Tensor]:
 
 
 def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float32) -> GPT2Model:
-    """A ``transformers.GPT2Model`` with the compiled weights; equal blocks share their memory."""
+    """A ``transformers.GPT2Model`` with the compiled weights. Equal blocks share their memory.
+
+    Args:
+        tf: compiled for target ``gpt``, variant ``pre-ln``.
+        dtype: of the weights.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import to_gpt2
+        >>> type(to_gpt2(ig.compile(ig.OnlineSGD(d=2), n_examples=2))).__name__
+        'GPT2Model'
+    """
     from transformers import GPT2Config, GPT2Model
 
     config, state = GPT2Config(**config_of(tf)), state_of(tf, dtype)
@@ -185,10 +213,24 @@ def export_gpt2(
     force: bool = False,
     large: bool = False,
 ) -> Path:
-    """Write a folder that ``GPT2Model.from_pretrained`` loads. innergrad.json in it says what entries are, README.md
-    how the model is called and what goes wrong, and example.py calls it.
+    """Write a folder that Hugging Face's ``GPT2Model.from_pretrained`` loads.
 
-    An earlier export is replaced; other files of these names only with ``force``. large: also more than 2 GB.
+    innergrad.json in it says where numbers are in the stream. README.md says how the model is called, and example.py
+    calls it. An earlier export is replaced.
+
+    Args:
+        tf: compiled for target ``gpt``, variant ``pre-ln``.
+        path: the folder.
+        dtype: of the weights.
+        force: also replace other files with these names.
+        large: also write more than 2 GB.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import export_gpt2
+        >>> folder = export_gpt2(ig.compile(ig.OnlineSGD(d=2), n_examples=2), "exported")
+        >>> (folder / "config.json").exists()
+        True
     """
     path, sizes = Path(path), sizes_of(tf)
     require_small(sizes.n_bytes(dtype), "to_gpt2", large=large)
@@ -213,7 +255,23 @@ def _note(tf: CompiledTransformer, width: int, dtype: torch.dtype) -> dict[str, 
 
 
 def gpt2_inputs(tf: CompiledTransformer, stream: Tensor, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """What a GPT2Model is called with, from ``tf.stream(X, y, X_query)``."""
+    """The arguments that a GPT2Model is called with.
+
+    Args:
+        tf: what was exported.
+        stream: from ``tf.stream(X, y, X_query)``.
+        dtype: of the weights.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> from innergrad.export import gpt2_inputs, to_gpt2
+        >>> X = torch.eye(2)
+        >>> tf = ig.compile(ig.OnlineSGD(d=2, lr=0.5), n_examples=2)
+        >>> inputs = gpt2_inputs(tf, tf.stream(X, torch.tensor([1.0, 2.0]), X))
+        >>> hidden = to_gpt2(tf)(**inputs).last_hidden_state.detach()
+        >>> [round(float(value), 2) for value in tf.predictions(hidden, n_query=2).flatten()]
+        [0.5, 1.0]
+    """
     batch, tokens, width = stream.shape
     padded = torch.cat([stream, stream.new_zeros(batch, tokens, sizes_of(tf).n_embd - width)], dim=-1).to(dtype)
     if tf.program.causal:
@@ -222,6 +280,21 @@ def gpt2_inputs(tf: CompiledTransformer, stream: Tensor, dtype: torch.dtype = to
 
 
 def gpt2_stream(tf: CompiledTransformer, hidden: Tensor) -> Tensor:
-    """The residual stream from ``last_hidden_state``: what the last LayerNorm subtracted is added again."""
+    """The residual stream after the last block, as ``tf.module`` has it. The last LayerNorm is undone.
+
+    Args:
+        tf: what was exported.
+        hidden: the model's ``last_hidden_state``.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> from innergrad.export import gpt2_inputs, gpt2_stream, to_gpt2
+        >>> X = torch.eye(2)
+        >>> tf = ig.compile(ig.OnlineSGD(d=2, lr=0.5), n_examples=2)
+        >>> stream = tf.stream(X, torch.tensor([1.0, 2.0]), X)
+        >>> after = gpt2_stream(tf, to_gpt2(tf)(**gpt2_inputs(tf, stream)).last_hidden_state)
+        >>> after.shape == stream.shape
+        True
+    """
     zero = tf.program.stream.entry("zero")
     return hidden[..., : tf.d_model] - hidden[..., zero : zero + 1]

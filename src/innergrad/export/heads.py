@@ -30,7 +30,14 @@ Piece = tuple[int, int]  # a head of a layer, and the first of its values
 
 @dataclass(frozen=True)
 class LlamaExport(Sizes):
-    """Sizes of the model that a transformer becomes."""
+    """Sizes of the model that a transformer of target ``llama`` becomes. ``llama_sizes`` gives them.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import LlamaExport
+        >>> LlamaExport(n_layer=5, n_head=1, n_kv=1, d_head=64, n_inner=64, d_model=64).n_parameters
+        144128
+    """
 
     n_layer: int
     n_head: int

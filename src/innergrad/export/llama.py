@@ -40,7 +40,20 @@ if TYPE_CHECKING:
 
 
 def llama_sizes(tf: CompiledTransformer, family: str = "llama", kv_heads: int | None = None) -> LlamaExport:
-    """Sizes of the model. kv_heads: of keys and values; by default as many as give the fewest parameters."""
+    """Sizes of the model that ``to_llama`` and ``export_llama`` make, before anything is made.
+
+    Args:
+        tf: compiled for target ``llama``.
+        family: the class: ``llama``, ``mistral``, ``qwen2``, ``gemma`` ...
+        kv_heads: heads of keys and values. By default as many as give the fewest parameters.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import llama_sizes
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama")
+        >>> print(llama_sizes(tf))
+        5 blocks, 2 heads of 4, 2 of keys and values, width 48, 37 units
+    """
     blocks = llama_blocks(tf)
     attentions = {id(a.W_Q): a for a, _ in blocks if a is not None}.values()
     inner = max((mlp.W_1.shape[1] for _, mlp in blocks if mlp is not None), default=1)
@@ -78,9 +91,21 @@ def to_llama(
     kv_heads: int | None = None,
     device: str = "cpu",
 ) -> PreTrainedModel:
-    """A ``transformers.LlamaModel``, or that of another family, with the compiled weights.
+    """A ``transformers.LlamaModel`` with the compiled weights, or a model of another family.
 
-    device: where equal blocks share their tensors. ``model.to(device)`` copies those of every block.
+    Args:
+        tf: compiled for target ``llama``.
+        dtype: of the weights.
+        family: the class: ``llama``, ``mistral``, ``qwen2``, ``gemma`` ...
+        kv_heads: heads of keys and values. By default as many as give the fewest parameters.
+        device: the device on which equal blocks share their tensors. ``model.to(device)`` copies those of every block.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import to_llama
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama")
+        >>> type(to_llama(tf)).__name__
+        'LlamaModel'
     """
     import transformers
 
@@ -115,7 +140,23 @@ def check_settings(tf: CompiledTransformer, dtype: torch.dtype, family: str) -> 
 
 
 def llama_inputs(tf: CompiledTransformer, stream: Tensor, model: Any) -> dict[str, Tensor]:
-    """What a model of ``to_llama``, or loaded from a folder, is called with, from ``tf.stream(X, y, X_query)``."""
+    """The arguments that a model of ``to_llama``, or one loaded from a folder, is called with.
+
+    Args:
+        tf: what was exported.
+        stream: from ``tf.stream(X, y, X_query)``.
+        model: the model.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> from innergrad.export import llama_inputs, to_llama
+        >>> X = torch.ones(4, 1)
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama")
+        >>> model = to_llama(tf)
+        >>> hidden = model(**llama_inputs(tf, tf.stream(X, X, X), model)).last_hidden_state
+        >>> tuple(tf.predictions(hidden, n_query=4).shape)
+        (1, 4, 1)
+    """
     batch, tokens, _ = stream.shape
     kind, width = family_of(model.config.model_type), model.config.hidden_size
     inputs = frame(tf, kind, width, model.dtype).inputs(stream).to(model.device, model.dtype)
@@ -124,7 +165,23 @@ def llama_inputs(tf: CompiledTransformer, stream: Tensor, model: Any) -> dict[st
 
 
 def llama_stream(tf: CompiledTransformer, hidden: Tensor, model: Any) -> Tensor:
-    """The residual stream, as ``tf.module`` has it, from ``last_hidden_state``."""
+    """The residual stream after the last block, as ``tf.module`` has it.
+
+    Args:
+        tf: what was exported.
+        hidden: the model's ``last_hidden_state``.
+        model: the model.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> from innergrad.export import llama_inputs, llama_stream, to_llama
+        >>> X = torch.ones(4, 1)
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama")
+        >>> model, stream = to_llama(tf), tf.stream(X, X, X)
+        >>> after = llama_stream(tf, model(**llama_inputs(tf, stream, model)).last_hidden_state, model)
+        >>> bool((after - tf.module(stream)).abs().max() < 1e-3)
+        True
+    """
     kind, width = family_of(model.config.model_type), model.config.hidden_size
     return frame(tf, kind, width, model.dtype).stream(hidden, tf.d_model)
 
@@ -139,10 +196,27 @@ def export_llama(
     force: bool = False,
     large: bool = False,
 ) -> Path:
-    """Write a folder that ``AutoModel.from_pretrained`` loads. innergrad.json in it says what entries are, README.md
-    how the model is called and what goes wrong, and example.py calls it.
+    """Write a folder that Hugging Face's ``AutoModel.from_pretrained`` loads.
 
-    An earlier export is replaced; other files of these names only with ``force``. large: also more than 2 GB.
+    innergrad.json in it says where numbers are in the stream. README.md says how the model is called, and example.py
+    calls it. An earlier export is replaced.
+
+    Args:
+        tf: compiled for target ``llama``.
+        path: the folder.
+        dtype: of the weights.
+        family: the class: ``llama``, ``mistral``, ``qwen2``, ``gemma`` ...
+        kv_heads: heads of keys and values. By default as many as give the fewest parameters.
+        force: also replace other files with these names.
+        large: also write more than 2 GB.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import export_llama
+        >>> tf = ig.compile(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), target="llama")
+        >>> folder = export_llama(tf, "exported")
+        >>> (folder / "config.json").exists() and (folder / "example.py").exists()
+        True
     """
     check_settings(tf, dtype, family)
     if dtype not in (torch.float32, torch.float64):

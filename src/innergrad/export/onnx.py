@@ -76,11 +76,22 @@ def _require(*packages: str) -> None:
 
 
 def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = False) -> Path:
-    """Write ``path`` (a file): input ``stream``, output ``learned``, both (batch, tokens, d_model) float32.
+    """Write a file for ONNX Runtime: input ``stream``, output ``learned``, both (batch, tokens, d_model) float32.
 
-    Its metadata ``innergrad`` says what the entries are and where predictions are read, and has a prompt that
-    :func:`innergrad.export.check` tries it on. Every layer is written out: hundreds take minutes. An earlier
-    export is replaced; another file only with ``force``.
+    Its metadata ``innergrad`` says where predictions are, and has a prompt that ``check`` tries it on. Every layer is
+    written out, so hundreds of layers take minutes. An earlier export is replaced.
+
+    Args:
+        tf: what to export.
+        path: the file.
+        force: also replace another file.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.export import check, export_onnx
+        >>> tf = ig.compile(ig.FunctionalGradientDescent("linear", steps=1, d=1, step=0.1), n_examples=2)
+        >>> check(export_onnx(tf, "descent.onnx")) < 1e-4
+        True
     """
     path = Path(path)
     tf.check_steps(torch.float32, as_weights=True)

@@ -41,7 +41,23 @@ from innergrad.functions.tracing import check_callable, name_of
 
 @dataclass(frozen=True)
 class Activation:
-    """r and r'. ``closed_range`` is the closure of r(R): the targets an activated output can reach."""
+    """An activation of your own: a function r and its derivative.
+
+    ``Activation.from_callable`` makes one from a plain function of torch.
+
+    Args:
+        name: models are saved with it.
+        r: the function.
+        dr: its derivative. That it is one is proven, where the formulas can be.
+        closed_range: the least and the largest value of r, or its limits. An activated output can only learn labels
+            between them.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> sine = ig.Activation("wave", ig.ACTIVATIONS["sin"].r, ig.ACTIVATIONS["sin"].dr, (-1, 1))
+        >>> ig.Network([1, 4, 1], activation=sine).activation.name
+        'wave'
+    """
 
     name: str
     r: Function
@@ -107,6 +123,13 @@ ACTIVATIONS = Registry(
     {activation.name: activation for activation in BUILTIN},
     hint="or an ig.Activation of your own; to load a model that has one, ig.load(path, extensions=[it])",
 )
+"""The activations that ship, by name.
+
+Examples:
+    >>> import innergrad as ig
+    >>> ", ".join(ig.ACTIVATIONS)
+    'tanh, sigmoid, softplus, gelu, silu, sin, relu, leaky_relu, relu6'
+"""
 
 RESERVED = ("identity", "negation", "exp", "reciprocal")  # functions that some targets know by name
 #: of torch.nn.functional, with which its functions are the library's

@@ -64,11 +64,23 @@ Slopes = Float[np.ndarray, " functions"]
 
 
 def approximate(f: Function, epsilon: float, radius: float | None = None, ramp: float = RAMP) -> PiecewiseLinear:
-    """The approximant f^ of f with proven sup |f - f^| <= epsilon, on the whole line or, if f needs a domain, on
-    [-radius, radius]; in any case on no more than the domain that f declares.
+    """A piecewise-linear function within ``epsilon`` of f. The error is proven.
 
-    Piecewise-linear functions are returned as they are (error 0). Step functions get ramps, see
-    :func:`ramp_approximant`; they have no sup error (``error = inf``) and list the ramps on which they differ.
+    It is valid on the whole line. If f needs a domain, it is valid on [-radius, radius], and never on more than the
+    domain that f declares. A piecewise-linear f is returned as it is. A step function gets a ramp for every jump: its
+    ``error`` is infinite, and ``ramps`` lists where it differs.
+
+    Args:
+        f: a function with facts.
+        epsilon: the largest error.
+        radius: the domain, for functions that need one.
+        ramp: how wide ramps are, at most.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> coarse = ig.approximate(ig.ACTIVATIONS["tanh"].r, epsilon=0.1)
+        >>> coarse.error <= 0.1, len(coarse.knots)
+        (True, 2)
     """
     if f.exact is not None:
         return f.exact

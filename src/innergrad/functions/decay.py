@@ -66,14 +66,29 @@ _NONZERO = 1000.0  # a witness exceeds this multiple somewhere
 
 @dataclass(frozen=True)
 class Decay:
-    """The verdict; see the module docstring.
+    """Whether a function satisfies the general decay condition. It is true, as a condition, if it does.
 
-    holds: True or False, or None where samples do not decide. A Decay is true where the condition holds.
-    units: the witness nu as (omega, b, beta), with |nu^(k)(t)| <= C (1 + |t|)^-p for k = 0 .. m; empty without one.
-    p: 0.05 below the measured exponent, at most 4. C: a quarter above the largest sample of |nu^(k)(t)| (1 + |t|)^p.
-    reach: up to this |t| rounding leaves the decay visible.
-    rounding: a period or a coefficient that is not a float64 (2 pi) leaves this much in nu; the exact one does not.
-    proven: the witness vanishes outside an interval because of declared facts; otherwise it is measured.
+    The condition asks for a *witness*: a sum nu(t) = sum_i beta_i sigma(omega_i t + b_i), not zero, with |nu^(k)(t)| <=
+    C (1 + |t|)^-p for k = 0 .. m and some p > 1.
+
+    Attributes:
+        holds: True or False, or None if samples do not decide.
+        kind: what the function looks like far out.
+        reason: the verdict in words.
+        m: derivatives up to this order.
+        units: the witness, as triples (omega, b, beta); empty if there is none.
+        p: 0.05 below the measured exponent, at most 4.
+        C: a quarter above the largest sample.
+        reach: up to this |t| the decay is visible above rounding.
+        rounding: how much is left of nu because a period or coefficient, such as 2 pi, is rounded.
+        proven: the witness vanishes outside an interval because of declared facts. Otherwise it is measured.
+        sigma: the function.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> decay = ig.decay_condition("tanh")
+        >>> decay.holds, decay.kind
+        (True, 'asymptotically polynomial')
     """
 
     holds: bool | None
@@ -103,10 +118,22 @@ class Decay:
 
 
 def decay_condition(sigma: Scalar | Function | Activation | str, m: int = 0, seed: int = 0) -> Decay:
-    """Whether sigma satisfies the general decay condition with derivatives up to order m, and a witness.
+    """Whether a function satisfies the general decay condition of Siegel and Xu, and a witness if it does.
 
-    sigma: an elementwise map of float64 tensors, a Function, an Activation or the name of one. For m > 0 it has to be
-        differentiable by torch. seed: of the sample points.
+    Transformers with such an activation can approximate. A function that is not known to the library is sampled: that
+    is evidence, and no proof.
+
+    Args:
+        sigma: an elementwise map of float64 tensors, a ``Function``, an ``Activation`` or the name of one.
+        m: also for derivatives up to this order. For m > 0, torch must be able to differentiate sigma.
+        seed: of the sample points.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> bool(ig.decay_condition("relu"))
+        True
+        >>> bool(ig.decay_condition(torch.cos))  # no sum of shifted cosines decays
+        False
     """
     function = _resolve(sigma)
     order, samples = integer("m", m, low=0, high=4), _Samples(function, integer("seed", seed, low=0))

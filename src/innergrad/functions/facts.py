@@ -65,10 +65,25 @@ class Tail:
 
 @dataclass(frozen=True)
 class Facts:
-    """Enclosures of the ranges of f, f', f'' (between breaks) for |t| <= reach, and of the tails.
+    """Proven facts about a function f, for |t| <= reach. A range is a pair of numbers that enclose it.
 
-    proven: False if the formula is beyond interval arithmetic, or a declaration could be neither proven nor refuted;
-        ``reason`` says why, and then nothing here is more than "unknown".
+    Attributes:
+        name: of the function.
+        proven: False if the formula is beyond interval arithmetic, or if a declaration could be neither proven nor
+            refuted. Then nothing here is more than "unknown".
+        reason: why it is not proven.
+        reach: for |t| up to this.
+        value: the range of f.
+        first: the range of f', between breaks.
+        second: the range of f'', between breaks.
+        left: the tail towards minus infinity.
+        right: the tail towards infinity.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> facts = ig.prove_facts(ig.ACTIVATIONS["tanh"].r)
+        >>> facts.proven, round(facts.lipschitz, 3), round(facts.curvature, 3)
+        (True, 1.0, 0.77)
     """
 
     name: str
@@ -100,10 +115,23 @@ class _Unproven(InputError):
 
 @lru_cache(maxsize=256)
 def prove_facts(f: Function, reach: float = REACH) -> Facts:
-    """The facts of f for |t| <= reach; asymptotes up to REACH in any case.
+    """Prove the facts that a function declares, by interval arithmetic on its formula.
 
-    Raises InputError where a declaration is false, and says where. ``Facts.proven`` is False where the formula has no
-    interval rules, or where intervals are too coarse to decide.
+    A false declaration is an ``InputError`` that says where it fails. ``Facts.proven`` is False if the formula has an
+    operation without a rule, or if intervals are too coarse to decide.
+
+    Args:
+        f: the function.
+        reach: for |t| up to this. Asymptotes are proven up to 2^128 in any case.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> ig.prove_facts(ig.Function("wave", torch.sin, curvature=1, lipschitz=1, bound=1)).proven
+        True
+        >>> ig.prove_facts(ig.Function("wave", torch.sin, curvature=1, lipschitz=1, bound=0.5))
+        Traceback (most recent call last):
+        ...
+        innergrad.errors.InputError: ...
     """
     if not isinstance(f, Function):
         raise InputError("facts are proven of an ig.Function", got=repr(f), allowed="e.g. ig.ACTIVATIONS['tanh'].r")

@@ -59,11 +59,22 @@ from innergrad.functions.tape import recorded
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A continuous piecewise-linear function; see the module docstring.
+    """A continuous piecewise-linear function on the whole line. It is exactly a sum of ReLUs.
 
-    domain: the interval on which it stands for the function it approximates.
-    error: proven sup |f - f^| on the domain. ``ramps``: open intervals on which it differs from a step function, at
-        most by the jump.
+    Args:
+        knots: where the slope changes, from left to right.
+        slopes: one before the first knot, one after every knot.
+        anchor: a point t at which the function is exact in floating point ...
+        value: ... and its value there.
+        domain: the interval on which it stands for the function that it approximates.
+        error: the largest error on the domain, proven.
+        ramps: intervals on which it differs from a step function, by the jump at most.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> hat = ig.PiecewiseLinear(knots=(-1.0, 0.0, 1.0), slopes=(0.0, 1.0, -1.0, 0.0), value=1.0)
+        >>> hat(torch.tensor([-2.0, 0.0, 0.5]))
+        tensor([0.0000, 1.0000, 0.5000])
     """
 
     knots: tuple[float, ...]
@@ -202,7 +213,18 @@ def hinge_sum(f: PiecewiseLinear, t: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Asymptote:
-    """f(t) - (slope t + intercept) tends to 0 and is monotone from t = ``beyond`` outwards."""
+    """A line that a function approaches: f(t) - (slope t + intercept) is monotone, with limit 0.
+
+    Args:
+        slope: of the line.
+        intercept: of the line.
+        beyond: from this t outwards.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> ig.ACTIVATIONS["tanh"].r.right
+        Asymptote(slope=0.0, intercept=1, beyond=0)
+    """
 
     slope: float
     intercept: float
@@ -231,7 +253,37 @@ class Levels:
 
 @dataclass(frozen=True)
 class Function:
-    """A scalar function and its facts; see the module docstring. A program refers to it by its name."""
+    """A scalar function and facts about it. A program refers to it by its name.
+
+    The facts are what the errors of approximants are proven from. They are not taken on trust: ``prove_facts`` proves
+    them from the formula, and a false one is refused. If the formula cannot be followed, the facts are called
+    *declared*, and nothing is certified.
+
+    Args:
+        name: programs and saved models know the function by it.
+        value: an elementwise map of tensors.
+        curvature: a bound on the second derivative, between the breaks.
+        left: the asymptote towards minus infinity, if there is one. A function without one needs a domain.
+        right: the asymptote towards infinity.
+        lipschitz: a bound on the first derivative.
+        bound: a bound on the function.
+        breaks: points where it is continuous but has no second derivative.
+        jumps: (position, height, side) of a step function. A ramp stands for each jump: right of the position if the
+            side is +1, left of it if it is -1.
+        exact: the function itself, if it is piecewise linear.
+        radius: it is applied to |t| <= radius only. An argument outside is an error.
+        rounded: how far it is at most from the function that the algorithm asks for, if its constants are rounded.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> facts = {"curvature": 2, "lipschitz": 1, "bound": 1}
+        >>> tails = {"left": ig.Asymptote(0, 0, 0), "right": ig.Asymptote(0, 0, 0)}
+        >>> bump = ig.Function("bump", lambda t: 1 / (1 + t * t), **facts, **tails)
+        >>> bump(torch.tensor([0.0, 1.0]))
+        tensor([1.0000, 0.5000])
+        >>> ig.prove_facts(bump).proven
+        True
+    """
 
     name: str
     value: Callable[[Tensor], Tensor] = field(repr=False)
@@ -285,9 +337,30 @@ def linear_function(name: str, f: PiecewiseLinear, lipschitz: float, bound: floa
 
 
 IDENTITY = linear_function("identity", PiecewiseLinear((), (1.0,)), 1.0)
+"""The function t, for scores that are plain inner products.
+
+Examples:
+    >>> import innergrad as ig, torch
+    >>> ig.IDENTITY(torch.tensor([2.0]))
+    tensor([2.])
+"""
 EXP = Function("exp", torch.exp)
 RECIPROCAL = Function("reciprocal", lambda t: 1.0 / t)
+"""The function 1/t, for programs on target ``gpt`` that divide. Everything that its layer reads is divided.
+
+Examples:
+    >>> import innergrad as ig, torch
+    >>> ig.RECIPROCAL(torch.tensor([4.0]))
+    tensor([0.2500])
+"""
 NEGATION = linear_function("negation", PiecewiseLinear((), (-1.0,)), 1.0)
+"""The function -t: added to a lane by ``pointwise``, it clears the lane exactly.
+
+Examples:
+    >>> import innergrad as ig, torch
+    >>> ig.NEGATION(torch.tensor([2.0]))
+    tensor([-2.])
+"""
 
 
 def clip(limit: float) -> Function:

@@ -38,14 +38,23 @@ from innergrad.ir.stream import Lane, Stream
 
 @dataclass(frozen=True)
 class Options:
-    """How an algorithm is compiled, and so what prompts the transformer takes: target and variant, accuracy and domain;
-    see :func:`innergrad.compile`. Saved with the model.
+    """How an algorithm is compiled: target, accuracy, domain. Saved with the model.
 
-    epsilons: (function, sup error) of the functions whose accuracy is not ``epsilon``; of a step function, the width
-        of its ramps.
-    weight_error: the error of the final weights that the accuracies were solved for, if they were.
-    until: the norm of the gradient mapping at which runs stop, if they do.
-    double: every value in two lanes, for float64 in classes whose norms cast to float32.
+    Fields that are not listed here are the arguments of ``innergrad.compile``.
+
+    Attributes:
+        epsilons: pairs (function, error) for functions whose accuracy is not ``epsilon``. For a step function the
+            second is the width of its ramps.
+        weight_error: the error of the final weights that the accuracies were chosen for, if they were.
+        until: the norm of the gradient mapping at which runs stop, if they do.
+        double: every value is in two lanes.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 3, 1]), steps=1, box=None)
+        >>> tf = ig.compile(algorithm, target="llama", n_examples=9)
+        >>> tf.options.target, tf.options.n_examples
+        ('llama', 9)
     """
 
     target: str = "relu"
@@ -141,7 +150,18 @@ def _parse(text: str) -> Expr:
 
 @dataclass(frozen=True)
 class Score:
-    """``f(sum over pairs of <query_i, key_s>)``."""
+    """A function of inner products, ``f(sum over pairs of <query_i, key_s>)``: the weight that attention gives a token.
+
+    Args:
+        f: the function.
+        *pairs: (query, key). A query is read at the token that is written, a key at the token that is read.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> score = ig.Score(ig.ACTIVATIONS["tanh"].r, ("x[c]", "V1[k,c]"), ("one", "b1[k]"))
+        >>> score.f.name, len(score.pairs)
+        ('tanh', 2)
+    """
 
     f: Function
     pairs: tuple[tuple[Expr, Expr], ...]
@@ -159,14 +179,30 @@ class Score:
 
 @dataclass(frozen=True)
 class Attend:
-    """One instruction; see the module docstring.
+    """The one instruction: everything a program does is attention.
 
-    scope: ``self``, ``all``, ``demos``, ``before`` (s < i), ``upto`` (s <= i), ``previous`` (s = i - 1), ``at(t)``
-        (token t of the prompt, from 0, unless it is a query), ``at(t,u)`` (the same, seen by tokens i >= u), or the
-        name of a 0/1 mask lane.
-        In a causal program a token sees no later one.
-    reduce: ``sum``, ``mean`` over the scope, or ``softmax`` of the score over the scope.
-    where: which tokens are written.
+        dst_i  +=  scale * reduce over s in scope(i) of  f(<query_i, key_s>) * value_s
+
+    It is written with index labels, as in einsum. Labels of ``dst`` range over a family, so that one instruction writes
+    a whole vector or matrix. Other labels are summed inside the inner product. A number picks one entry: ``p[0]``.
+
+    Args:
+        dst: the lane that is added to, such as ``"p[k]"``.
+        *scores: functions of inner products, which are multiplied.
+        value: what is added, read at the token s, such as ``"x[k]"``.
+        scope: the tokens s: ``self``, ``all``, ``demos``, ``before`` (s < i), ``upto`` (s <= i), ``previous`` (s = i -
+            1), ``at(t)`` (token t of the prompt, from 0, unless it is a query), ``at(t,u)`` (the same, seen by tokens i
+            >= u), or the name of a lane that is 0 or 1. In a causal program a token sees no later one.
+        reduce: ``sum`` or ``mean`` over the scope, or ``softmax`` of the score over the scope.
+        scale: a factor.
+        where: the tokens i that are written: ``all``, ``demos`` or ``query``.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> tanh = ig.ACTIVATIONS["tanh"].r
+        >>> step = ig.Attend("p[k]", ig.Score(tanh, ("x[c]", "V[k,c]")))  # p[k] += tanh(sum_c x[c] V[k,c])
+        >>> step.scope, step.own
+        ('self', True)
     """
 
     dst: View
@@ -236,8 +272,20 @@ class Attend:
 
 @dataclass(frozen=True)
 class Layer:
-    """Instructions that all read the stream before the layer, then all add. Becomes exactly one layer of the target, if
-    the algorithm names the target; otherwise :mod:`innergrad.model.legalise` places and, where needed, splits it.
+    """Instructions that all read the stream before the layer, and then all add to it.
+
+    If the algorithm names its targets, a layer becomes exactly one layer of the transformer. Otherwise the compiler
+    places it, and splits it where it has to.
+
+    Args:
+        kind: ``attention``, ``mlp``, ``product`` or ``any``.
+        name: traces and errors call it so.
+        instructions: the instructions.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> ig.Layer("attention", "answer", (ig.Attend("p[k]", value="w[k]"),)).name
+        'answer'
     """
 
     kind: Kind
@@ -247,7 +295,19 @@ class Layer:
 
 @dataclass(frozen=True)
 class Loop:
-    """The same layers, ``count`` times. If ``step``, each pass is a step of the algorithm and records the weights."""
+    """The same layers several times.
+
+    Args:
+        count: how often.
+        layers: the layers.
+        step: each pass is a step of the algorithm, after which the weights are recorded.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> shrink = ig.Layer("attention", "shrink", (ig.Attend("w[k]", value="w[k]", scale=-0.1),))
+        >>> ig.Loop(20, (shrink,)).count
+        20
+    """
 
     count: int
     layers: tuple[Layer, ...]
@@ -273,24 +333,35 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A learning algorithm on a residual stream: the body learns, the read-out turns what was learned into predictions.
+    """A learning algorithm on a residual stream: a body that learns, and a read-out that predicts.
 
-    What is trained are the lanes of role ``weight``, flattened in stream order; there may be none.
-    prediction: the lane, of the shape of y, that holds the prediction on the query tokens after the read-out, times
-        ``sign``.
-    variance: the scalar lane that holds the predictive variance there, if the program computes one.
-    tokens: ``stacked``, one token (x; y) an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
-    causal: no token sees a later one, so that predictions at every prefix come out of one pass.
-    sink: a token with empty lanes stands before all others; targets ask for it, not algorithms. It reads no token but
-        itself, and all of them with scope ``all``: shared lanes are written from there.
-    length: prompts are filled up with blank tokens, between the demos and the queries, to this number of tokens; None
-        if prompts have any length.
-    placement: where the flat weight vector is, if tokens of their own carry it, which then stand before the demos;
-        empty if it is in the lanes of role ``weight`` as they are.
-    marks: what tells the tokens before the demos apart, numbered from 0, the sink aside. Without a placement they
-        carry nothing else.
-    batches: sets of examples; entry b of the lane ``batch`` holds the weights of those of batch b, as ``omega`` those
-        of all, and ``log_batch`` their logarithms.
+    Trained are the lanes of role ``weight``, flattened in the order of the stream. There may be none.
+
+    Args:
+        stream: the lanes.
+        body: loops of layers.
+        readout: the layers after the last step.
+        prediction: the lane that holds the prediction on the query tokens after the read-out, times ``sign``. It has
+            the shape of y.
+        sign: a factor.
+        variance: the scalar lane that holds the predictive variance there, if there is one.
+        tokens: ``stacked``, one token (x; y) for an example, or ``interleaved``, x_1, y_1, x_2, y_2, ...
+        causal: no token sees a later one, so that predictions at every prefix come out of one pass.
+        sink: an empty token stands before all others. Targets ask for it, not algorithms. It reads only itself, and all
+            tokens with scope ``all``: shared lanes are written from there.
+        length: prompts are filled up to this number of tokens, with blank ones between the examples and the queries.
+            None if prompts have any length.
+        placement: where the flat weight vector is, if tokens of their own, before the examples, carry it. Empty if it
+            is in the lanes of role ``weight``.
+        marks: entries that tell the tokens before the examples apart, numbered from 0, the sink aside.
+        batches: sets of examples. Entry b of the lane ``batch`` holds the weights of the examples of batch b, and
+            ``log_batch`` their logarithms.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> program = ig.GradientDescent(ig.Network([1, 2, 1]), steps=3).program(ig.Options())
+        >>> program.steps, program.n_weights
+        (3, 7)
     """
 
     stream: Stream
@@ -392,7 +463,18 @@ class Program:
 
 
 def pointwise(f: Function, lanes: Iterable[Lane]) -> tuple[Attend, ...]:
-    """Instructions for an mlp layer: lane += f(lane), entry by entry. With NEGATION they clear the lanes, exactly."""
+    """Instructions for an MLP layer: lane += f(lane), entry by entry. With ``NEGATION`` they clear the lanes, exactly.
+
+    Args:
+        f: the function.
+        lanes: the lanes.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> clear = ig.Layer("mlp", "clear", ig.pointwise(ig.NEGATION, [ig.Lane("p", (3,)), ig.Lane("g")]))
+        >>> len(clear.instructions)
+        2
+    """
     views = (lane.name + ("", "[k]", "[k,c]", "[k,c,e]", "[k,c,e,o]")[len(lane.shape)] for lane in lanes)
     return tuple(Attend(view, Score(f, (view, "one"))) for view in views)
 

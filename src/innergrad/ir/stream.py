@@ -29,15 +29,23 @@ POSITION = 2.0**-7  # the unit of positions; small, so that pos and pos2 do not 
 
 @dataclass(frozen=True)
 class Lane:
-    """A named tensor carried by every token.
+    """A named tensor that every token carries.
 
-    role: ``input`` (given by the prompt, never written except by the read-out), ``weight`` (what the algorithm trains),
-        ``state`` (what else survives a step, e.g. momentum), ``scratch`` (zero before and after every step).
-    shared: all tokens of a prompt hold the same value; so for weights and state unless they say otherwise.
-    bound: a bound on the absolute value, ``inf`` if none is declared.
-    fill: what the lane holds at the start where the prompt gives nothing.
-    least: a lower bound of a lane that is divided by.
-    bound_from: the option of ``compile`` that its range follows from, where it has one; for errors, not saved.
+    Args:
+        name: instructions know it by this.
+        shape: of the tensor; () for a number.
+        role: ``input``: given by the prompt, and never written except by the read-out. ``weight``: trained. ``state``:
+            survives a step, such as momentum. ``scratch``: zero before and after every step.
+        shared: all tokens of a prompt hold the same value. By default so for weights and state.
+        bound: the largest absolute value, if one is declared.
+        fill: its value at the start, where the prompt gives none.
+        least: a lower bound, for a lane that is divided by.
+        bound_from: the option of ``compile`` that sets its range. Errors name it; it is not saved.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> ig.Lane("w", (3,), "weight").shared
+        True
     """
 
     name: str
@@ -64,7 +72,17 @@ class Lane:
 
 @dataclass(frozen=True)
 class Stream:
-    """The ordered lanes of a residual stream. The order is explicit and is saved with the model."""
+    """The lanes of a residual stream, in order. The order is saved with the model.
+
+    Args:
+        lanes: the lanes.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> stream = ig.example_stream(2, 1, ig.Lane("w", (2,), "weight"))
+        >>> stream.d_model, stream.entry("w", (1,))  # where w[1] is
+        (9, 4)
+    """
 
     lanes: tuple[Lane, ...]
 
@@ -130,13 +148,22 @@ def low(name: str) -> str:
 
 
 def example_stream(d_x: int, d_y: int, *lanes: Lane) -> Stream:
-    """The stream of (2.1): x and y (0 on the query), the algorithm's own lanes, and the constant lanes.
+    """The stream of a prompt: x and y, the algorithm's own lanes, and lanes of constants.
 
-    An algorithm that works on x or y in place gives its own lane of that name.
+    y is 0 on a query. The constants are ``one`` (1), ``t`` (1 on examples, 0 on queries), ``query`` (1 - t) and
+    ``omega``, the weight of an example. ``omega`` is T omega_i / sum(omega), with T the number of tokens, and 0 on
+    queries: as a factor it turns the mean over all tokens, which attention computes, into the weighted mean over the
+    examples.
 
-    one: 1.  t: 1 on demos, 0 on the query.  query: 1 - t, exactly.
-    omega: the weight of a demo, T omega_i / sum(omega), 0 on the query: it turns the mean over all T tokens, which is
-    what attention computes, into the weighted mean over the demos, for any number of demos.
+    Args:
+        d_x: the number of inputs.
+        d_y: the number of labels.
+        *lanes: the algorithm's own. A lane named x or y takes the place of the usual one.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> [lane.name for lane in ig.example_stream(2, 1, ig.Lane("w", (2,), "weight")).lanes]
+        ['x', 'y', 'w', 'one', 't', 'query', 'omega']
     """
     given = {lane.name: lane for lane in lanes}
     return Stream(

@@ -22,6 +22,13 @@ from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Tas
 from innergrad.lab.training import Result, load_learner, train
 
 Stream = CounterRNG  # its old name, for tasks and scripts that were written with it
+"""The old name of ``CounterRNG``.
+
+Examples:
+    >>> from innergrad import lab
+    >>> lab.Stream is lab.CounterRNG
+    True
+"""
 
 __all__ = [
     "CounterRNG",

@@ -40,9 +40,20 @@ def is_users_own(instance: object) -> bool:
 
 
 def check_task(task: Task, n: int = 8, *, shifted: bool = False) -> tuple[str, ...]:
-    """Raise an InputError if a task breaks a promise on prompts of n points. Returns notes on what looks suspicious.
+    """Check that a task keeps its promises, on a few prompts. A broken one is an ``InputError``.
 
-    shifted: it is not trained on, and errors are divided by the scale of the one that was: its own is worth a note.
+    Promises are: functions are pure, the same in every batch, and not all alike. Returns notes on what looks
+    suspicious.
+
+    Args:
+        task: the task.
+        n: points of a prompt.
+        shifted: it is not trained on, and is measured in units of the task that was.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> lab.check_task(lab.Linear(d=2))
+        ()
     """
     if not isinstance(task, Task):
         raise InputError("check_task takes a task", got=repr(task), hint="an instance, such as Linear(d=5)")
@@ -195,9 +206,18 @@ def _parts(task: Task, a: Prompts, b: Prompts) -> list[tuple[str, Tensor, Tensor
 
 
 def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
-    """Raise an InputError if a predictor breaks a promise on random prompts of n points of d numbers.
+    """Check that a predictor keeps its promises, on random prompts. A broken one is an ``InputError``.
 
-    Oracles, which choose by the labels to be predicted, do look ahead: they are refused, too.
+    The promise is that no prediction looks at its own label, or at later ones. Oracles do look ahead, and are refused.
+
+    Args:
+        predictor: the predictor.
+        d: the number of inputs.
+        n: points of a prompt.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> lab.check_predictor(lab.baselines.Mean(), d=2)
     """
     if not isinstance(predictor, Predictor):
         raise InputError("check_predictor takes a predictor", got=repr(predictor), hint="an instance, such as Mean()")

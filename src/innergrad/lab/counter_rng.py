@@ -24,7 +24,22 @@ _LOW = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class CounterRNG:
-    """A source of random numbers; ``key`` is an odd 64-bit integer, a tensor of shape () or one a row, (rows,)."""
+    """Random numbers by counting: number j of sample i is a function of (key, i, j) alone.
+
+    So a sample is the same in every batch, on every device and after resuming.
+
+    Args:
+        key: an odd 64-bit integer, a tensor of shape (), or (rows,) for one key for each row. ``of`` makes it from a
+            seed.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> rng = lab.CounterRNG.of(0, "an example")
+        >>> both, second = rng.normal(torch.tensor([0, 1]), 3), rng.normal(torch.tensor([1]), 3)
+        >>> torch.equal(both[1:], second)
+        True
+    """
 
     key: Tensor
 

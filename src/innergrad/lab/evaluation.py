@@ -45,9 +45,28 @@ MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``curves[predictor][measure]``; the predictor ``model`` is the learner. ``notes``: what a reader has to know.
+    """Curves of a learner and of baselines. ``curves[predictor][measure]`` is a ``metrics.Curve``.
 
-    ``measured``: which model of which run, after how many steps; ``run``, ``model`` and ``step`` say so one by one.
+    Attributes:
+        task: what it was measured on, as a table.
+        shifts: how that differs from the trained task.
+        scale: what errors are divided by.
+        n_prompts: how many prompts.
+        n_points: points of each.
+        seed: of the prompts.
+        curves: by predictor and measure. The predictor ``model`` is the learner.
+        notes: what a reader should know.
+        measured: which model of which run, after how many steps; ``run``, ``model`` and ``step`` say so one by one.
+        run: the folder.
+        model: its number in the stack.
+        step: steps taken.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> task = lab.Linear(d=2)
+        >>> found = lab.evaluate(task.best(), task, n_prompts=16, n_points=5, baselines=[lab.baselines.Mean()])
+        >>> list(found.curves), found.table()[0]
+        (['model', 'mean'], ['squared error', 'k=1', 'k=2', 'k=3', 'k=4'])
     """
 
     task: dict[str, Any]
@@ -126,10 +145,27 @@ def evaluate(
     device: torch.device | str = "cpu",
     progress: Callable[[str], None] = lambda what: None,
 ) -> Evaluation:
-    """Curves of ``predict(x, y) -> (B, n)`` and of every baseline on ``n_prompts`` prompts of ``n_points`` points.
+    """Measure a predictor, and baselines beside it, on prompts of a task.
 
-    ``scale``: of the errors, the task's own by default. ``batch``: prompts that ``predict`` gets at a time; baselines
-    get all at once, for some of them choose by what all have. ``progress`` is told what is measured next.
+    Args:
+        predict: predict(x, y) gives every label from the pairs before it: (B, n, d), (B, n) -> (B, n).
+        task: the task.
+        n_prompts: how many prompts.
+        n_points: points of each.
+        seed: of the prompts. Training never draws them.
+        batch: prompts that ``predict`` gets at a time. Baselines get all at once: some of them choose by all prompts.
+        baselines: predictors to compare with.
+        scale: what errors are divided by. By default the task's own.
+        device: where to run.
+        progress: is told what is measured next.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> task = lab.Linear(d=2)
+        >>> found = lab.evaluate(task.best(), task, n_prompts=16, n_points=5)
+        >>> error, low, high = found.curves["model"]["squared error"].at(4)
+        >>> error < 1e-6  # two points determine a line of two inputs
+        True
     """
     integer("prompts", n_prompts, low=2)
     integer("points", n_points, low=2)
@@ -189,11 +225,29 @@ def evaluate_run(
     device: torch.device | str | None = "cpu",
     progress: Callable[[str], None] = lambda what: None,
 ) -> Evaluation:
-    """Measures a trained model, from the folder of a run or a checkpoint, on its own task changed by ``shifts``.
+    """Measure a trained model on its own task, or on that task changed by ``shifts``.
 
-    ``baselines``: predictors, or their names as ``named_baseline`` takes them, in a list or with commas between; by
-    default the mean, and the best known for the task.
-    ``n_points``: those of training by default. ``device=None``: the GPU if there is one.
+    Args:
+        run: the folder of a run, or a checkpoint.
+        model: its number in the stack.
+        shifts: changes of the task, such as "task.inputs.mean=2".
+        baselines: predictors, or their names, in a list or with commas between. By default the mean, and the best known
+            for the task.
+        n_prompts: how many prompts.
+        n_points: points of each. By default as in training.
+        seed: of the prompts.
+        batch: prompts at a time.
+        device: None for the GPU if there is one.
+        progress: is told what is measured next.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=2, batch=4)
+        >>> _ = lab.train(lab.Experiment(n_points=4, task=lab.Linear(d=2), learner=shape, train=short), "run")
+        >>> found = lab.evaluate_run("run", n_prompts=16, shifts=["task.inputs.mean=2"])
+        >>> list(found.curves)
+        ['model', 'mean', 'least squares']
     """
     _refuse_sweep(Path(run))
     device = pick_device(device)
@@ -237,7 +291,21 @@ def evaluate_run(
 
 
 def evaluate_all(run: str | Path, **settings: Any) -> list[Evaluation]:
-    """``evaluate_run`` of every model of a stack; baselines are measured once for every task, with its first model."""
+    """``evaluate_run`` of every model of a stack. Baselines are measured once for every task, with its first model.
+
+    Args:
+        run: the folder of a run.
+        **settings: as in ``evaluate_run``.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=2, batch=4)
+        >>> two = [lab.Experiment(seed=s, n_points=4, task=lab.Linear(d=2), learner=shape, train=short) for s in (0, 1)]
+        >>> _ = lab.train(two, "run")
+        >>> len(lab.evaluate_all("run", n_prompts=16))
+        2
+    """
     _refuse_sweep(Path(run))
     tables = [table.get("task") for table in checkpoints.load(run).meta.get("experiments", [])]
     return [

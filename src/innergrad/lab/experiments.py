@@ -20,10 +20,28 @@ MOST = 10**9  # of anything that is counted: steps, prompts, points
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Prompts that grow: ``first`` + ``more`` floor(step / every) coordinates (points), at most all. 0: all at once.
+    """Prompts that grow during training: first few coordinates, or few points, then more.
 
-    Garg et al.: dims 5 + floor(i / 2000), points 11 + 2 floor(i / 2000) (linear), 26 + 5 floor(i / 2000) (networks).
-    A step is recorded for at most ``buckets`` lengths: prompts have the next of these, and the loss counts the points.
+    At step i there are first + more floor(i / every), at most all.
+
+    Garg et al. (2022) have dims 5 + floor(i / 2000), and points 11 + 2 floor(i / 2000) for linear functions or 26 + 5
+    floor(i / 2000) for networks.
+
+    Args:
+        first_dims: coordinates that are not zero at first; 0 for all at once.
+        more_dims: how many more each time.
+        first_points: points at first; 0 for all at once.
+        more_points: how many more each time.
+        every: steps between two changes.
+        buckets: how many lengths prompts may have. A prompt gets the next of these lengths, and the loss counts the
+            points.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> curriculum = lab.Curriculum(first_points=11, every=100)
+        >>> [int(curriculum.points(torch.tensor(step), n=41)) for step in (0, 100, 200)]
+        [11, 13, 15]
     """
 
     first_dims: int = 0
@@ -58,9 +76,23 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train. precision: bf16 keeps float32 master weights. data_every: steps on the same batch (003: 10).
+    """How to train.
 
-    compile: on a GPU, fuse the step and record it as a CUDA graph.
+    Args:
+        steps: of the optimiser.
+        batch: prompts in a step.
+        optimiser: how parameters are updated.
+        curriculum: how prompts grow.
+        precision: ``fp32``, or ``bf16``, which keeps float32 master weights.
+        compile: on a GPU, fuse the step and record it as a CUDA graph.
+        data_every: steps on the same batch. Cheng et al. (2024) have 10.
+        log_every: steps between two lines of the log.
+        checkpoint_every: steps between two checkpoints.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> lab.TrainConfig(steps=1000, optimiser=lab.Optimiser(lr=3e-4)).batch
+        64
     """
 
     steps: int = 500_000
@@ -81,7 +113,22 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One model to train: a task, a learner of prompts of at most ``n_points`` points, and how."""
+    """One model to train: the task, the learner, and how.
+
+    Args:
+        name: of the run's folder in a sweep.
+        seed: of data and initial weights.
+        n_points: points of the longest prompt.
+        task: what to learn.
+        learner: the shape of the model.
+        train: how to train.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> one = lab.Experiment(n_points=11, task=lab.Linear(d=5), learner=lab.GPTConfig(n_layers=3, d_model=64))
+        >>> one.train.steps
+        500000
+    """
 
     name: str = "experiment"
     seed: int = 0

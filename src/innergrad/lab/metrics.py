@@ -1,20 +1,26 @@
-"""How good predictions are, length by length, with intervals that say how sure that is.
+"""How good predictions are, length by length, with intervals.
 
-Predictions p and labels y are (B, n): entry k is about the label y_k of each prompt, predicted from the k pairs
-before it.
+Predictions p and labels y are (B, n): entry k is about the label y_k of each prompt, predicted from the k pairs before
+it.
 
     squared error   1/B sum_b (y_bk - p_bk)^2 / scale^2
     pooled R^2      1 - sum_b (y_bk - p_bk)^2 / sum_b (y_bk - mean_b y_bk)^2   with one query a prompt (Deep Optimizers)
     within-prompt   1 - sum_b (y_bk - p_bk)^2 / sum_b v_b,    v_b the variance of the labels *inside* prompt b
     mean R^2        mean over prompts of 1 - sum_i (y_bi - p_bi)^2 / sum_i (y_bi - mean_i y_bi)^2
 
-Pooled R^2 is easy where prompts differ in their level: for networks at inputs N(-2, I) the mean of the labels seen
-has 0.8 and more. Within-prompt R^2 is 0 for a predictor that knows the level of the prompt and nothing else, so
-report both.
+Pooled R^2 is easy where prompts differ in their level: for networks at inputs N(-2, I) the mean of the labels seen has
+0.8 and more. Within-prompt R^2 is 0 for a predictor that knows only the level of the prompt. So report both.
 
-Intervals are bootstrap percentiles over prompts, which are independent; the points of a prompt are not. Where a
-number is not defined (labels that are all equal, as those of dead networks; predictions that are not finite) it is
-NaN or its prompt is left out, and ``Curve.undefined`` says how many and why.
+Intervals are bootstrap percentiles over prompts, which are independent; the points of a prompt are not. A number may be
+undefined: labels are all equal, as those of dead networks, or predictions are not finite. Then it is NaN, or its prompt
+is left out, and ``Curve.undefined`` says how many and why.
+
+Examples:
+    >>> import torch
+    >>> from innergrad import lab
+    >>> y = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
+    >>> lab.metrics.squared_error(torch.zeros_like(y), y).at(0)[0] == float(y[:, 0].double().square().mean())
+    True
 """
 
 from __future__ import annotations
@@ -109,11 +115,12 @@ def within_prompt_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, res
 
 
 def mean_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: int = RESAMPLES) -> Curve:
-    """The mean over prompts of each prompt's R^2 over its m test points, "the mean R-squared value" of Deep Optimizers.
+    """The mean over prompts of each prompt's R^2 over its m test points, as *Deep Optimizers* has it.
 
-    p and y are (B, K, m): K lengths with m test points each; or (B, m), one length. With the one query a prompt that
-    001 describes this is not defined (one point has no variance): its figures can only be pooled R^2. Nearly flat
-    prompts have enormous negative values here and can dominate the mean. Those with constant labels are left out.
+    p and y are (B, K, m): K lengths with m test points each; or (B, m), one length. The paper describes one query for
+    each prompt. One point has no variance, so this measure is not defined there: its figures can only be pooled R^2.
+    Nearly flat prompts have enormous negative values here, and can dominate the mean. Prompts with constant labels are
+    left out.
     """
     p, y = (part if part.ndim == 3 else part[:, None] for part in (p, y))
     if y.shape[-1] < 2:

@@ -28,7 +28,27 @@ from innergrad.errors import InputError, integer, real
 
 @dataclass(frozen=True)
 class Optimiser:
-    """How parameters are updated. ``lr`` is reached after ``warmup`` steps and then follows the ``schedule``."""
+    """How parameters are updated.
+
+    Args:
+        kind: ``adamw`` or ``muon``. Muon is for matrices; AdamW takes the rest.
+        lr: the learning rate after the warmup.
+        schedule: ``constant``, ``linear`` or ``cosine``.
+        warmup: steps until lr is reached.
+        final: the last rate, as a fraction of lr.
+        betas: of AdamW.
+        momentum: of Muon.
+        weight_decay: decoupled from the gradient.
+        clip: the largest norm of a gradient; None for no limit.
+        eps: of AdamW.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> optimiser = lab.Optimiser(lr=1e-3, schedule="linear", warmup=10)
+        >>> float(optimiser.factor(torch.tensor(4), steps=100))  # of lr, in step 4
+        0.5
+    """
 
     kind: Literal["adamw", "muon"] = "adamw"
     lr: float = 1e-4

@@ -64,10 +64,20 @@ class Experiments:
 
 
 def read_experiments(path: str | Path, sets: Sequence[str] = (), seed: int | None = None) -> list[Experiment]:
-    """The experiments of a configuration file or of a run's folder, one or all of a stack, changed by ``sets``.
+    r"""The experiments of a configuration file or of a run's folder, changed by ``sets``.
 
-    "train.steps=100" changes all of a stack; "experiments.1.train.steps=100" changes the second, after that. With
-    ``seed``, the lowest seed becomes this one and the others keep their distance: models that differ stay different.
+    Args:
+        path: the file or folder.
+        sets: changes. "train.steps=100" is for all of a stack; "experiments.1.train.steps=100" then changes the second.
+        seed: the lowest seed becomes this one. The others keep their distance.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from innergrad import lab
+        >>> _ = Path("mine.toml").write_text('n_points = 11\n[task]\nkind = "linear"\nd = 5\n')
+        >>> [experiment] = lab.read_experiments("mine.toml", sets=["train.steps=100"])
+        >>> experiment.task.d, experiment.train.steps
+        (5, 100)
     """
     path = Path(path) / CONFIG if Path(path).is_dir() else Path(path)
     table, source = read(path), str(path)
@@ -89,7 +99,18 @@ def read_experiments(path: str | Path, sets: Sequence[str] = (), seed: int | Non
 
 
 def grid(base: Experiment, axes: Iterable[str]) -> list[tuple[Experiment, tuple[str, ...]]]:
-    """An experiment for every combination of values, and the changes that make it; an axis is "key=value,value,..."."""
+    """An experiment for every combination of values, each with the changes that make it.
+
+    Args:
+        base: is changed.
+        axes: keys and values: "seed=0,1,2".
+
+    Examples:
+        >>> from innergrad import lab
+        >>> made = lab.grid(lab.Experiment(), ["seed=0,1", "task.d=5,10"])
+        >>> len(made), made[0][1]
+        (4, ('seed=0', 'task.d=5'))
+    """
     choices: dict[str, list[str]] = {}
     for axis in axes:
         key, equals, text = axis.partition("=")
@@ -140,11 +161,26 @@ def sweep(
     device: torch.device | str | None = "cpu",
     progress: Bar | None = None,
 ) -> list[Row]:
-    """Trains what ``grid`` made, each run in a folder below ``folder``, and writes sweep.json there after every run.
+    """Train the experiments of a ``grid``, each in a folder below ``folder``. sweep.json there has a row for each.
 
-    A run that fails (its loss is not finite, or the code of a task raises an exception) is a row with an ``error``, and
-    the others go on. Nothing is trained if one of the folders is another run's. Rows of other grids that were trained
-    in ``folder`` stay in sweep.json.
+    A run that fails is a row with an ``error``, and the others go on. Nothing is trained if one of the folders is
+    another run's. Rows of other grids in the same folder stay.
+
+    Args:
+        made: from ``grid``.
+        folder: of the sweep.
+        stack: train experiments of one shape side by side.
+        device: None for the GPU if there is one.
+        progress: shows how far it is.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=2, batch=4)
+        >>> base = lab.Experiment(n_points=4, task=lab.Linear(d=2), learner=shape, train=short)
+        >>> rows = lab.sweep(lab.grid(base, ["seed=0,1"]), "sweep", stack=True)
+        >>> len(rows)
+        2
     """
     folder, experiments = Path(folder), [experiment for experiment, _ in made]
     device = pick_device(device)

@@ -37,7 +37,24 @@ from innergrad.lab.stack import Stack
 
 @dataclass(frozen=True)
 class Result:
-    """A run's end: the stack as it is, the steps taken, the lines of the log, and whether a signal asked for an end."""
+    """The end of a run.
+
+    Attributes:
+        learner: the trained stack.
+        experiments: what was trained.
+        step: steps taken.
+        finished: all steps were taken.
+        log: the lines of the log.
+        asked: a signal asked for an end.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=2, batch=4)
+        >>> result = lab.train(lab.Experiment(n_points=4, task=lab.Linear(d=2), learner=shape, train=short))
+        >>> type(result.learner.model(0)).__name__
+        'GPT'
+    """
 
     learner: Learner
     experiments: tuple[Experiment, ...]
@@ -57,9 +74,25 @@ def train(
     tensorboard: bool = False,
     progress: Progress | None = None,
 ) -> Result:
-    """Trains the experiments as one stack. With a folder, keeps a log and checkpoints there; ``resume`` goes on.
+    """Train experiments as one stack: models of one shape, side by side.
 
-    ``device=None``: the GPU if there is one.
+    A run is a function of its experiments. A run that was stopped and resumed ends where one ends that was not.
+
+    Args:
+        experiments: one, or several of one shape.
+        folder: keep a log and checkpoints there.
+        device: None for the GPU if there is one.
+        resume: go on from the last checkpoint in the folder.
+        tensorboard: also write TensorBoard's files.
+        progress: is told about every line of the log.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=2, batch=4)
+        >>> result = lab.train(lab.Experiment(n_points=4, task=lab.Linear(d=2), learner=shape, train=short), "run")
+        >>> result.step, result.finished
+        (2, True)
     """
     experiments = [experiments] if isinstance(experiments, Experiment) else experiments
     device = pick_device(device)
@@ -210,7 +243,22 @@ def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment])
 def load_learner(
     path: Path | str, model: int = 0, device: torch.device | str | None = "cpu"
 ) -> tuple[Learner, Experiment]:
-    """A trained model and its experiment, task included, from a checkpoint or from the folder of a run."""
+    """A trained model and its experiment, from a checkpoint or from the folder of a run.
+
+    Args:
+        path: the checkpoint or folder.
+        model: its number in the stack.
+        device: None for the GPU if there is one.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=2, batch=4)
+        >>> _ = lab.train(lab.Experiment(n_points=4, task=lab.Linear(d=2), learner=shape, train=short), "run")
+        >>> learner, experiment = lab.load_learner("run")
+        >>> experiment.task
+        Linear(d=2, ...
+    """
     device = pick_device(device)
     found = checkpoints.load(path)
     tables = found.meta.get("experiments", [])

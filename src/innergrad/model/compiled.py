@@ -161,8 +161,16 @@ class Compiled:
         return self.cost().nonzeros
 
     def cost(self) -> Cost:
-        """Layers, heads, width, parameters, FLOPs and the norm B_theta, beside the paper's formulas; ``compare()`` of
-        it puts other targets and variants beside.
+        """Layers, heads, width, parameters and FLOPs. Its ``compare()`` shows other targets and variants.
+
+        Where the paper states a size, that is beside the real one.
+
+        Examples:
+            >>> import innergrad as ig
+            >>> algorithm = ig.GradientDescent(ig.Network([1, 3, 1]), steps=10, box=None)
+            >>> tf = ig.compile(algorithm, target="llama")
+            >>> tf.cost().blocks
+            41
         """
         return self._cost
 
@@ -275,10 +283,17 @@ class Compiled:
         return self.prompt(*double, w0=prompt.w0.double(), sample_weight=sample_weight, guard=guard)
 
     def stream(self, X: ArrayLike, y: ArrayLike, X_query: ArrayLike | None = None, **prompt: Any) -> Tensor:
-        """The residual stream (batch, T, d_model) that ``tf.module`` takes: demos, then queries; other arguments as
-        in ``prompt``.
+        """The residual stream (batch, T, d_model) that ``tf.module`` takes: the examples, then the queries.
 
-        ``tf.program.stream.unpack`` gives its lanes by name.
+        Other arguments are those of ``prompt``. ``tf.program.stream.unpack`` gives its lanes by name.
+
+        Examples:
+            >>> import innergrad as ig, torch
+            >>> algorithm = ig.GradientDescent(ig.Network([1, 3, 1]), steps=1, box=None)
+            >>> tf = ig.compile(algorithm, target="llama")
+            >>> stream = tf.stream(torch.ones(4, 1), torch.ones(4, 1), torch.ones(2, 1))
+            >>> stream.shape[-1] == tf.d_model
+            True
         """
         return self.program.stream.pack(self.prompt(X, y, X_query, **prompt).state(self.program))
 
@@ -288,8 +303,18 @@ class Compiled:
         return reading(self.program)
 
     def predictions(self, hidden: Tensor, n_query: int) -> Tensor:
-        """Predictions (batch, n_query, d_y) off hidden states (batch, tokens, width): of ``tf.module``, of an exported
-        GPT-2 (its ``last_hidden_state``), of an ONNX model. Whatever the target, it knows the lane and the sign.
+        """Predictions (batch, n_query, d_y) from the hidden states after the last layer, (batch, tokens, width).
+
+        The states may be those of ``tf.module``, of an exported Llama or GPT-2 (its ``last_hidden_state``), or of an
+        ONNX model.
+
+        Examples:
+            >>> import innergrad as ig, torch
+            >>> X = torch.ones(4, 1)
+            >>> algorithm = ig.GradientDescent(ig.Network([1, 3, 1]), steps=1, box=None)
+            >>> tf = ig.compile(algorithm, target="llama")
+            >>> tuple(tf.predictions(tf.module(tf.stream(X, X, X[:2])), n_query=2).shape)
+            (1, 2, 1)
         """
         if hidden.ndim < 2 or hidden.shape[-1] < self.d_model or not 0 <= n_query <= hidden.shape[-2]:
             got = f"{tuple(hidden.shape)}, n_query = {n_query}"

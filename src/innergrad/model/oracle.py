@@ -29,8 +29,28 @@ def reference(
     sample_weight: ArrayLike | None = None,
     seed: int = 0,
 ) -> Run:
-    """The exact algorithm in float64, without a transformer: by autograd where the algorithm says how, else by the
-    exact interpreter.
+    """The exact algorithm in float64, without a transformer.
+
+    It runs by autograd, or by other means that share no code with the transformer. An algorithm that offers no such
+    means is interpreted exactly. Arguments are those of ``CompiledTransformer.run``.
+
+    Args:
+        algorithm: what to run.
+        X: inputs of the examples.
+        y: their labels.
+        X_query: inputs to predict at.
+        w0: initial weights.
+        sample_weight: weights of the examples.
+        seed: of the default ``w0``.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.linspace(-1, 1, 8).view(-1, 1)
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 4, 1]), lr=0.2, steps=5, box=None)
+        >>> exact = ig.reference(algorithm, X, torch.sin(X))
+        >>> run = ig.compile(algorithm, target="llama").run(X, torch.sin(X))
+        >>> bool((run.weights - exact.weights).abs().max() < 1e-12)
+        True
     """
     shape = np.shape(X) if isinstance(X, np.ndarray | Tensor) else np.shape(np.array(X, dtype=object))
     n = shape[-2] if len(shape) > 1 else 1

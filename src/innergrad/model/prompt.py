@@ -360,11 +360,26 @@ def reading(program: Program) -> dict[str, Any]:
 
 
 def read_predictions(hidden: Any, read: Any, n_query: int) -> Any:
-    """Predictions (..., n_query, d_y) from hidden states (..., tokens, width), of torch or of numpy.
+    """Predictions (..., n_query, d_y) from hidden states (..., tokens, width). It takes tensors of torch or of numpy.
 
-    read: where they are, ``tf.reading`` or what an export says under "read". The queries are the last tokens. What a
-    LayerNorm after the last block has subtracted from every entry is in the entry "zero", and is added again. Where the
-    norm rounded to float32, the rest of the digits are in the entries from "low" on.
+    The queries are the last tokens. Two corrections are made where a model needs them. The entry ``zero`` holds a
+    number that a LayerNorm has subtracted from every entry; it is added again. Entries from ``low`` on hold the digits
+    that a norm in float32 would lose.
+
+    Args:
+        hidden: the states after the last layer.
+        read: where predictions are: ``tf.reading``, or what an export says under "read".
+        n_query: the number of queries.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.ones(4, 1)
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 3, 1]), steps=1, box=None)
+        >>> tf = ig.compile(algorithm, target="llama")
+        >>> hidden = tf.module(tf.stream(X, X, X[:2]))
+        >>> found = ig.read_predictions(hidden, tf.reading, n_query=2)
+        >>> bool((found - tf.run(X, X, X[:2]).predictions).abs().max() < 1e-12)
+        True
     """
     if read["zero"] is not None:
         hidden = hidden - hidden[..., read["zero"] : read["zero"] + 1]

@@ -14,9 +14,20 @@ from innergrad.model.prompt import ArrayLike, array
 def ragged(
     X: Sequence[ArrayLike], y: Sequence[ArrayLike], sample_weight: Sequence[ArrayLike] | None = None
 ) -> dict[str, Tensor]:
-    """``tf.run(**ig.ragged([X1, X2], [y1, y2]))``: data sets with n_1, n_2, ... examples in one call.
+    """Data sets of different lengths as one batch: ``tf.run(**ig.ragged([X1, X2], [y1, y2]))``.
 
-    Shorter ones are filled up with examples of weight zero (copies of their first), so each learns as if it were alone.
+    Shorter ones are filled up with examples of weight zero, so each learns as if it were alone.
+
+    Args:
+        X: inputs of each data set.
+        y: labels of each.
+        sample_weight: weights of the examples of each.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> batch = ig.ragged([torch.ones(3, 1), torch.ones(5, 1)], [torch.zeros(3, 1), torch.zeros(5, 1)])
+        >>> {name: tuple(value.shape) for name, value in batch.items()}
+        {'X': (2, 5, 1), 'y': (2, 5, 1), 'sample_weight': (2, 5)}
     """
     inputs, targets = _sets("X", X), _sets("y", y)
     ones = [part.new_ones(len(part)) for part in inputs]

@@ -37,18 +37,27 @@ Stop = Callable[[Compiled, Prompt, Prompt, Executor, Guard, float], tuple[list[T
 class Run:
     """What a forward pass learned.
 
-    weights (..., steps + 1, D_w): after every step; D_w = 0 if the algorithm trains no weights. With ``until`` there
-        are fewer: up to the last step that some prompt of the batch took; with ``record``, those of the steps
-        ``recorded``
-    predictions (..., n_query, d_y), or (..., n_query) if y was given without an axis of outputs, (..., n)
-    online (..., n): causal programs' prediction of each y_t from the examples before it, else None
-    std (..., n_query): predictive standard deviation, where the algorithm knows one and it was asked for, else None
-    stopped: with ``until``, how many steps were taken before the run stopped, None if it did not; one for each prompt
-        of a batch
-    violations: what left its domain, a sentence each, if they were to be flagged
-    recorded: the steps after which ``weights`` are, 0 for the initial weights
-    symptoms: what is plainly wrong with what was learned, and what to change; ``warnings`` are the sentences
-    learning: what it learned from, of which ``loss`` and ``plot`` are made
+    Attributes:
+        weights: (..., steps + 1, D_w), the weights of the small network before the first step and after every one. D_w
+            is 0 for an algorithm without weights. With ``until`` there are fewer steps; with ``record``, those in
+            ``recorded``.
+        predictions: (..., n_query, d_y), or (..., n_query) if y was given as (n,).
+        online: (..., n), the prediction of each label from the examples before it. Only causal programs have it.
+        std: (..., n_query), the predictive standard deviation, if it was asked for.
+        stopped: with ``until``, the number of steps before the run stopped, or None. One for each prompt of a batch.
+        violations: a sentence for each value that left its domain, with ``outside="flag"``.
+        recorded: the steps that ``weights`` has; 0 is the start.
+        symptoms: signs that the run has not learned well, each with a remedy. ``warnings`` has them as sentences.
+        learning: the data of the run, which ``loss`` and ``plot`` use.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> X = torch.linspace(-1, 1, 8).view(-1, 1)
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 4, 1]), lr=0.2, steps=5, box=None)
+        >>> tf = ig.compile(algorithm, target="llama")
+        >>> run = tf.run(X, torch.sin(X), X)
+        >>> tuple(run.weights.shape), tuple(run.predictions.shape), tuple(run.loss.shape)
+        ((6, 13), (8, 1), (6,))
     """
 
     weights: Tensor

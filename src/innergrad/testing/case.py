@@ -20,15 +20,25 @@ Start = Callable[[torch.Generator], Tensor | None]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """An algorithm and the options of :func:`innergrad.compile`; it is compiled once, when it is first asked for.
+    """An algorithm, and how it is compiled. It is compiled once, when it is first asked for.
 
-    ordered: the order of the examples matters
-    float32: it can be certified in float32; if not, that is refused because a weight is too steep
-    draw: (n, n_query, generator) -> one prompt X (n, d), y (n, d_y), X_query (n_query, d); by default the algorithm's
-        ``random_prompt``
-    extensions: what :func:`innergrad.load` needs to know besides the algorithm: activations, losses
-    start: generator -> the weights w0 (D_w,) that a prompt starts from, for algorithms that do not take every one (some
-        weights must be positive); by default, or where it gives None, Gaussian ones inside the weights' bounds
+    Args:
+        algorithm: what is tested.
+        options: of ``innergrad.compile``.
+        ordered: the order of the examples matters.
+        float32: it can be certified in float32. If not, a weight is too steep, and the refusal is tested.
+        draw: (n, n_query, generator) -> one prompt: X (n, d), y (n, d_y), X_query (n_query, d). By default the
+            algorithm's ``random_prompt``.
+        extensions: activations and losses that ``innergrad.load`` needs besides the algorithm.
+        start: generator -> initial weights w0 (D_w,), for algorithms that do not take every one. By default Gaussian
+            ones inside the weights' bounds.
+
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.testing import Case
+        >>> case = Case(ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None), {"target": "llama"})
+        >>> case.tf.options.n_examples
+        9
     """
 
     algorithm: Algorithm

@@ -21,20 +21,26 @@ LONG = 40  # examples: beyond 32, where a code of positions or a sum over tokens
 
 
 class Conformance:
-    """Inherit it, say which algorithm, and pytest collects every law that a compiled transformer must obey::
+    """The tests that an algorithm of your own inherits.
 
-        class TestMine(Conformance):
-            def algorithm(self):
-                return Mine(d=3, steps=5)
+    Pytest collects a test for every law that a compiled transformer must obey.
 
-            def options(self):  # of ig.compile, if not the defaults
-                return {"epsilon": 1e-3}
+    The laws compare with the algorithm's own ``reference``. Write that by other means than the program: autograd, or a
+    closed form. Prompts are those of ``random_prompt``, and start from Gaussian weights; override ``prompt`` or
+    ``start`` if that does not suit. An algorithm that goes through the examples in order says ``ordered = True``. For a
+    table of algorithms override ``cases``; each is compiled once. ``long_cases`` are those that get prompts of 40
+    examples.
 
-    The laws compare with the algorithm's own ``reference``: write it by other means than the program (autograd, a
-    closed form). Prompts are those of the algorithm's ``random_prompt``, unless ``prompt`` is overridden; they start
-    from Gaussian weights, unless ``start`` is, which an algorithm needs whose weights must be positive, say. One that
-    goes through the examples in order says ``ordered = True``. For a table of algorithms override ``cases``; each
-    is compiled once, and ``long_cases`` are those that get prompts of 40 examples.
+    Examples:
+        >>> import innergrad as ig
+        >>> from innergrad.testing import Conformance
+        >>> class TestMine(Conformance):
+        ...     def algorithm(self):
+        ...         return ig.OnlineSGD(d=2)
+        ...     def options(self):  # of ig.compile, if not the defaults
+        ...         return {"n_examples": 4}
+        >>> any(name.startswith("test_") for name in dir(TestMine))
+        True
     """
 
     ordered: bool = False

@@ -16,10 +16,21 @@ from innergrad.functions.fits.sums import FEATURES, feature
 
 
 def register_sigma(name: str, function: Callable[[Tensor], Tensor]) -> Sigma:
-    """Make an activation of your own one that target ``sigma`` takes: ``ig.compile(..., sigma=name)``.
+    """Make a function the activation of a whole transformer: ``ig.compile(..., target="sigma", sigma=name)``.
 
-    It has to satisfy the general decay condition, and to be smooth where it is used; an epsilon that sums of it do not
-    reach is refused when something is compiled. Register it again, under the same name, before loading a saved model.
+    It must satisfy the general decay condition (``decay_condition``), and be smooth where it is used. Register it
+    again, under the same name, before you load a saved model.
+
+    Args:
+        name: an identifier that is not taken.
+        function: an elementwise map of tensors.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> _ = ig.register_sigma("bell", lambda t: torch.exp(-t * t))
+        >>> algorithm = ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None)
+        >>> ig.compile(algorithm, target="sigma", sigma="bell").options.sigma
+        'bell'
     """
     if not isinstance(name, str) or not name.isidentifier() or name in SHIPPED:
         taken = ", ".join(SHIPPED)

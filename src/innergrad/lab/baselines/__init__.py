@@ -1,4 +1,27 @@
-"""Baselines. Importing this package makes every shipped predictor known to configuration files and commands."""
+"""Predictors that a learner is compared with. Each has a ``kind``, its name on the command line.
+
+    kind            class             what it predicts with
+    zero            Zero              nothing: 0
+    mean            Mean              the mean of the labels seen
+    knn             KNN               the labels of the nearest points
+    least-squares   LeastSquares      a linear function
+    ridge           Ridge             a linear function, with a penalty
+    tuned-ridge     TunedRidge        the same, with a penalty from a grid
+    lasso           Lasso             a sparse linear function
+    tree            Tree              a decision tree
+    boosting        Boosting          many small trees
+    kernel-bayes    KernelBayes       a Gaussian process
+    nngp            NNGP              the Gaussian process of an infinitely wide network
+    network         TrainedNetwork    a network, trained on the prompt by torch
+    compiled        CompiledNetwork   the same training, inside a compiled transformer
+
+Examples:
+    >>> import torch
+    >>> from innergrad import lab
+    >>> x, y = torch.zeros(1, 3, 2), torch.tensor([[1.0, 3.0, 5.0]])
+    >>> lab.baselines.Mean()(x, y)  # of the labels before each
+    tensor([[0., 1., 2.]])
+"""
 
 from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.baselines.compiled import CompiledNetwork

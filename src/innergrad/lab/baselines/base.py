@@ -12,9 +12,19 @@ from innergrad.errors import lacks
 
 @dataclass(frozen=True)
 class Predictor(Family):
-    """Entry k of ``predictor(x, y)`` is the prediction of y_k from x_k and the first k pairs; k = 0: from nothing.
+    """A predictor. Entry k of ``predictor(x, y)`` is its prediction of y_k from x_k and the first k pairs.
 
-    x (B, n, d), y (B, n) -> (B, n). Subclasses give their ``kind``, the name on the command line.
+    x is (B, n, d); y and the predictions are (B, n). Subclass it to write your own; a subclass gives its ``kind``, the
+    name on the command line.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> class Last(lab.Predictor, kind="the-last-label"):
+        ...     def __call__(self, x, y):
+        ...         return torch.cat([torch.zeros_like(y[:, :1]), y[:, :-1]], 1)
+        >>> Last()(torch.zeros(1, 3, 2), torch.tensor([[1.0, 3.0, 5.0]]))
+        tensor([[0., 1., 3.]])
     """
 
     @property

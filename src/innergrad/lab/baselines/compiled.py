@@ -25,11 +25,22 @@ FITS = 1 << 14  # prompts of one forward pass
 
 @dataclass(frozen=True)
 class CompiledNetwork(Predictor, kind="compiled"):
-    """``steps`` steps of gradient descent on a network d -> ``hidden`` -> 1 (activation, linear output, biases).
+    """Gradient descent on a network d -> ``hidden`` -> 1, as a compiled transformer runs it.
 
-    The loss is 1/(2k) sum (f(x_i) - y_i)^2, so ``lr`` here does what lr / 2 does on the plain mean square. ``box``
-    bounds every weight. Inputs and labels are divided by ``x_scale``, ``y_scale`` first. k = 0 predicts 0. All fits
-    start from the weights of ``seed``. The fused executor computes the same function as the transformer's weights.
+    The loss is 1/(2k) sum (f(x_i) - y_i)^2, so ``lr`` does what lr / 2 does on the plain mean square. All fits start
+    from the same weights; k = 0 predicts 0. The fused executor runs it: the same function as the transformer's
+    matrices.
+
+    Args:
+        hidden: widths of hidden layers.
+        activation: of hidden layers.
+        lr: the learning rate.
+        steps: how many.
+        epsilon: of ``innergrad.compile``.
+        box: the largest absolute weight.
+        seed: of the initial weights.
+        x_scale: inputs are divided by this first.
+        y_scale: labels are divided by this first.
     """
 
     hidden: tuple[int, ...] = (16,)

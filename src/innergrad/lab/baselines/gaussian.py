@@ -69,10 +69,14 @@ def _lifted(K: Tensor, noise: float) -> Tensor:
 
 @dataclass(frozen=True)
 class KernelBayes(Predictor, kind="kernel-bayes"):
-    """The Bayes predictor of Cheng et al.'s K-Gaussian processes, Y | X ~ N(0, K_+(X) + noise^2 I).
+    """The Bayes predictor of the Gaussian processes of Cheng et al. (2024): Y | X ~ N(0, K_+(X) + noise^2 I).
 
-    ``kernel``: ``linear``, ``relu``, ``exp`` (of <x, z>) or a function of (B, n, d), (B, m, d) to (B, n, m).
-    ``flip``: the kernel is not positive, take |eigenvalues| as (13) does; by default for ``relu`` alone.
+    Args:
+        kernel: ``linear``, ``relu`` or ``exp`` of the inner product, or a function of (B, n, d), (B, m, d) to (B, n,
+            m).
+        noise: the standard deviation of the labels' noise.
+        flip: the kernel is not positive, so take the absolute values of its eigenvalues, as their (13) does. By default
+            for ``relu`` alone.
     """
 
     kernel: str | Kernel = "exp"

@@ -25,7 +25,13 @@ NUMBERS = 1 << 26  # of Gram matrices at a time: half a gigabyte
 
 @dataclass(frozen=True)
 class Lasso(Predictor, kind="lasso"):
-    """The lasso without intercept; scikit-learn's ``alpha``. 0 at k = 0."""
+    """The lasso without intercept; 0 at k = 0.
+
+    Args:
+        alpha: the penalty, as in scikit-learn.
+        tol: where to stop.
+        sweeps: how many at most.
+    """
 
     alpha: float = 0.01
     tol: float = 1e-9

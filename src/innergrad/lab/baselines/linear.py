@@ -62,7 +62,11 @@ def prefixes(x: Tensor, y: Tensor, intercept: bool) -> Iterator[Prefix]:
 
 @dataclass(frozen=True)
 class LeastSquares(Predictor, kind="least-squares"):
-    """Least squares; the solution of least norm below d points, 0 at k = 0."""
+    """Least squares. With fewer than d points it takes the solution of least norm; at k = 0 it predicts 0.
+
+    Args:
+        intercept: also fit a constant.
+    """
 
     intercept: bool = False
 
@@ -84,10 +88,14 @@ class LeastSquares(Predictor, kind="least-squares"):
 
 @dataclass(frozen=True)
 class Ridge(Predictor, kind="ridge"):
-    """Ridge regression with a given ``lam``; 0 at k = 0.
+    """Ridge regression with a given penalty; 0 at k = 0.
 
-    With ``intercept=False`` and lam = sigma^2 / tau^2 it is the Bayes predictor of y = w . x + noise with weights
-    N(0, tau^2 I) and noise N(0, sigma^2) (004, section 4).
+    With ``intercept=False`` and lam = sigma^2 / tau^2 it is the Bayes predictor of linear functions with weights N(0,
+    tau^2 I) and noise N(0, sigma^2) (Akyürek et al. 2023, section 4).
+
+    Args:
+        lam: the penalty.
+        intercept: also fit a constant.
     """
 
     lam: float = 1.0
@@ -114,12 +122,15 @@ class Ridge(Predictor, kind="ridge"):
 
 @dataclass(frozen=True)
 class TunedRidge(Predictor, kind="tuned-ridge"):
-    """Ridge regression with lam from a grid.
+    """Ridge regression with a penalty from a grid.
 
-    ``select``: ``leave-one-out`` chooses inside the prompt, for every prompt and prefix, the lam with the smallest
-    squared leave-one-out error, sum_i ((y_i - f(x_i)) / (1 - H_ii))^2 with H the hat matrix: a learner's choice.
-    ``oracle`` chooses for every k the one lam whose error *on the labels to be predicted*, summed over all prompts,
-    is smallest: a bound on what any fixed rule lam(k) can do, not a predictor.
+    Args:
+        lams: the grid.
+        intercept: also fit a constant.
+        select: ``leave-one-out`` chooses inside the prompt, for every prefix: the penalty with the smallest squared
+            leave-one-out error. That is a learner's choice. ``oracle`` chooses for every k the one penalty whose error
+            *on the labels to be predicted*, summed over all prompts, is smallest. That is a bound on every fixed rule,
+            and no predictor.
     """
 
     lams: tuple[float, ...] = tuple(10.0 ** (e / 2) for e in range(-6, 9))

@@ -23,7 +23,7 @@ class Zero(Predictor, kind="zero"):
 
 @dataclass(frozen=True)
 class Mean(Predictor, kind="mean"):
-    """The mean of the labels seen, 1/k sum_{i < k} y_i; 0 at k = 0. With inputs far from 0 it is hard to beat."""
+    """The mean of the labels seen; 0 at k = 0. With inputs far from 0 it is hard to beat."""
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         before = torch.nn.functional.pad(y.double().cumsum(1)[:, :-1], (1, 0))
@@ -32,11 +32,13 @@ class Mean(Predictor, kind="mean"):
 
 @dataclass(frozen=True)
 class KNN(Predictor, kind="knn"):
-    """A weighted mean of the labels of the ``k`` nearest points seen (of all of them while they are fewer).
+    """A weighted mean of the labels of the nearest points seen.
 
-    ``weights``: ``uniform``; ``inverse``, 1 / distance (a point met before: its labels alone, as in scikit-learn);
-    ``squared-distance``, |x_i - x_j|^2, which is what 004 sec. 4.2 prints for its weighted variant. There the
-    farthest of the neighbours counts most, surely not what was meant: kept to reproduce its figures.
+    Args:
+        k: how many points; all of them while they are fewer.
+        weights: ``uniform``; ``inverse``, which is 1 / distance, and a point met before counts alone, as in
+            scikit-learn; or ``squared-distance``, |x_i - x_j|^2, which Akyürek et al. (2023) print in section 4.2.
+            There the farthest neighbour counts most, which is surely a misprint. It is here to reproduce their figures.
     """
 
     k: int = 3

@@ -29,7 +29,15 @@ Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and re
 
 @dataclass(frozen=True)
 class LearnerConfig(Family):
-    """The shape of a learner. Subclasses give their ``kind``, the name in configuration files, and say how to build."""
+    """The shape of a learner. Subclass it, and ``Learner``, to train a model of your own.
+
+    A subclass gives its ``kind``, the name in configuration files, and overrides ``build``.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> sorted(lab.LearnerConfig.kinds)
+        ['gpt', 'kernel']
+    """
 
     def build(self, d: int, n_points: int, stack: int = 1) -> Learner:
         """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers."""
@@ -49,7 +57,25 @@ class LearnerConfig(Family):
 
 
 class Learner(nn.Module):
-    """What training and evaluation ask of a learner: parameters with a leading dimension S, and these methods."""
+    """A stack of models that read prompts and predict labels. A single model is a stack of one.
+
+    Every parameter has a leading axis S, the models of the stack. ``model(i)`` takes one of them out.
+
+    Args:
+        d: the number of inputs.
+        stack: S.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> learner = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8).build(d=2, n_points=4).init([0])
+        >>> x, y = torch.zeros(3, 4, 2), torch.zeros(3, 4)
+        >>> tuple(learner.predict(x, y).shape)  # every label, from the pairs before it
+        (3, 4)
+        >>> predictions, cache = learner.run_with_cache(x, y, names=["blocks.0.resid_post"])
+        >>> tuple(cache["blocks.0.resid_post"].shape)
+        (3, 7, 8)
+    """
 
     scale: Tensor  # (S,): the root mean square of a label; the network works on y / scale
 

@@ -39,16 +39,32 @@ Pending = tuple[Tensor, Tensor | None] | None
 
 @dataclass(frozen=True)
 class GPTConfig(LearnerConfig, kind="gpt"):
-    """A GPT-2 for vectors. Defaults are Deep Optimizers' model: 12 blocks, width 256, 8 heads, MLP 256.
+    """The shape of a GPT-2 for vectors. The defaults are the model of *Deep Optimizers*.
 
-    attention: softmax, relu, linear or exp; the last three are divided by ``normalise``: the count of tokens seen (001
-        says n; the count keeps the future out), its root, or nothing.
-    positions: learned (GPT-2), rotary, or none.   tokens: interleaved or columns.
-    d_mlp: 0 for no MLP.   layer_norm: False for none (then attention sees the stream itself).
-    max_points: the longest prompts that learned positions are for, if those are longer than training's (their
-        positions then stay as they were drawn).
-    tied: one block, looped n_layers times.   qk_norm: queries and keys of norm sqrt(Dh) each.
-    init_std: of the weights; those that write into the stream have init_std / sqrt(2 n_layers), or zero (zero_init).
+    Args:
+        n_layers: blocks.
+        d_model: width.
+        n_heads: heads.
+        d_mlp: hidden units of the MLP; 0 for no MLP.
+        attention: ``softmax``, ``relu``, ``linear`` or ``exp``.
+        normalise: what the last three are divided by: the ``count`` of tokens seen, its root (``sqrt``), or ``none``.
+            The paper divides by the length of the prompt; the count keeps the future out.
+        positions: ``learned`` as in GPT-2, ``rotary``, or ``none``.
+        max_points: the longest prompts that learned positions are for, if longer than those of training. The positions
+            beyond then stay as they were drawn.
+        tokens: ``interleaved`` or ``columns``.
+        layer_norm: False for none. Attention then sees the stream itself.
+        tied: one block, applied n_layers times.
+        qk_norm: queries and keys are scaled to one length.
+        init_std: the standard deviation of initial weights. Weights that write into the stream have init_std / sqrt(2
+            n_layers).
+        zero_init: weights that write into the stream start at zero.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> learner = lab.GPTConfig(n_layers=2, d_model=16, n_heads=2, d_mlp=16).build(d=3, n_points=5)
+        >>> learner.stack
+        1
     """
 
     n_layers: int = 12

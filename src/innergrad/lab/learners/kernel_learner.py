@@ -40,11 +40,22 @@ ACTIVATIONS = ("linear", "relu", "exp", "softmax")
 
 @dataclass(frozen=True)
 class KernelLearnerConfig(LearnerConfig, kind="kernel"):
-    """``heads``: the activation h of each head. Defaults, as Cheng et al.: three layers, one softmax head, A = 0.
+    """The shape of the attention-only models of Cheng et al. (2024). The defaults are theirs.
 
-    free_A: train A, as Theorem 4.6 does; otherwise A = 0 (Theorem 4.5).
-    normalise: "count" divides linear, relu and exp by the number of examples; exp with a free A overflows without it.
-    init_std: of the entries of A, B and C (003: Gaussian matrices, of a size it does not give); init_r: the first r.
+    Args:
+        n_layers: layers.
+        heads: the activation of each head: ``linear``, ``relu``, ``exp`` or ``softmax``.
+        free_A: train the matrix A on values, as in Theorem 4.6 there. Otherwise it is 0, as in Theorem 4.5.
+        normalise: ``count`` divides linear, relu and exp by the number of examples. With a free A, exp overflows
+            without.
+        init_std: the standard deviation of the initial entries of A, B and C.
+        init_r: the initial step r.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> learner = lab.KernelLearnerConfig(n_layers=1, heads=("linear",)).build(d=3, n_points=5)
+        >>> sorted(name for name, _ in learner.named_parameters())
+        ['B', 'C', 'r']
     """
 
     n_layers: int = 3

@@ -1,4 +1,22 @@
-"""Families of functions. Importing this package makes every shipped task known to configuration files."""
+"""Families of functions that a learner is trained on. Each has a ``kind``, its name in configuration files.
+
+    kind               class               a function of the family
+    linear             Linear              w·x
+    sparse-linear      SparseLinear        w·x, with most entries of w zero
+    network            Networks            a random network
+    decision-tree      DecisionTrees       a random tree
+    gaussian-process   GaussianProcesses   a draw of a Gaussian process
+    ball               Balls               1 inside a random ball, 0 outside
+    smooth             SmoothFunctions     a random smooth function
+    diffusion          DiffusionScores     the score of a random mixture
+    mixture            Mixture             a function of one of several families
+    pool               Pool                one of a fixed set of functions
+
+Examples:
+    >>> from innergrad import lab
+    >>> "linear" in lab.Task.kinds, lab.Task.kinds["linear"].__name__
+    (True, 'Linear')
+"""
 
 from innergrad.lab.tasks.balls import Balls
 from innergrad.lab.tasks.base import Params, Prompts, Task, measured_scale

@@ -14,12 +14,20 @@ from innergrad.lab.tasks.base import Params, Task
 
 @dataclass(frozen=True)
 class Balls(Task, kind="ball"):
-    """Centre c ~ N(0, centre^2 I), A = diag(exp(stretch z)) with z standard normal, so a ball for stretch = 0.
+    """1 inside a random ball, or ellipsoid, and 0 outside.
 
-    The surface of a ball passes through a random point of the input distribution (parameter ``surface``): that makes r.
-    So a point is inside with a probability that is uniform on [0, 1] over the balls, labels are 1 half of the time, and
-    the mean square is exactly 1/2, whatever the inputs; except on spheres with centre = 0, where every point is on the
-    surface. (A curriculum that zeroes coordinates moves the points inside: labels are less balanced then.)
+    The centre is c ~ N(0, centre^2 I). The axes are exp(stretch z) with z standard normal. The surface passes through a
+    random point of the input distribution (parameter ``surface``). So a label is 1 half of the time, whatever the
+    inputs: the probability that a point is inside is uniform on [0, 1] over the balls. There are two exceptions. On
+    spheres with centre = 0 every point is on the surface. A curriculum that sets coordinates to zero moves points
+    inside.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        centre: how far from 0 the centre is, in each coordinate.
+        stretch: 0 for balls.
     """
 
     centre: float = 1.0

@@ -32,7 +32,15 @@ Params = dict[str, Tensor]
 
 
 class Prompts(NamedTuple):
-    """Examples of B functions: x (B, n, d), y (B, n), and the parameters they have."""
+    """Prompts drawn from a task, as a tuple: x (B, n, d), y (B, n), and the parameters of the B functions.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> x, y, params = lab.Linear(d=2).sample(lab.CounterRNG.of(0), torch.arange(3), n=4)
+        >>> torch.allclose(y, (x @ params["w"][..., None])[..., 0])
+        True
+    """
 
     x: Tensor
     y: Tensor
@@ -41,7 +49,29 @@ class Prompts(NamedTuple):
 
 @dataclass(frozen=True)
 class Task(Family):
-    """A family of functions of ``d`` numbers. Subclasses give their ``kind``, the name in configuration files."""
+    """A family of functions: y = f(x; theta) + noise. Subclass it to write your own.
+
+    A subclass gives its ``kind``, the name in configuration files. It says how parameters are drawn (``params``) and
+    what f is (``evaluate``). It may say how large labels are (``scale``), and which predictor is best (``best``).
+    Training, evaluation, baselines and the command line take the same object.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> class Constant(lab.Task, kind="a-constant"):
+        ...     def params(self, rng, index, n):
+        ...         return {"c": rng.normal(index)}
+        ...     def evaluate(self, params, x):
+        ...         return params["c"][:, None].expand(x.shape[:2])
+        >>> prompts = Constant(d=2).sample(lab.CounterRNG.of(0), torch.arange(3), n=4)
+        >>> tuple(prompts.x.shape), tuple(prompts.y.shape)
+        ((3, 4, 2), (3, 4))
+    """
 
     d: int = 20
     inputs: Inputs = field(default_factory=Gaussian)

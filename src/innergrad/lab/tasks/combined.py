@@ -18,9 +18,14 @@ MOST_TASKS = 100  # of a mixture, which evaluates all of them for every prompt
 
 @dataclass(frozen=True)
 class Pool(Task, kind="pool"):
-    """``size`` functions of ``task``, drawn once (from ``pool_seed``): a prompt's function is one of them.
+    """A fixed set of functions of another task. A prompt's function is one of them.
 
     Function number i of the pool is made anew wherever it is needed, so a pool of a million costs nothing.
+
+    Args:
+        task: the family that they are drawn from.
+        size: how many.
+        pool_seed: of the draw.
     """
 
     d: int = field(init=False)
@@ -58,10 +63,13 @@ class Pool(Task, kind="pool"):
 
 @dataclass(frozen=True)
 class Mixture(Task, kind="mixture"):
-    """A prompt's function, and its points, come from one of ``tasks``, with probabilities ``weights`` (default: equal).
+    """Several families of one d and one noise: a prompt's function, and its points, come from one of them.
 
-    For families of one d and noise, such as networks of several depths. All families are evaluated and one is chosen,
-    so a step costs their sum. ``inputs`` are those of the first; prompts take those of their own family.
+    All families are evaluated and one is chosen, so a step costs their sum.
+
+    Args:
+        tasks: the families.
+        weights: their probabilities; equal by default.
     """
 
     d: int = field(init=False)

@@ -28,11 +28,19 @@ TINY = 1e-30  # where that variance is zero
 
 @dataclass(frozen=True)
 class GaussianProcesses(Task, kind="gaussian-process"):
-    """Labels N(0, K_+) for K = the sum of ``terms``. Defaults as Cheng et al.: d = 5, Sigma = U^T D U, the exp kernel.
+    """Draws of a Gaussian process. The defaults are those of Cheng et al. (2024).
 
-    ``inputs = Sphere()`` is the plain unit sphere (Sigma = I) of Cheng et al.'s section 3.3. Parameters: z (B, n)
-    standard normal; y = L z with the Cholesky factor L of K_+, in float64. So where K is positive semi-definite, label
-    k depends on the first k points alone, and longer prompts begin with shorter ones.
+    Labels are N(0, K_+), with K the sum of ``terms``.
+
+    ``inputs=Sphere()`` is the unit sphere of their section 3.3. Parameters are z (B, n), standard normal; y = L z with
+    the Cholesky factor L of K_+, in float64. If K is positive semi-definite, label k depends on the first k points
+    alone, and longer prompts begin with shorter ones.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        terms: the kernels that K is the sum of.
     """
 
     d: int = 5

@@ -18,7 +18,15 @@ MOST_EIGENVALUES = 1024  # of a matrix that is kept as rows of numbers
 
 @dataclass(frozen=True)
 class Inputs(Family):
-    """A distribution of prompts' inputs. Subclasses give their ``kind``, the name in configuration files."""
+    """A distribution of inputs. Subclass it to write your own.
+
+    A subclass gives its ``kind``, the name in configuration files, and overrides ``sample`` and ``moments``.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> sorted(lab.Inputs.kinds)[:3]
+        ['covariance', 'gaussian', 'gaussian-mixture']
+    """
 
     def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
         """(B, n, d): the points of the prompts numbered ``index``."""
@@ -42,7 +50,17 @@ class Inputs(Family):
 
 @dataclass(frozen=True)
 class Gaussian(Inputs, kind="gaussian"):
-    """N(mean, std^2 I)."""
+    """Inputs N(mean, std^2 I).
+
+    Args:
+        mean: of every coordinate.
+        std: of every coordinate.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> lab.Linear(d=4, inputs=lab.Gaussian(mean=-2.0)).inputs.mean
+        -2.0
+    """
 
     mean: float = 0.0
     std: float = 1.0
@@ -60,10 +78,16 @@ class Gaussian(Inputs, kind="gaussian"):
 
 @dataclass(frozen=True)
 class GaussianMixture(Inputs, kind="gaussian-mixture"):
-    """w1 N(-mean, std^2 I) + (1 - w1) N(mean, std^2 I): Deep Optimizers' inputs, mean = 2, w1 in 1, 0.9, 0.7, 0.5.
+    """Inputs of two Gaussians, N(-mean, std^2 I) and N(mean, std^2 I): those of *Deep Optimizers*.
 
-    ``per``: every example draws its own component ("example"), or all points of a prompt share one ("prompt"). All
-    coordinates of a point have the same component. With w1 = 1 the points are those of ``Gaussian(mean=-mean)``.
+    All coordinates of a point have the same component. The paper has mean = 2 and w1 = 1, 0.9, 0.7 or 0.5. With w1 = 1
+    the points are those of ``Gaussian(mean=-mean)``.
+
+    Args:
+        w1: the probability of the first component.
+        mean: of the second.
+        std: of every coordinate.
+        per: every ``example`` draws a component of its own, or all points of a ``prompt`` share one.
     """
 
     w1: float = 0.5
@@ -89,7 +113,11 @@ class GaussianMixture(Inputs, kind="gaussian-mixture"):
 
 @dataclass(frozen=True)
 class Sphere(Inputs, kind="sphere"):
-    """Uniform on the sphere of a radius (Cheng et al.: the unit sphere)."""
+    """Inputs uniform on a sphere. Cheng et al. (2024) have the unit sphere.
+
+    Args:
+        radius: of the sphere.
+    """
 
     radius: float = 1.0
 
@@ -105,9 +133,15 @@ class Sphere(Inputs, kind="sphere"):
 
 @dataclass(frozen=True)
 class Covariance(Inputs, kind="covariance"):
-    """x = Sigma^(1/2) xi with xi ~ ``base``, Sigma = U^T D U, D = ``eigenvalues``, U uniform among orthogonal matrices.
+    """Inputs with a covariance. The defaults are those of Cheng et al. (2024).
 
-    U comes from ``sigma_seed``. The defaults are those of Cheng et al. 2024, App. H.1 (d = 5, xi on the unit sphere).
+    x = Sigma^(1/2) xi with xi from ``base``. Sigma = U^T D U with D the ``eigenvalues``, and U uniform among orthogonal
+    matrices.
+
+    Args:
+        base: the distribution of xi.
+        eigenvalues: of Sigma.
+        sigma_seed: of U.
     """
 
     base: Inputs = field(default_factory=Sphere)

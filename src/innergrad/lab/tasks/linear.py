@@ -15,7 +15,21 @@ from innergrad.lab.tasks.base import Params, Task
 
 @dataclass(frozen=True)
 class Linear(Task, kind="linear"):
-    """w ~ N(0, tau^2 I); ``noise``: sigma of Akyürek et al. Garg et al.: tau = 1, noise 0. scale^2 = tau^2 E |x|^2."""
+    """Linear functions w·x with w ~ N(0, tau^2 I). Garg et al. (2022) have tau = 1 and no noise.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise (sigma of Akyürek et al. 2023).
+        tau: the standard deviation of the weights.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> lab.Linear(d=4).scale  # the root mean square of a label
+        2.0
+        >>> lab.Linear(d=4).best().name
+        'least squares'
+    """
 
     tau: float = 1.0
 
@@ -40,7 +54,14 @@ class Linear(Task, kind="linear"):
 
 @dataclass(frozen=True)
 class SparseLinear(Task, kind="sparse-linear"):
-    """``nonzeros`` coordinates of w, chosen uniformly, are N(0, 1), the others 0. scale^2 = nonzeros E |x|^2 / d."""
+    """Linear functions with few weights that are not zero. Those are chosen uniformly, and are N(0, 1).
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        nonzeros: how many weights are not zero.
+    """
 
     nonzeros: int = 3
 

@@ -45,11 +45,28 @@ KEPT = {"relu": 0.5, "linear": 1.0}  # E r(z)^2 / E z^2 for symmetric z, where i
 
 @dataclass(frozen=True)
 class Networks(Task, kind="network"):
-    """``layers`` weight matrices, d -> width -> ... -> width -> 1; see the module docstring for the scalings.
+    """Random networks of ``layers`` weight matrices: d -> width -> ... -> width -> 1.
 
-    ``weight_mean`` shifts the weights before they are scaled (in Deep Optimizers to -0.5 and 0.5). ``bias`` adds a bias
-    to every layer, with the distribution and the factor of its weights. Parameters W1 .. WN (B, out, in) and b1 .. bN
-    (B, out) are stored with their factors.
+    Parameters W1 .. WN (B, out, in) and b1 .. bN (B, out) are stored with their factors.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        layers: how many weight matrices.
+        width: of hidden layers.
+        activation: a name from ``innergrad.ACTIVATIONS``.
+        scaling: the factors of the weights: ``he``, ``garg`` or ``unit``.
+        weight_mean: shifts the weights before they are scaled. *Deep Optimizers* has -0.5 and 0.5.
+        weight_std: their standard deviation before they are scaled.
+        bias: add a bias to every layer, with the distribution and the factor of its weights.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> task = lab.Networks(d=2, layers=2, width=8)
+        >>> tuple(task.sample(lab.CounterRNG.of(0), torch.arange(3), n=4).params["W1"].shape)
+        (3, 8, 2)
     """
 
     layers: int = 2

@@ -26,10 +26,23 @@ from innergrad.lab.tasks.base import Params, Task, measured_scale
 
 @dataclass(frozen=True)
 class DiffusionScores(Task, kind="diffusion"):
-    """Mixtures of ``components`` with means uniform on [-spread, spread], deviations uniform on [min_std, max_std] and
-    weights uniform on the simplex; times log-uniform on [min_time, max_time], points x_t of the process itself.
+    """Scores of random mixtures of Gaussians, as a diffusion model learns them.
 
-    ``inputs`` is not used: the points come from the mixture.
+    Weights of the mixture are uniform on the simplex. Times are log-uniform on [min_time, max_time]. Points x_t come
+    from the process itself, so ``inputs`` is not used.
+
+    Args:
+        d: the number of inputs.
+        inputs: not used.
+        noise: the standard deviation of the labels' noise.
+        components: of a mixture.
+        spread: means are uniform on [-spread, spread].
+        min_std: deviations are uniform from here ...
+        max_std: ... to here.
+        min_time: the least time.
+        max_time: the largest time.
+        weighting: what the score is multiplied by: ``sigma``, the deviation of the noise at that time, or ``constant``,
+            1/2.
     """
 
     d: int = 3

@@ -25,7 +25,16 @@ from innergrad.lab.tasks.covariances import Matern
 
 @dataclass(frozen=True)
 class SmoothFunctions(Task, kind="smooth"):
-    """``smoothness`` derivatives (n), features of the size ``length`` * sqrt(d), a sum of ``waves`` waves."""
+    """Random smooth functions: sums of random waves.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        smoothness: how many derivatives they have.
+        length: the size of features, divided by sqrt(d).
+        waves: how many are added up.
+    """
 
     smoothness: int = 3
     length: float = 1.0

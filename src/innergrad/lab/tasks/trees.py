@@ -15,10 +15,18 @@ from innergrad.lab.tasks.base import Params, Task
 
 @dataclass(frozen=True)
 class DecisionTrees(Task, kind="decision-tree"):
-    """Full binary trees. Node v goes to 2v + 2 if x[feature_v] > 0 and to 2v + 1 otherwise, from node 0.
+    """Full binary trees. A node looks at one coordinate.
 
-    ``feature`` (B, 2^depth - 1) uniform over the coordinates (with repetition), ``leaf`` (B, 2^depth) ~ N(0, 1): labels
-    have mean square 1 whatever the inputs.
+    From node v, a positive number goes to node 2v + 2, any other to node 2v + 1.
+
+    ``feature`` (B, 2^depth - 1) is uniform over the coordinates, with repetition. ``leaf`` (B, 2^depth) is N(0, 1), so
+    labels have mean square 1 whatever the inputs.
+
+    Args:
+        d: the number of inputs.
+        inputs: their distribution.
+        noise: the standard deviation of the labels' noise.
+        depth: of a tree.
     """
 
     depth: int = 4
