@@ -30,9 +30,10 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.cli import animation, main
 from innergrad.cli.app import app
-from innergrad.cli.data import read_table
+from innergrad.cli.data import read_examples
 from innergrad.cli.demo import explained, ridge, sentence
 from innergrad.cli.flags import MODEL
+from innergrad.cli.models import known
 from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import explain
@@ -805,7 +806,8 @@ def test_run_writes_predictions_and_weights(model: Path, data: Path, tmp_path: P
         columns(X_query, run.predictions),
     )
     header, rows = read_rows(tmp_path / "new" / "out" / "weights.csv")
-    assert header == [f"w{i}" for i in range(run.weights.shape[-1])]
+    first = [f"V1[{row},{column}]" for row in range(3) for column in range(2)]
+    assert header == [*first, "b1[0]", "b1[1]", "b1[2]", "V2[0,0]", "V2[0,1]", "V2[0,2]", "b2[0]"]
     assert rows == run.weights.tolist()
 
 
@@ -997,7 +999,7 @@ def test_verify_explains(model: Path, data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads(good("verify", model, "--data", data, "--explain", "--json", "--out", tmp_path / "report.json"))
     tf = ig.load(model)
-    table = read_table(data, None, tf)
+    table = read_examples(data, None, known(model))
     tf.verify(prompts=1)  # as the command does
     assert result["explain"] == explain(tf, table.X, table.y, table.X_query).to_json()
     assert written(tmp_path / "report.json", "verify") == result
@@ -1028,7 +1030,7 @@ def test_verify_attacks(model: Path) -> None:
 
 def test_an_error_above_its_certificate_is_a_failure(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(attack(ig.load(model), starts=2, iterations=1), violations=("too large",))
-    monkeypatch.setattr("innergrad.cli.commands.attack", lambda tf, seed: found)
+    monkeypatch.setattr("innergrad.evidence.attack.attack", lambda tf, seed: found)
     result = call("verify", model, "--attack")
     assert result.code == 1
     assert "VIOLATION: too large" in result.out

@@ -28,8 +28,8 @@ from innergrad.errors import InputError
 from innergrad.evidence.report import Report
 from innergrad.figures import BLUE, GREY, ORANGE
 from innergrad.files import Writer, make_folder
+from innergrad.model.folder import check_folder
 from innergrad.model.learning import draw_loss
-from innergrad.model.storage import check_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
 if TYPE_CHECKING:

@@ -8,11 +8,59 @@ setting has the default, and the help says it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
+
+from innergrad.cli import names
+from innergrad.errors import integer, one_of, real, seed_number
+
+FILE, FOLDER, NAME, COUNT, NUMBER, LIST = "FILE", "FOLDER", "NAME", "N", "NUMBER", "A,B,..."  # what a flag takes
+
+
+def chosen(flag: str, what: str, known: Collection[str], text: str) -> Any:
+    """A flag whose value is one of these names: checked when it is read, and completed by the shell."""
+
+    def check(value: str | None) -> str | None:
+        return value if value is None else one_of(f"unknown {what}", value, known)
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return typer.Option(flag, help=text, metavar=NAME, callback=check, autocompletion=complete)
+
+
+def count(flag: str, text: str, low: int = 1) -> Any:
+    """A flag whose value is an integer, at least ``low``."""
+
+    def check(value: int | None) -> int | None:
+        return value if value is None else integer(flag, value, low)
+
+    return typer.Option(flag, help=text, metavar=COUNT, callback=check)
+
+
+def amount(flag: str, text: str, low: float = 0.0) -> Any:
+    """A flag whose value is a finite number, at least ``low``."""
+
+    def check(value: float | None) -> float | None:
+        return value if value is None else real(flag, value, low=low)
+
+    return typer.Option(flag, help=text, metavar=NUMBER, callback=check)
+
+
+def path(flag: str, text: str, metavar: str = FILE) -> Any:
+    return typer.Option(flag, help=text, metavar=metavar)
+
+
+def _seed(value: int | None) -> int | None:
+    return value if value is None else seed_number(value)
+
+
+def seed(text: str) -> Any:
+    return typer.Option("--seed", help=text, metavar=COUNT, callback=_seed)
+
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that this command did not write.")]
 Table = Mapping[str, Mapping[str, tuple[type, str]]]  # title of a part of the help -> name of a flag -> type, help
@@ -179,8 +227,32 @@ def takes(*tables: Table) -> Callable[[Callable[..., None]], Callable[..., None]
     return extend
 
 
+METAVARS = {int: COUNT, float: NUMBER, str: NAME, bool: ""}
+LISTS = ("sizes", "betas", "eps")
+COMPLETED: Mapping[str, Collection[str]] = {
+    "target": names.TARGETS,
+    "variant": [name for variants in names.TARGETS.values() for name in variants],
+    "activation": names.ACTIVATIONS,
+    "output": names.OUTPUTS,
+    "loss": names.LOSSES,
+    "optimiser": names.OPTIMISERS,
+    "schedule": names.SCHEDULES,
+    "kernel": names.KERNELS,
+    "step_rule": names.STEP_RULES,
+    "form": names.FORMS,
+    "sigma": names.SIGMAS,
+}
+
+
 def option(name: str, kind: type, text: str, title: str) -> Any:
     """The type of a parameter that typer makes this flag of."""
     flag = name.replace("_", "-")
     words = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
-    return Annotated[kind | None, typer.Option(words, help=text, rich_help_panel=title)]
+    metavar = LIST if name in LISTS else NUMBER if name == "box" else METAVARS[kind]
+    known = COMPLETED.get(name)
+
+    def complete(incomplete: str) -> list[str]:
+        return [one for one in known or () if one.startswith(incomplete)]
+
+    more: dict[str, Any] = {} if known is None else {"autocompletion": complete}
+    return Annotated[kind | None, typer.Option(words, help=text, rich_help_panel=title, metavar=metavar, **more)]

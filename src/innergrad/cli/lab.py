@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -236,7 +236,7 @@ def sweep(
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def import_files(names: list[str] | None) -> str:
+def import_files(names: Sequence[str] | None) -> str:
     """Runs the user's files, and returns the flags that the next command will need, too."""
     from innergrad.manifest import import_code
 
