@@ -68,7 +68,9 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json:
         print_states(tf)
         if tf.solution is not None:
             Console().print(str(tf.solution), markup=False, highlight=False, soft_wrap=True)
-        Console().print(f"saved to {out}; next: innergrad verify {out}", markup=False, soft_wrap=True)
+        what = f"target {tf.options.target}, variant {tf.options.variant}"
+        hint = f"next: innergrad run {out} --data FILE, or innergrad verify {out}"
+        Console().print(f"saved to {out} ({what}); {hint}", markup=False, highlight=False, soft_wrap=True)
 
 
 def cost_model(

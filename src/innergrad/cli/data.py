@@ -405,7 +405,7 @@ def _far(rows: Numbers, number: int) -> str:
     """The words for a column far from unit scale, by the rule of innergrad.model.symptoms; empty if it is not."""
     mean, std, largest = _moments(rows.column(number))
     wrong = abs(mean) + OUTER * std > LARGE or 0 < largest < SMALL
-    return f"{_column(rows.names[number], rows.columns[number])}, up to {largest:.3g}," if wrong else ""
+    return f"{rows.names[number]} (column {rows.columns[number] + 1}, up to {largest:.3g})" if wrong else ""
 
 
 def write_csv(path: Path, header: list[str], rows: Tensor) -> None:

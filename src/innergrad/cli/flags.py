@@ -112,8 +112,8 @@ MODEL: Table = {
     "Settings of several algorithms": {
         "d": (
             int,
-            "Inputs: functional (default 5), sgd, rls (default 8); the dimension of --theorem 000-3 (default: coupled "
-            "to eps) and 000-4.",
+            "Inputs: functional (default 5), sgd, rls (default 8); the dimension, for --theorem (default of Theorem 3: "
+            "coupled to eps).",
         ),
         "steps": (int, "Steps: gradient-descent (default 5), functional (default 64)."),
         "lr": (float, "Learning rate: gradient-descent (default 0.1, adam 0.01), sgd (default 0.05)."),
@@ -174,29 +174,31 @@ THEOREM: Table = {
     "Settings of --theorem": {
         "theorem": (
             str,
-            "Instead of a model, a theorem's resources: 000-2 (layers and heads for a network; width against depth), "
-            "000-3 (ball indicators through 2 or 3 layers), 000-4 (smooth functions, deep or shallow)",
+            "Instead of a model, what a theorem of Neural Networks (see above) needs: neural-networks-2 (layers and "
+            "heads for a network; width against depth), neural-networks-3 (indicators of balls, through 2 or 3 layers), "
+            "neural-networks-4 (smooth functions, deep or shallow).",
         ),
         "eps": (
             str,
-            "Accuracies, comma-separated: of the gradient (000-2, default 1e-2), of the network (000-3, 000-4, "
+            "Accuracies, comma-separated: of the gradient (Theorem 2, default 1e-2), of the network (Theorems 3 and 4, "
             "default 1e-2,1e-4,1e-8).",
         ),
-        "depth": (int, "000-2: layers of the network; 000-4: of the shallow one."),
-        "width": (int, "000-2: width of the network."),
-        "heads": (float, "000-2: budget of heads, instead of a network."),
-        "s": (int, "000-4: smoothness of the function."),
-        "c": (float, "000-2: an approximant has M = c eps^-2 terms. Default 1."),
+        "depth": (int, "Theorem 2: layers of the network; Theorem 4: of the shallow one."),
+        "width": (int, "Theorem 2: width of the network."),
+        "heads": (float, "Theorem 2: budget of heads, instead of a network."),
+        "s": (int, "Theorem 4: smoothness of the function."),
+        "c": (float, "Theorem 2: an approximant has M = c eps^-2 terms. Default 1."),
         "c1": (
             float,
-            "000-3, Lemma 1: for d > c1, 2 layers have error >= c2 / d^4 unless wider than c3 exp(c4 d). Default 1.",
+            "Theorem 3, Lemma 1: for d > c1, 2 layers have error >= c2 / d^4 unless wider than c3 exp(c4 d). "
+            "Default 1.",
         ),
-        "c2": (float, "000-3: see c1. Default 1."),
-        "c3": (float, "000-3: see c1. Default 1."),
-        "c4": (float, "000-3: see c1. Default 1."),
-        "c_sigma": (float, "000-3, Lemma 2: 3 layers of width 8 c_sigma d^2 / eps do. Default 1."),
-        "c_lemma3": (float, "000-4, Lemma 3: c (ln(1/eps) + 1) layers of width c eps^(-d/s) do. Default 1."),
-        "c_lemma4": (float, "000-4, Lemma 4: L layers need width c eps^(-1/(2(L-1))). Default 1."),
+        "c2": (float, "Theorem 3: see c1. Default 1."),
+        "c3": (float, "Theorem 3: see c1. Default 1."),
+        "c4": (float, "Theorem 3: see c1. Default 1."),
+        "c_sigma": (float, "Theorem 3, Lemma 2: 3 layers of width 8 c_sigma d^2 / eps do. Default 1."),
+        "c_lemma3": (float, "Theorem 4, Lemma 3: c (ln(1/eps) + 1) layers of width c eps^(-d/s) do. Default 1."),
+        "c_lemma4": (float, "Theorem 4, Lemma 4: L layers need width c eps^(-1/(2(L-1))). Default 1."),
     },
 }
 
@@ -240,6 +242,8 @@ COMPLETED: Mapping[str, Collection[str]] = {
     "kernel": names.KERNELS,
     "step_rule": names.STEP_RULES,
     "form": names.FORMS,
+    "theorem": names.THEOREMS,
+    "algorithm": names.ALGORITHMS,
     "sigma": names.SIGMAS,
 }
 

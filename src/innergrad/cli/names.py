@@ -28,6 +28,8 @@ OUTSIDE = ("error", "flag")
 FORMATS = ("hf", "onnx")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "stablelm", "smollm3")
 DEMOS = ("llama", "relu")
+ALGORITHMS = ("gradient-descent", "functional", "sgd", "rls", "grid")
+THEOREMS = ("neural-networks-2", "neural-networks-3", "neural-networks-4")
 BENCHES = ("executor",)
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from innergrad.cli import lab
 from innergrad.cli.data import Examples, read_examples
-from innergrad.cli.models import known
+from innergrad.cli.models import Known, known
 from innergrad.cli.names import RUN_CONFIG, RUN_LOG
 from innergrad.cli.places import near_path
 from innergrad.cli.words import speaking_of_flags
@@ -65,7 +65,7 @@ def write_report(folder: Path, out: Path, asked: Asked, *, force: bool, seed: in
     from innergrad.cli.show import warning_lines, working
 
     with warning_lines(quiet), working("measuring", quiet or as_json), speaking_of_flags("run"):
-        page = _of_model(folder, table, seed) if model else _of_run(folder, asked, seed)
+        page = _of_model(found, table, seed) if found is not None else _of_run(folder, asked, seed)
     make_folder(out.parent)
     write_whole(out, page.html(writer.comment))
     if as_json:
@@ -81,15 +81,18 @@ def checkpoints_of(folder: Path) -> list[Path]:
     return list(checkpoints.every(folder))
 
 
-def _of_model(folder: Path, table: Examples | None, seed: int) -> Page:
+def _of_model(model: Known, table: Examples | None, seed: int) -> Page:
     from innergrad.report import report_of_model
     from innergrad.transformer import load
 
-    tf = load(folder)
+    tf, name = load(model.folder), model.folder.name
     if table is None:
-        return report_of_model(tf, folder.name, seed=seed)
+        return report_of_model(tf, name, seed=seed)
     given = {"X": table.X, "y": table.y, "X_query": table.X_query}
-    return report_of_model(tf, folder.name, **given, source=table.rows[0].path.name, seed=seed)
+    unscaled = table.unscaled(model.classes)
+    source = table.rows[0].path.name + (", scaled by its own mean and deviation" if table.scales is not None else "")
+    columns, notes = (table.inputs, table.targets), [unscaled] if unscaled else []
+    return report_of_model(tf, name, **given, source=source, columns=columns, notes=notes, seed=seed)
 
 
 def _of_run(folder: Path, asked: Asked, seed: int) -> Page:

@@ -128,6 +128,7 @@ CHOICES = {
     "sigma": ("unknown activation of the transformer", names.SIGMAS),
 }
 COUNTS = {"n_examples": 1, "d": 1, "d_y": 1, "steps": 1, "batch_size": 1, "epochs": 1, "grid": 2}  # and the least
+MOST_EXAMPLES = 10**6  # rows of a prompt: a table of more is not read, and its tokens would fill the memory
 NOT_NEGATIVE = ("lr", "momentum", "weight_decay", "l1", "until")
 POSITIVE = (
     *("epsilon", "x_bound", "y_bound", "z_bound", "weight_error", "box", "ball", "clip", "delta", "bandwidth"),
@@ -175,7 +176,9 @@ def _check_sizes(said: str, sizes: object) -> None:
 
 
 def _check_number(key: str, value: Any, said: str) -> None:
-    if key in COUNTS:
+    if key == "n_examples":
+        integer(said, value, 1, MOST_EXAMPLES)
+    elif key in COUNTS:
         integer(said, value, COUNTS[key])
     elif key == "lr" and isinstance(value, list):  # of every step: the library looks at each
         return

@@ -19,6 +19,7 @@ OWN = {  # arguments of the library that are flags of a command, besides the set
     "export": ("family", "kv_heads", "large", "force"),
     "compile": ("force",),
 }
+PHRASES = {", or do without tf.module": "", "tf.certify(X, y)": "innergrad verify --explain"}
 _VALUE = r"(?:'(?P<a>[^']*)'|\"(?P<b>[^\"]*)\"|(?P<c>\.\.\.|[\w.+-]*[\w]))"
 _ASSIGNED = re.compile(rf"(?<![\w.])(?P<name>[a-z]\w*) ?= ?{_VALUE}")
 _LEADING = re.compile(r"^(?P<name>[a-z]\w*)(?= (?:must|is|are|cannot|chooses)\b)")
@@ -43,6 +44,8 @@ def in_flags(text: str, command: str = "compile") -> str:
     def named(found: re.Match[str]) -> str:
         return found[0].replace(found["name"], _flag(found["name"])) if found["name"] in flags else found[0]
 
+    for words, ours in PHRASES.items():
+        text = text.replace(words, ours)
     if "executor" not in flags:  # nothing here runs
         text = re.sub(r"executor=(?:'\w+'|\"\w+\")(?:, | or )", "", text)
     text = _ASSIGNED.sub(assigned, text)
