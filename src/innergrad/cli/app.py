@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -360,6 +361,7 @@ lab.register(app)
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 
 
+@cache
 def parser() -> Any:
     """The command that reads the arguments. Its help says in our words what a flag takes, not by Python's types; its
     paragraphs are as wide as the terminal.
@@ -398,7 +400,7 @@ def main() -> None:
     except USAGE_ERROR as error:
         code = _complain(usage(error), 2)
     except InputError as error:
-        code = _complain(str(error), 2)
+        code = _complain(_with_next_step(str(error)), 2)
     except BrokenPipeError:  # who reads has seen enough: innergrad cost ... | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
@@ -419,6 +421,12 @@ def _say_everything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _with_next_step(message: str) -> str:
+    """A message that says nothing but what is wrong, and what was found, names the help."""
+    command = next((word for word in sys.argv[1:2] if word in parser().commands), "")
+    return message if message.count("; ") > 1 else f"{message}; {' '.join(['innergrad', command])} -h explains it"
 
 
 def _complain(message: str, code: int) -> int:

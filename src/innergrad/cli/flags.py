@@ -175,7 +175,7 @@ THEOREM: Table = {
         "theorem": (
             str,
             "Instead of a model, what a theorem of Neural Networks (see above) needs: neural-networks-2 (layers and "
-            "heads for a network; width against depth), neural-networks-3 (indicators of balls, through 2 or 3 layers), "
+            "heads for a network; width against depth), neural-networks-3 (indicators of balls, by 2 or 3 layers), "
             "neural-networks-4 (smooth functions, deep or shallow).",
         ),
         "eps": (

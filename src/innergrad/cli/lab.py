@@ -184,6 +184,8 @@ def evaluate(
         raise InputError("--model is the number of a model", got=repr(model), allowed="0, 1, ... or all")
     split = None if baselines is None else lab_settings.COMMA.split(baselines)
     named = None if split is None else [name for name in split if name.strip() not in ("", "none")]
+    if split is not None and not named and not any(name.strip() == "none" for name in split):
+        raise InputError("--baselines are names", got=repr(baselines), allowed="e.g. mean,ridge:lam=0.1; or none")
     import_files(imports)
     if not imports:
         lab_settings.check_baselines(named or ())
