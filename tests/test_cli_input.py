@@ -459,7 +459,8 @@ def misspelt(word: str, rng: random.Random) -> str:
 def wrong_lines() -> Iterator[Line]:
     """Every flag of every command that takes a value, with values that are wrong for it; and every flag misspelt."""
     rng = random.Random(0)
-    for name, start in STARTS.items():
+    for name in COMMANDS:
+        start = STARTS.get(name, (name,))
         flags: dict[str, Any] = {
             option: param for param in COMMANDS[name].params for option in param.opts if option.startswith("--")
         }
@@ -473,7 +474,7 @@ def wrong_lines() -> Iterator[Line]:
 
 
 def test_the_fuzz_covers_every_command() -> None:
-    assert set(STARTS) == set(COMMANDS)
+    assert set(STARTS) <= set(COMMANDS)
     lines = list(wrong_lines())
     assert len(lines) > 500
     assert {line.start[0] for line in lines} == set(COMMANDS)

@@ -374,7 +374,7 @@ def parser() -> Any:
             if param.param_type_name == "argument":
                 param.display_type_rich = lambda ctx: None
             elif param.metavar is None:
-                param.metavar = ""
+                param.metavar = "" if param.is_flag else "VALUE"
     return made
 
 

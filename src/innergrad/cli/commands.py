@@ -9,6 +9,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def cost_model(
     from innergrad.cli.show import print_cost, print_states, warning_lines
     from innergrad.transformer import load
 
-    with warning_lines(quiet), speaking_of_flags("cost"):
+    with warning_lines(quiet), nullcontext() if model else speaking_of_flags("cost"):
         tf = compile_settings(chosen) if model is None else load(model)
         found = {"state": tf.state, **tf.cost().to_json()}
     if out is not None:
@@ -137,8 +138,7 @@ def verify_model(
     from innergrad.evidence.explain import draw
     from innergrad.evidence.verification import foreseen_bytes
 
-    with speaking_of_flags("verify"):
-        tf = _load(given.model)
+    tf = _load(given.model)
     prompt: tuple[Tensor | None, ...] = (
         () if table is None else (table.X, table.y, table.X_query if len(table.X_query) else None)
     )
@@ -213,8 +213,7 @@ def run_model(
     from innergrad.algorithms import GradientDescent
     from innergrad.cli.show import print_run, warning_lines, working
 
-    with speaking_of_flags("run"):
-        tf = _load(given.model)
+    tf = _load(given.model)
     with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json), speaking_of_flags("run"):
         warnings.simplefilter("ignore", PoorRun)  # said below, with the names of the columns
         run = tf.run(table.X, table.y, table.X_query, dtype=getattr(torch, dtype), **how)
@@ -338,8 +337,8 @@ def export_model(
     from innergrad.export.families import family_of
     from innergrad.model.executors import rounding
 
+    tf, dtype, family = _load(model), getattr(torch, asked.dtype), asked.family or "llama"
     with speaking_of_flags("export"):
-        tf, dtype, family = _load(model), getattr(torch, asked.dtype), asked.family or "llama"
         if hf and not quiet:
             made = llama_sizes(tf, family, asked.kv_heads) if llama else sizes_of(tf)
             fewer = "fewer steps make" if llama else "fewer steps or a larger --epsilon make"

@@ -67,9 +67,9 @@ def _read(folder: Path, config: dict[str, Any]) -> Known:
     loss = algorithm.get("loss", "")
     return Known(
         folder,
-        int(sizes["x"]),
-        int(sizes["y"]),
-        int(options["n_examples"]),
+        _count(sizes["x"]),
+        _count(sizes["y"]),
+        _count(options["n_examples"]),
         _number(options["x_bound"]),
         _number(options["y_bound"]),
         loss if isinstance(loss, str) else "",
@@ -80,5 +80,13 @@ def _read(folder: Path, config: dict[str, Any]) -> Known:
     )
 
 
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(value)
+    return value
+
+
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    if value is not None and (type(value) not in (int, float) or not value > 0):
+        raise ValueError(value)
+    return value
