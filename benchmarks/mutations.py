@@ -493,7 +493,10 @@ def flags(case: Case) -> Act:
         if rng.random() < 0.3:
             start = [command, "--algorithm", rng.choice(("functional", "sgd", "rls", "grid")), *start[5:]]
     elif how < 0.75:
-        known, start = theorem, ["cost", "--theorem", rng.choice(("000-2", "000-3", "000-4")), "-q"]
+        known, start = (
+            theorem,
+            ["cost", "--theorem", rng.choice(("neural-networks-2", "neural-networks-3", "neural-networks-4")), "-q"],
+        )
     elif how < 0.9:
         config = case.write("base.toml", to_toml(rng.choice(case.bases.experiments)))
         start = ["train", config, "--out", case.out / "run", "--device", "cpu", "-q"]

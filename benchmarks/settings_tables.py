@@ -1,18 +1,27 @@
-"""The tables of docs/settings.md: every setting of the lab with its default, from the classes that have them."""
+"""The tables of docs/settings.md: every setting of the lab with its default, from the classes that have them.
+
+python benchmarks/settings_tables.py     writes the same for the command line, which checks settings without torch
+"""
 
 from __future__ import annotations
 
+import json
+import types
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from innergrad.config import Family
+from innergrad import cli
+from innergrad.cli.lab_settings import FILE
+from innergrad.config import Family, to_table
 from innergrad.lab.baselines import Predictor
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.base import LearnerConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Inputs, Task
+from innergrad.lab.tasks.covariances import KernelTerm
 
 FAMILIES: dict[str, tuple[str, type[Family]]] = {
     "tasks": ("task", Task),
@@ -71,3 +80,58 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "settings_run": run_settings,
     **{f"settings_{name}": partial(settings, name) for name in FAMILIES},
 }
+
+
+# ----------------------------------------------------------------------------------------------------- the command line
+
+CLASSES: tuple[type, ...] = (Curriculum, Optimiser, KernelTerm, TrainConfig, Experiment)  # parts first
+BASES: dict[str, type[Family]] = {
+    "Task": Task,
+    "Inputs": Inputs,
+    "LearnerConfig": LearnerConfig,
+    "Predictor": Predictor,
+}
+
+
+def outline() -> dict[str, Any]:
+    """What ``innergrad.cli.lab_settings`` reads: keys, types and defaults of every class that is shipped."""
+    families = {
+        name: {
+            kind: _fields(cls) for kind, cls in sorted(base.kinds.items()) if cls.__module__.startswith("innergrad.")
+        }
+        for name, base in BASES.items()
+    }
+    return {"tables": {cls.__name__: _fields(cls) for cls in CLASSES}, "families": families}
+
+
+def _fields(cls: Any) -> dict[str, list[Any]]:
+    hints, found = get_type_hints(cls), dict[str, list[Any]]()
+    for field in fields(cls):
+        if field.init:
+            default = field.default if field.default_factory is MISSING else field.default_factory()
+            found[field.name] = [_type(hints[field.name]), *([] if default is MISSING else [_plain(default)])]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_table(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _type(hint: Any) -> str:
+    """See ``innergrad.cli.lab_settings``. A function, which no file can have, is left out."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        given = [one for one in arguments if one is not type(None) and get_origin(one) in (None, tuple)]
+        return ("none or " if type(None) in arguments else "") + _type(given[0])
+    if origin is Literal:
+        return "|".join(arguments)
+    if origin is tuple:
+        return f"{_type(arguments[0])}..." if arguments[-1] is ... else " ".join(map(_type, arguments))
+    return f"@{hint.__name__}" if is_dataclass(hint) or issubclass(hint, Family) else str(hint.__name__)
+
+
+if __name__ == "__main__":
+    path = Path(cli.__file__).parent / FILE
+    path.write_text(json.dumps(outline(), indent=1) + "\n")

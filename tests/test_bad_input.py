@@ -554,11 +554,11 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "box abc": ((*COMPILE, "--box", "abc"), "box must be a number or 'none'"),
     "box -1": ((*COMPILE, "--box", "-1"), "box must be a positive number"),
     "momentum": ((*COMPILE, "--momentum", "-1"), "momentum must be a finite number"),
-    "weight decay": ((*COMPILE, "--weight-decay", "inf"), "weight_decay must be a finite number"),
+    "weight decay": ((*COMPILE, "--weight-decay", "inf"), "--weight-decay must be a finite number"),
     "epsilon 1e-12": ((*COMPILE, "--epsilon", "1e-12"), "allowed: 1e-08 to 0.1"),
     "epsilon -1 with nothing to approximate": ((*COMPILE, "--sizes", "2,1", "--epsilon", "-1"), "epsilon"),
-    "n-examples": ((*COMPILE, "--n-examples", "0"), "n_examples must be a positive integer"),
-    "x-bound": ((*COMPILE, "--x-bound", "nan"), "x_bound must be a positive number"),
+    "n-examples": ((*COMPILE, "--n-examples", "0"), "--n-examples must be a positive integer"),
+    "x-bound": ((*COMPILE, "--x-bound", "nan"), "--x-bound must be a positive number"),
     "sin without a domain": ((*COMPILE, "--activation", "sin"), "sin has no asymptotes"),
     "softmax with one output": ((*COMPILE, "--loss", "softmax"), "at least two outputs"),
     "softmax activated": (
@@ -642,21 +642,21 @@ ALGORITHMS: dict[str, tuple[tuple[str, ...], str]] = {  # flags that do not go t
     "step": (("--algorithm", "functional", "--step", "-1"), "step must be a positive number"),
     "a Chebyshev step": (
         ("--algorithm", "functional", "--step-rule", "chebyshev", "--step", "1"),
-        "Chebyshev steps follow from lambda_max and condition; got step = 1.0",
+        "Chebyshev steps follow from --lambda-max and condition; got --step 1.0",
     ),
     "Chebyshev for relu": (
         ("--algorithm", "functional", "--step-rule", "chebyshev", "--kernel", "relu"),
         "need a positive semi-definite kernel",
     ),
-    "lambda-max": (("--algorithm", "functional", "--lambda-max", "nan"), "lambda_max must be a positive number"),
+    "lambda-max": (("--algorithm", "functional", "--lambda-max", "nan"), "--lambda-max must be a positive number"),
     "condition": (("--algorithm", "functional", "--condition", "0.5"), "condition must be a finite number, at least 1"),
-    "covariate step": (("--algorithm", "functional", "--covariate-step", "inf"), "covariate_step must be a finite"),
+    "covariate step": (("--algorithm", "functional", "--covariate-step", "inf"), "--covariate-step must be a finite"),
     "d 0": (("--algorithm", "rls", "--d", "0"), "d must be a positive integer; got 0"),
     "ridge": (("--algorithm", "rls", "--ridge", "0"), "ridge must be a positive number"),
     "noise": (("--algorithm", "rls", "--noise", "-1"), "noise must be a positive number"),
     "form": (("--algorithm", "rls", "--form", "qr"), "unknown form; got 'qr'; allowed: rls, sherman-morrison"),
     "learning rate": (("--algorithm", "sgd", "--lr", "nan"), "lr must be a finite number, at least 0"),
-    "weight decay of sgd": (("--algorithm", "sgd", "--weight-decay", "-1"), "weight_decay must be a finite number"),
+    "weight decay of sgd": (("--algorithm", "sgd", "--weight-decay", "-1"), "--weight-decay must be a finite number"),
     "epsilon on gpt": (("--algorithm", "sgd", "--epsilon", "1"), "epsilon"),
 }
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {  # what the parser of the command line finds wrong
@@ -697,7 +697,7 @@ FITS_NO_MACHINE: dict[str, tuple[tuple[str, ...], str, int]] = {
     "d": (("functional", "--d", str(10**20)), "d must be a positive integer; got 1000000000000000000", 2),
     "d of sgd": (("sgd", "--d", str(10**7)), "allowed: 1 to 20000", 2),
     "d of rls": (("rls", "--d", "20000"), "counting the weights needs", 2),
-    "examples": (("sgd", "--n-examples", str(10**9)), "n_examples must be a positive integer", 2),
+    "examples": (("sgd", "--n-examples", str(10**9)), "--n-examples must be a positive integer", 2),
 }
 
 
@@ -714,20 +714,29 @@ CSV: dict[str, tuple[str | bytes, str]] = {
     "only a header": ("a,b,t\n", "is empty"),
     "no header": ("1,2,3\n4,5,6\n", "header"),
     "no examples": ("a,b,t\n1,2,\n", "has no examples"),
-    "a short row": ("a,b,t\n1,2,3\n1,2\n", "line 3 of bad.csv has the wrong length; got 2; allowed: 3"),
+    "a short row": (
+        "a,b,t\n1,2,3\n1,2\n",
+        "line 3 of bad.csv has the wrong length; got 2 cells; allowed: 3, as the header has; nothing is given for",
+    ),
     "a long row": ("a,b,t\n1,2,3,4\n", "line 2 of bad.csv has the wrong length"),
-    "text": ("a,b,t\n1,two,3\n", "line 2 of bad.csv is not numeric; got 1, two, 3"),
-    "text in a target": ("a,b,t\n1,2,3\n1,2,high\n", "line 3 of bad.csv is not numeric"),
-    "text in a query": ("a,b,t\n1,2,3\n1,x,\n", "line 3 of bad.csv is not numeric"),
-    "an empty input": ("a,b,t\n,2,3\n", "line 2 of bad.csv is not numeric"),
-    "NaN": ("a,b,t\n1,nan,3\n", "line 2 of bad.csv has NaN or infinity"),
-    "infinity": ("a,b,t\n1,2,-inf\n", "line 2 of bad.csv has NaN or infinity"),
-    "infinity by digits": ("a,b,t\n1,2,1e999\n", "line 2 of bad.csv has NaN or infinity"),
+    "text": ("a,b,t\n1,two,3\n", "line 2 of bad.csv, column 'b' (number 2), is not a number; got 'two'"),
+    "text in a target": (
+        "a,b,t\n1,2,3\n1,2,high\n",
+        "line 3 of bad.csv, column 't' (number 3), is not a number; got 'high'",
+    ),
+    "text in a query": ("a,b,t\n1,2,3\n1,x,\n", "line 3 of bad.csv, column 'b' (number 2), is not a number; got 'x'"),
+    "an empty input": ("a,b,t\n,2,3\n", "line 2 of bad.csv, column 'a' (number 1), is not a number; got nothing"),
+    "NaN": ("a,b,t\n1,nan,3\n", "is NaN or infinity; got"),
+    "infinity": ("a,b,t\n1,2,-inf\n", "is NaN or infinity; got"),
+    "infinity by digits": ("a,b,t\n1,2,1e999\n", "is NaN or infinity; got"),
     "two columns of one name": ("a,a,t\n1,2,3\n", "columns of the same name"),
     "too few columns": ("a,t\n1,2\n", "got 1 input and 1 target columns; allowed: 2 and 1"),
     "too many columns": ("a,b,c,t\n1,2,3,4\n", "got 3 input and 1 target columns; allowed: 2 and 1"),
-    "semicolons": ("a;b;t\n1;2;3\n", "does not fit the model"),
-    "too many rows": ("a,b,t\n" + "1,2,3\n" * 5, "the number of examples is out of range; got 5; allowed: 1 to"),
+    "semicolons": ("a;b;t\n1;2;3\n", "bad.csv has semicolons between its columns; got 'a;b;t'; allowed: commas"),
+    "too many rows": (
+        "a,b,t\n" + "1,2,3\n" * 5,
+        "got the number of examples is 5; allowed: 1 to 4, the model's --n-examples; compile with --n-examples 5",
+    ),
     "binary": (bytes(range(256)), "cannot read bad.csv"),
 }
 
@@ -749,8 +758,14 @@ def test_csv(workspace: Path, command: str, content: str | bytes, fragment: str)
         (("run", "model", "--data", "out"), "cannot read out"),
         (("run", "model", "--data", "data.csv", "--query", "none.csv"), "cannot read none.csv"),
         (("run", "model", "--data", "data.csv", "--query", "half.csv"), "no such column in half.csv; got b"),
-        (("run", "model", "--data", "data.csv", "--query", "text.csv"), "line 2 of text.csv is not numeric"),
-        (("run", "model", "--data", "data.csv", "--query", "nan.csv"), "line 2 of nan.csv has NaN or infinity"),
+        (
+            ("run", "model", "--data", "data.csv", "--query", "text.csv"),
+            "line 2 of text.csv, column 'b' (number 2), is not a number",
+        ),
+        (
+            ("run", "model", "--data", "data.csv", "--query", "nan.csv"),
+            "line 2 of nan.csv, column 'b' (number 2), is NaN or infinity",
+        ),
         (("run", "model", "--data", "data.csv", "--query", "header.csv"), "header.csv is empty"),
         (
             ("run", "model", "--data", "data.csv", "--target", "z"),
@@ -1099,4 +1114,7 @@ def test_a_real_process_prints_no_traceback(workspace: Path) -> None:
     Path("bad.csv").write_text("a,b,t\n1,two,3\n")
     done = shell("run", "model", "--data", "bad.csv", "--out", "out")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "innergrad: line 2 of bad.csv is not numeric; got 1, two, 3\n"
+    assert done.stderr == (
+        "innergrad: line 2 of bad.csv, column 'b' (number 2), is not a number; got 'two'; text is no input: leave the "
+        "column out, or give a class a column of 0 and 1\n"
+    )

@@ -30,9 +30,10 @@ from torch import Tensor
 import innergrad as ig
 from innergrad.cli import animation, main
 from innergrad.cli.app import app
-from innergrad.cli.data import read_table
+from innergrad.cli.data import read_examples
 from innergrad.cli.demo import explained, ridge, sentence
 from innergrad.cli.flags import MODEL
+from innergrad.cli.models import known
 from innergrad.cli.settings import ALGORITHMS, COMPILE
 from innergrad.evidence.attack import attack
 from innergrad.evidence.explain import explain
@@ -805,7 +806,8 @@ def test_run_writes_predictions_and_weights(model: Path, data: Path, tmp_path: P
         columns(X_query, run.predictions),
     )
     header, rows = read_rows(tmp_path / "new" / "out" / "weights.csv")
-    assert header == [f"w{i}" for i in range(run.weights.shape[-1])]
+    first = [f"V1[{row},{column}]" for row in range(3) for column in range(2)]
+    assert header == [*first, "b1[0]", "b1[1]", "b1[2]", "V2[0,0]", "V2[0,1]", "V2[0,2]", "b2[0]"]
     assert rows == run.weights.tolist()
 
 
@@ -997,7 +999,7 @@ def test_verify_explains(model: Path, data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "new" / "figure.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads(good("verify", model, "--data", data, "--explain", "--json", "--out", tmp_path / "report.json"))
     tf = ig.load(model)
-    table = read_table(data, None, tf)
+    table = read_examples(data, None, known(model))
     tf.verify(prompts=1)  # as the command does
     assert result["explain"] == explain(tf, table.X, table.y, table.X_query).to_json()
     assert written(tmp_path / "report.json", "verify") == result
@@ -1028,7 +1030,7 @@ def test_verify_attacks(model: Path) -> None:
 
 def test_an_error_above_its_certificate_is_a_failure(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(attack(ig.load(model), starts=2, iterations=1), violations=("too large",))
-    monkeypatch.setattr("innergrad.cli.commands.attack", lambda tf, seed: found)
+    monkeypatch.setattr("innergrad.evidence.attack.attack", lambda tf, seed: found)
     result = call("verify", model, "--attack")
     assert result.code == 1
     assert "VIOLATION: too large" in result.out
@@ -1159,7 +1161,7 @@ def test_the_sentence_of_the_demo_has_its_numbers() -> None:
     assert result["explained"] == pytest.approx({"in_context": 0.9, "gradient_descent": 0.9, "ridge": 0.0})
     said = sentence(result)
     assert "Llama of 7 blocks" in said
-    assert "for 4 patients" in said
+    assert "for 4 new patients" in said
     assert "explain 90% of the differences (ridge regression: 0%)" in said
     assert said.endswith("to 9e-13.")
     assert "Llama" not in sentence({**result, "target": "relu"})
@@ -1240,17 +1242,24 @@ def test_theorems_are_the_calculators(tmp_path: Path) -> None:
     """--json, and the file of --out, have the numbers of innergrad.papers.resources; --quiet prints nothing."""
     for flags, results in (
         (
-            ("000-2", "--eps", "0.1,0.01", "--depth", 3, "--width", 16),
+            ("neural-networks-2", "--eps", "0.1,0.01", "--depth", 3, "--width", 16),
             [trade_off(e, depth=3, width=16) for e in (0.1, 0.01)],
         ),
-        (("000-2", "--heads", "1e6", "--c", 2), [trade_off(1e-2, heads=1e6, c=2.0)]),
-        (("000-3",), [indicator([1e-2, 1e-4, 1e-8])]),
+        (("neural-networks-2", "--heads", "1e6", "--c", 2), [trade_off(1e-2, heads=1e6, c=2.0)]),
+        (("neural-networks-3",), [indicator([1e-2, 1e-4, 1e-8])]),
         (
-            ("000-3", "--eps", "1e-7", "--d", 22, *("--c1", 2, "--c2", 3, "--c3", 4, "--c4", 0.5, "--c-sigma", 6)),
+            (
+                "neural-networks-3",
+                "--eps",
+                "1e-7",
+                "--d",
+                22,
+                *("--c1", 2, "--c2", 3, "--c3", 4, "--c4", 0.5, "--c-sigma", 6),
+            ),
             [indicator([1e-7], 22, BallConstants(2.0, 3.0, 4.0, 0.5, 6.0))],
         ),
         (
-            ("000-4", "--eps", "1e-8", "--d", 1, "--s", 8, "--depth", 3, "--c-lemma3", 2, "--c-lemma4", 3),
+            ("neural-networks-4", "--eps", "1e-8", "--d", 1, "--s", 8, "--depth", 3, "--c-lemma3", 2, "--c-lemma4", 3),
             [smooth([1e-8], 1, 8, 3, SmoothConstants(2.0, 3.0))],
         ),
     ):
@@ -1262,46 +1271,51 @@ def test_theorems_are_the_calculators(tmp_path: Path) -> None:
 
 
 def test_theorems_print_their_tables() -> None:
-    balls = good("cost", "--theorem", "000-3", "--eps", "1e-4,1e-8")
+    balls = good("cost", "--theorem", "neural-networks-3", "--eps", "1e-4,1e-8")
     assert "eps = 0.0001, d = 10, coupled" in balls
     for number in ("> 22,026", "≤ 8.0e6", "> 2.7e43", "≤ 8.0e12", "crossover 5.2e-6", "O(eps^-2)", "O(eps^-3)"):
         assert number in balls
     assert balls.index("A has the smaller number, which decides nothing") < balls.index("Smaller: B.")
-    smooth_functions = good("cost", "--theorem", "000-4", "--d", 1, "--s", 8, "--depth", 3, "--eps", "1e-8")
+    smooth_functions = good("cost", "--theorem", "neural-networks-4", "--d", 1, "--s", 8, "--depth", 3, "--eps", "1e-8")
     assert "crossover 0.0618, 2.7e-12" in smooth_functions
     assert "2(L-1)d = 4 < s = 8" in smooth_functions
-    assert "no crossover" in good("cost", "--theorem", "000-4", "--d", 1, "--s", 3, "--depth", 3, "--c-lemma3", 10)
-    assert "no bound" in good("cost", "--theorem", "000-3", "--d", 22, "--eps", "1e-2")
+    assert "no crossover" in good(
+        "cost", "--theorem", "neural-networks-4", "--d", 1, "--s", 3, "--depth", 3, "--c-lemma3", 10
+    )
+    assert "no bound" in good("cost", "--theorem", "neural-networks-3", "--d", 22, "--eps", "1e-2")
     cells = [
         [cell.strip() for cell in line.split("│")[1:-1]] for line in _trade_off_table().splitlines() if "│" in line
     ]
     assert ["3", "16", "768", "6", "8", "7", "5"] in [row[:7] for row in cells]
-    assert "10^(" in good("cost", "--theorem", "000-3", "--eps", "1e-300", "--c4", "1e100")
+    assert "10^(" in good("cost", "--theorem", "neural-networks-3", "--eps", "1e-300", "--c4", "1e100")
 
 
 def _trade_off_table() -> str:
-    return good("cost", "--theorem", "000-2", "--depth", 3, "--width", 16, "--eps", "0.1")
+    return good("cost", "--theorem", "neural-networks-2", "--depth", 3, "--width", 16, "--eps", "0.1")
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--theorem", "000-5"), "unknown theorem; got '000-5'; allowed: 000-2, 000-3, 000-4"),
-        (("--theorem", "000-3", "--s", 4), "does not take this; got --s; allowed: --eps, --d, --c1"),
-        (("--theorem", "000-2", "--d", 4), "does not take this; got --d;"),
-        (("--theorem", "000-3", "--sizes", "2,3,1", "--no-bias"), "got --sizes, --no-bias"),
-        (("--theorem", "000-3", "--epsilon", "1e-3"), "the accuracies are --eps"),
-        (("--theorem", "000-3", "folder"), "got a model folder"),
-        (("--theorem", "000-3", "--config", "settings.toml"), "got --config"),
-        (("--theorem", "000-4", "--d", 1), "needs --s, --depth"),
-        (("--theorem", "000-2"), "either a network, depth and width, or a budget of heads"),
-        (("--theorem", "000-2", "--heads", 3), "too small"),
-        (("--theorem", "000-3", "--eps", "1e-2,small"), "eps must be numbers"),
-        (("--theorem", "000-3", "--eps", "1e-2,"), "eps must be numbers"),
-        (("--theorem", "000-3", "--eps", "2"), "less than 1"),
-        (("--theorem", "000-3", "--eps", "1e-400"), "eps must be a positive number"),
-        (("--theorem", "000-3", "--c4", "-1"), "c4 must be a positive number"),
-        (("--theorem", "000-4", "--d", 1, "--s", 2, "--depth", 3), "s must be an integer, at least 3"),
+        (
+            ("--theorem", "neural-networks-5"),
+            "unknown theorem; got 'neural-networks-5'; allowed: neural-networks-2, neural-networks-3",
+        ),
+        (("--theorem", "neural-networks-3", "--s", 4), "does not take this; got --s; allowed: --eps, --d, --c1"),
+        (("--theorem", "neural-networks-2", "--d", 4), "does not take this; got --d;"),
+        (("--theorem", "neural-networks-3", "--sizes", "2,3,1", "--no-bias"), "got --sizes, --no-bias"),
+        (("--theorem", "neural-networks-3", "--epsilon", "1e-3"), "the accuracies are --eps"),
+        (("--theorem", "neural-networks-3", "folder"), "got a model folder"),
+        (("--theorem", "neural-networks-3", "--config", "settings.toml"), "got --config"),
+        (("--theorem", "neural-networks-4", "--d", 1), "needs --s, --depth"),
+        (("--theorem", "neural-networks-2"), "either a network, depth and width, or a budget of heads"),
+        (("--theorem", "neural-networks-2", "--heads", 3), "too small"),
+        (("--theorem", "neural-networks-3", "--eps", "1e-2,small"), "eps must be numbers"),
+        (("--theorem", "neural-networks-3", "--eps", "1e-2,"), "eps must be numbers"),
+        (("--theorem", "neural-networks-3", "--eps", "2"), "less than 1"),
+        (("--theorem", "neural-networks-3", "--eps", "1e-400"), "eps must be a positive number"),
+        (("--theorem", "neural-networks-3", "--c4", "-1"), "c4 must be a positive number"),
+        (("--theorem", "neural-networks-4", "--d", 1, "--s", 2, "--depth", 3), "s must be an integer, at least 3"),
         (("--eps", "1e-2"), "belong to a theorem; got --eps"),
         (("--sizes", "2,3,1", "--depth", 3), "belong to a theorem; got --depth"),
     ],
@@ -1318,12 +1332,12 @@ def test_theorems_with_wrong_input(flags: tuple[object, ...], message: str) -> N
 def test_theorems_do_without_torch() -> None:
     code = "import sys; from innergrad.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", code, "cost", "--theorem", "000-3", "--json"],
+        [sys.executable, "-X", "importtime", "-c", code, "cost", "--theorem", "neural-networks-3", "--json"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0
-    assert json.loads(done.stdout)["theorem"] == "000-3"
+    assert json.loads(done.stdout)["theorem"] == "neural-networks-3"
     assert not re.search(r"\| +(torch|numpy)$", done.stderr, re.MULTILINE)

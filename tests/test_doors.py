@@ -45,7 +45,10 @@ OUTPUTS: dict[str, tuple[Arguments, list[str]]] = {
         ["bounds.png"],
     ),
     "cost": (lambda m, to: ["cost", m / "model", "--out", to / "cost.json"], ["cost.json"]),
-    "theorem": (lambda m, to: ["cost", "--theorem", "000-2", "--heads", 1e6, "--out", to / "t.json"], ["t.json"]),
+    "theorem": (
+        lambda m, to: ["cost", "--theorem", "neural-networks-2", "--heads", 1e6, "--out", to / "t.json"],
+        ["t.json"],
+    ),
     "bench": (
         lambda m, to: ["bench", "--points", "4,2,2", "--repeats", 1, "--out", to / "bench.json"],
         ["bench.json"],

@@ -126,7 +126,7 @@ def check_command(words: list[str], experiment: Experiment) -> None:
 
 def test_there_are_configurations_for_every_paper() -> None:
     names = {path.stem.partition("_")[0] for path in CONFIGS.glob("*.toml")}
-    assert names == {"000", "001", "003", "004", "garg", "smoke", "three"}
+    assert names == {"akyurek", "balls", "cheng", "deep", "garg", "smoke", "smooth", "three"}
 
 
 # -------------------------------------------------------------------------------------------------------------- stacks
@@ -734,6 +734,9 @@ def test_imports_that_fail(name: str, text: str | None, words: str, waves: Path,
         (("train", "{run}"), "is a folder"),
         (("train", "{run}", "--resume", "--out", "elsewhere"), "is a folder"),
         (("evaluate", "absent"), "cannot read the checkpoint absent"),
+        (("train", "{config}x"), "did you mean {config}?"),
+        (("train", "{config}", "--set", "train.optimiser.kind=mun"), "did you mean muon?"),
+        (("train", "{run}/checkpoints", "--resume"), "there is no run in"),
         (("evaluate", "{config}"), "damaged"),
         (("evaluate", "{run}", "--points", "6"), "learned positions end before the prompt does"),
         (("evaluate", "{run}", "--set", "train.steps=3"), "only the task"),
@@ -752,4 +755,4 @@ def test_bad_input_is_one_line_and_code_2(arguments: tuple[str, ...], words: str
     assert called.code == 2, called
     assert called.out == ""
     assert called.err.count("\n") == 1
-    assert words in called.err
+    assert words.format(config=config) in called.err

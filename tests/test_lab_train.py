@@ -203,7 +203,7 @@ def test_it_learns() -> None:
     assert errors[5] < 0.5 * errors[0]
 
 
-@pytest.mark.parametrize("name", ["three_tasks", "003_heads", "001_relu_3", "garg_linear"])
+@pytest.mark.parametrize("name", ["three_tasks", "cheng_heads", "deep_optimizers_relu_3", "garg_linear"])
 def test_a_step_is_one_graph(name: str) -> None:
     """Data and update can be traced without a break, as compiling for a GPU needs it, and are the same."""
     small = [

@@ -56,7 +56,6 @@ def test_the_battery_of_the_page_is_collected_and_passes(pytester: pytest.Pytest
 
 SHORTER = {
     "--steps 20": "--steps 2",
-    "--n-examples 48": "--n-examples 12",
     "--sizes 10,8,8,1": "--sizes 10,3,1",
     "--sizes 2,4,1": "--sizes 2,2,1",
     "--points 20,8,3": "--points 4,4,2",
@@ -71,7 +70,7 @@ def commands(lab: bool) -> list[list[str]]:
 
 
 def shortened(arguments: list[str]) -> list[str]:
-    """The same with a few steps of training or descent, on small networks, and for prompts as long as examples.csv."""
+    """The same with a few steps of training or descent, on small networks."""
     if arguments[0] in ("train", "sweep"):
         return [*arguments, "--set", "train.steps=4"]
     line = " ".join(arguments)
@@ -82,14 +81,9 @@ def shortened(arguments: list[str]) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with the configurations and examples.csv alone."""
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    header = ",".join([f"x{i}" for i in range(10)] + ["y"])
-    rows = [
-        ",".join([f"{(i * j) % 7 / 7:.3f}" for j in range(10)] + ([f"{i / 10:.2f}"] if i < 12 else [""]))
-        for i in range(14)
-    ]
-    (tmp_path / "examples.csv").write_text("\n".join([header, *rows]) + "\n")
+    """The current folder, with the configurations and the examples of the checkout alone."""
+    for name in ("configs", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

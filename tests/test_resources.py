@@ -84,7 +84,7 @@ def test_the_recursion_is_the_papers() -> None:
         a = n + a + 2
     assert [recursion_layers(n) for n in range(2, 8)] == [2, 6, 11, 17, 24, 32]
     assert [backprop_layers(n) for n in range(2, 6)] == [2, 5, 7, 9]
-    assert [n for n in range(2, 60) if recursion_layers(n) < ROUTE["001"].layers(n)] == [2, 3]
+    assert [n for n in range(2, 60) if recursion_layers(n) < ROUTE["Deep Optimizers"].layers(n)] == [2, 3]
     assert [n for n in range(2, 60) if recursion_layers(n) <= backprop_layers(n)] == [2]
 
 
@@ -93,8 +93,8 @@ def test_the_recursion_is_the_papers() -> None:
     [
         ("softmax", "sink", "target softmax, sink"),
         ("sigma", "backprop", "target sigma, backprop"),
-        ("sigma", "recursion", "000, heads counted"),
-        ("relu", "literal", "001"),
+        ("sigma", "recursion", "Neural Networks, heads counted"),
+        ("relu", "literal", "Deep Optimizers"),
     ],
 )
 def test_layers_and_heads_are_those_of_compiled_transformers(target: str, variant: str, route: str) -> None:
@@ -110,7 +110,7 @@ def test_layers_and_heads_are_those_of_compiled_transformers(target: str, varian
         assert cost.blocks == 2 * ROUTE[route].layers(n)
         heads = max(row.heads for row in cost.rows if row.kind == "attention")
         terms.add(heads // K)
-    if route != "001":  # on ReLU attention the widest layer is another one for other sizes
+    if route != "Deep Optimizers":  # on ReLU attention the widest layer is another one for other sizes
         assert len(terms) == 1
 
 
@@ -148,7 +148,7 @@ def test_a_budget_of_heads(heads: float, eps: float) -> None:
     for pair in result.pairs:
         K = math.isqrt(int(heads * eps**2 / pair.depth + 1e-9))
         assert pair.width.value == pytest.approx(K)
-        (printed,) = (route for route in pair.routes if route.route == "000 as printed")
+        (printed,) = (route for route in pair.routes if route.route == "Neural Networks, as printed")
         assert printed.heads.value <= heads * (1 + 1e-9)
 
 

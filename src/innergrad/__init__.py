@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from innergrad.moved import install
 
 if TYPE_CHECKING:
+    from innergrad import lab as lab
     from innergrad.algorithms import (
         Adam,
         Algorithm,
@@ -70,6 +71,7 @@ _NAMES = {
     "ir.stream": "Lane Stream",
     "transformer": "CompiledTransformer Run load reference",
 }
+_MODULES = ("lab",)  # of the package, as attributes of it
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "ACTIVATIONS",
@@ -137,6 +139,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"innergrad.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'innergrad' has no attribute {name!r}")
     value = getattr(import_module(f"innergrad.{_HOME[name]}"), name)
@@ -145,4 +149,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_MODULES, "__version__"]

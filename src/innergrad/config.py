@@ -19,7 +19,6 @@ null: None is left out where it is the default and written as "none" elsewhere, 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import tomllib
 import types
@@ -27,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from innergrad.errors import InputError, Registry, counted
+from innergrad.errors import InputError, Registry, counted, suggestion
 from innergrad.files import read_text
 
 T = TypeVar("T")
@@ -154,8 +153,7 @@ def _dataclass(cls: Any, table: object, name: str, source: str, default: Any = N
     for key in table:
         if key not in fields:
             keys = (["kind"] if family else []) + list(fields)
-            near = difflib.get_close_matches(str(key), keys, n=1)
-            hint = f"did you mean {_join(name, near[0])}?" if near else ""
+            hint = suggestion(_join(name, key), [_join(name, one) for one in keys])
             raise InputError(f"{source}unknown key {_join(name, key)}", allowed=", ".join(keys), hint=hint)
     old = {key: getattr(default, key) if type(default) is cls else _default(field) for key, field in fields.items()}
     new = {key: _typed(hints[key], table[key], _join(name, key), source, old[key]) for key in table}
@@ -215,7 +213,8 @@ def _typed(hint: Any, value: Any, name: str, source: str, default: Any = None) -
             return value
     else:
         raise TypeError(f"{name}: configurations have no {hint}")
-    raise InputError(f"{source}{name} is wrong", got=repr(value), allowed=_words(hint))
+    near = suggestion(value, get_args(hint)) if origin is Literal else ""
+    raise InputError(f"{source}{name} is wrong", got=repr(value), allowed=_words(hint), hint=near)
 
 
 def _union(members: tuple[Any, ...], value: Any, name: str, source: str, default: Any) -> Any:

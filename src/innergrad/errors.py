@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, SupportsIndex, TypeVar
@@ -58,6 +58,21 @@ class InputError(ValueError):
 def shortened(text: str, most: int = MOST_WORDS) -> str:
     """The text; of a long text its beginning and its end, since it may be a whole file."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 4 :]}"
+
+
+def suggestion(name: object, known: Collection[str]) -> str:
+    """ "did you mean tanh?", if a known name is near to this one; else nothing. Upper and lower case count as equal."""
+    folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    return f"did you mean {folded[near[0]]}?" if near else ""
+
+
+def one_of(what: str, name: object, known: Collection[str], *, hint: str = "") -> str:
+    """The name, which is a known one; else an error with all of them, and with the nearest. ``what``: what it names."""
+    if isinstance(name, str) and name in known:
+        return name
+    words = "; ".join(filter(None, [suggestion(name, known), hint]))
+    raise InputError(what, got=repr(name), allowed=", ".join(known), hint=words)
 
 
 class DomainError(InputError):
@@ -295,11 +310,7 @@ class Registry(dict[str, T]):
         self.what, self.unknown, self.hint = what, unknown or f"unknown {what}", hint
 
     def find(self, name: object) -> T:
-        if isinstance(name, str) and name in self:
-            return self[name]
-        near = [f"did you mean {near}?" for near in difflib.get_close_matches(str(name), self, n=1)]
-        hint = "; ".join([*near, self.hint] if self.hint else near)
-        raise InputError(self.unknown, got=repr(name), allowed=", ".join(self), hint=hint)
+        return self[one_of(self.unknown, name, self, hint=self.hint)]
 
     def add(self, name: str, thing: T) -> None:
         here, there = _full_name(thing), _full_name(self.get(name, thing))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from innergrad.cli import figures, lab
-from innergrad.cli.flags import MODEL, THEOREM, Force, takes
+from innergrad.cli import figures, flags, lab, names
+from innergrad.cli.flags import FOLDER, LIST, MODEL, THEOREM, Force, takes
+from innergrad.cli.words import usage
 from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, shortened
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Transformers that learn inside their forward pass: learning algorithms compiled into weights.",
 )
@@ -24,12 +25,25 @@ app = typer.Typer(
 Given = Mapping[str, Any]  # flags by the names of their settings; see ``flags.takes``
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of initial weights and random data, where there are any.")]
+Seed = Annotated[int, flags.seed("Seed of initial weights and random data, where there are any.")]
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="TOML file with the same settings; flags override.")]
-ModelFolder = Annotated[Path | None, typer.Argument(help="Folder written by `innergrad compile`.")]
-Targets = Annotated[str | None, typer.Option("--target", help="Target columns, comma-separated; default: the last.")]
-Data = Annotated[Path | None, typer.Option("--data", help="CSV with a header: input columns, then target columns.")]
+ConfigFile = Annotated[Path | None, flags.path("--config", "TOML file with the same settings; flags override.")]
+ModelFolder = Annotated[Path | None, typer.Argument(metavar="MODEL", help="Folder written by `innergrad compile`.")]
+Targets = Annotated[
+    str | None, typer.Option("--target", metavar=LIST, help="Target columns, comma-separated; default: the last.")
+]
+Data = Annotated[
+    Path | None,
+    flags.path("--data", "CSV with a header: input columns, then target columns; examples/examples.csv is one."),
+]
+Scaled = Annotated[
+    bool,
+    typer.Option(
+        "--scale",
+        help="Standardise inputs and targets by the mean and deviation of the rows that teach; predictions are in the "
+        "units of the file.",
+    ),
+]
 
 
 def _version(asked: bool) -> None:
@@ -51,11 +65,14 @@ def _options(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the figure, the table and the model.")] = Path(
+    out: Annotated[Path, flags.path("--out", "Folder for the figure, the table and the model.", FOLDER)] = Path(
         "out/demo"
     ),
     target: Annotated[
-        str, typer.Option("--target", help="llama: no approximation; relu: the construction of the paper.")
+        str,
+        flags.chosen(
+            "--target", "target", names.DEMOS, "llama: no approximation; relu: ReLUs alone, as the papers have it."
+        ),
     ] = "llama",
     animate: Annotated[
         bool, typer.Option("--animate", help="Also a film, demo.gif: a curve is learned inside a forward pass.")
@@ -79,7 +96,7 @@ def demo(
 @takes(MODEL)
 def compile_(
     given: Given,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the model; a model already there is replaced.")],
+    out: Annotated[Path, flags.path("--out", "Folder for the model; a model already there is replaced.", FOLDER)],
     config: ConfigFile = None,
     force: Force = False,
     seed: Seed = 0,
@@ -95,7 +112,7 @@ def compile_(
     from innergrad.cli import commands
     from innergrad.cli.settings import settings
 
-    commands.compile_model(settings(config, given), out, force=force, as_json=json, quiet=quiet)
+    commands.compile_model(settings(config, given, needed=True), out, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -104,28 +121,35 @@ def run(
     data: Data = None,
     targets: Targets = None,
     query: Annotated[
-        Path | None,
-        typer.Option("--query", help="CSV with the input columns to predict; default: rows without targets."),
+        Path | None, flags.path("--query", "CSV with the input columns to predict; default: rows without targets.")
     ] = None,
-    executor: Annotated[str, typer.Option("--executor", help="auto, plain, dense or fused")] = "auto",
-    dtype: Annotated[str, typer.Option("--dtype", help="float64 or float32")] = "float64",
+    scale: Scaled = False,
+    executor: Annotated[
+        str, flags.chosen("--executor", "executor", names.EXECUTORS, "How it is run: auto, plain, dense or fused.")
+    ] = "auto",
+    dtype: Annotated[str, flags.chosen("--dtype", "dtype", names.DTYPES, "Numbers: float64 or float32.")] = "float64",
     std: Annotated[
         bool,
         typer.Option("--std", help="Also predictive standard deviations (rls; functional with kernel linear or exp)."),
     ] = False,
     until: Annotated[
-        float | None,
-        typer.Option("--until", help="Stop where the certified norm of the gradient is at most this."),
+        float | None, flags.amount("--until", "Stop where the certified norm of the gradient is at most this.")
     ] = None,
     outside: Annotated[
         str,
-        typer.Option("--outside", help="Values outside the domain of the model: error, or flag, which lists them."),
+        flags.chosen(
+            "--outside",
+            "value of --outside",
+            names.OUTSIDE,
+            "Values outside the model's domain: error, or flag (list).",
+        ),
     ] = "error",
     out: Annotated[
         Path | None,
-        typer.Option(
+        flags.path(
             "--out",
-            help="Folder for predictions.csv and, where there are any, weights.csv (a row per step), online.csv.",
+            "Folder for predictions.csv and, where there are any, weights.csv (a row per step), online.csv.",
+            FOLDER,
         ),
     ] = None,
     force: Force = False,
@@ -140,8 +164,9 @@ def run(
     """
     from innergrad.cli import commands
 
+    given = commands.Given(model, data, targets, query, scale)
     how = {"executor": executor, "until": until, "outside": outside, "seed": seed, "return_std": std}
-    commands.run_model(model, data, targets, query, dtype, out, how, force=force, as_json=json, quiet=quiet)
+    commands.run_model(given, dtype, out, how, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -149,7 +174,8 @@ def verify(
     model: ModelFolder = None,
     data: Data = None,
     targets: Targets = None,
-    prompts: Annotated[int, typer.Option("--prompts", help="Number of random prompts.")] = 4,
+    scale: Scaled = False,
+    prompts: Annotated[int, flags.count("--prompts", "Number of random prompts.")] = 4,
     explain: Annotated[
         bool,
         typer.Option(
@@ -158,12 +184,12 @@ def verify(
             "bound, and a health table; on the given data, else on a random prompt.",
         ),
     ] = False,
-    figure: Annotated[Path | None, typer.Option("--figure", help="With --explain: draw it, a PNG.")] = None,
+    figure: Annotated[Path | None, flags.path("--figure", "With --explain: draw it, a PNG.")] = None,
     attack: Annotated[
         bool,
         typer.Option("--attack", help="Also search for the prompt and weights with the largest error, in the domain."),
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the report as JSON to this file.")] = None,
+    out: Annotated[Path | None, flags.path("--out", "Write the report as JSON to this file.")] = None,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
@@ -179,9 +205,8 @@ def verify(
     from innergrad.cli import commands
 
     asked = commands.Asked(explain, figure, attack)
-    code = commands.verify_model(
-        model, data, targets, prompts, asked, out, force=force, seed=seed, as_json=json, quiet=quiet
-    )
+    given = commands.Given(model, data, targets, scale=scale)
+    code = commands.verify_model(given, prompts, asked, out, force=force, seed=seed, as_json=json, quiet=quiet)
     raise typer.Exit(code)
 
 
@@ -191,7 +216,7 @@ def cost(
     given: Given,
     model: ModelFolder = None,
     config: ConfigFile = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the table as JSON to this file.")] = None,
+    out: Annotated[Path | None, flags.path("--out", "Write the table as JSON to this file.")] = None,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
@@ -201,7 +226,8 @@ def cost(
 
     The settings are those of `innergrad compile`. Layers that repeat are shown once; --json lists them all.
 
-    Or, with --theorem, how large a transformer 000 needs to learn a function through a network, all constants yours.
+    Or, with --theorem, how large a transformer must be to learn a function through a network, by the theorems of
+    "Transformers Perform In-Context Learning through Neural Networks", corrected; all constants are yours.
     """
     from innergrad.cli import theorems
 
@@ -218,15 +244,20 @@ def cost(
 
 @app.command()
 def bench(
-    what: Annotated[str, typer.Argument(help="executor: in-context training against training in torch")] = "executor",
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="executor: in-context training against training in torch")
+    ] = "executor",
     full: Annotated[bool, typer.Option("--full", help="The whole grid, 100 points; some minutes.")] = False,
     points: Annotated[
-        str | None, typer.Option("--points", help="instead: n,K,N of each, e.g. '20,8,3 4096,128,4'")
+        str | None,
+        typer.Option("--points", metavar="n,K,N", help="Instead: n,K,N of each point, e.g. '20,8,3 4096,128,4'."),
     ] = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or both, with a comma")] = "float32",
-    threads: Annotated[str, typer.Option("--threads", help="e.g. 1 or 1,2")] = "1",
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="runs of each, of which the median counts")] = 5,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the results as JSON to this file.")] = None,
+    dtype: Annotated[
+        str, typer.Option("--dtype", metavar=LIST, help="float32, float64 or both, with a comma.")
+    ] = "float32",
+    threads: Annotated[str, typer.Option("--threads", metavar=LIST, help="Numbers of threads, e.g. 1 or 1,2.")] = "1",
+    repeats: Annotated[int, flags.count("--repeats", "Runs of each, of which the median counts.")] = 5,
+    out: Annotated[Path | None, flags.path("--out", "Write the results as JSON to this file.")] = None,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
@@ -243,24 +274,31 @@ def bench(
 def export(
     model: ModelFolder = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="hf: a folder for AutoModel.from_pretrained; onnx: a file.")
+        Path | None,
+        flags.path("--out", "hf: a folder for AutoModel.from_pretrained; onnx: a file.", "PATH"),
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="hf (target gpt, variant pre-ln, or llama) or onnx")] = "hf",
+    format: Annotated[
+        str,
+        flags.chosen("--format", "format", names.FORMATS, "hf (target gpt, variant pre-ln, or llama) or onnx."),
+    ] = "hf",
     dtype: Annotated[
-        str, typer.Option("--dtype", help="float32; for GPT-2, StableLM, or compiled with --double, float64")
+        str,
+        flags.chosen(
+            "--dtype", "dtype", names.DTYPES, "float32; for GPT-2, StableLM, or compiled with --double, float64."
+        ),
     ] = "float32",
     family: Annotated[
         str | None,
-        typer.Option(
+        flags.chosen(
             "--family",
-            help="Of target llama, for hf: llama (default), mistral, qwen2, qwen3, gemma, stablelm or smollm3.",
+            "family of models",
+            names.FAMILIES,
+            "Of target llama, for hf: llama (default), mistral, qwen2, qwen3, gemma, stablelm or smollm3.",
         ),
     ] = None,
     kv_heads: Annotated[
         int | None,
-        typer.Option(
-            "--kv-heads", help="Of target llama, for hf: heads of keys and values; default: what is smallest."
-        ),
+        flags.count("--kv-heads", "Of target llama, for hf: heads of keys and values; default: the fewest."),
     ] = None,
     large: Annotated[bool, typer.Option("--large", help="For hf: also more than 2 GB.")] = False,
     force: Force = False,
@@ -283,18 +321,23 @@ def export(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder written by `innergrad compile` or by `innergrad train`.")],
-    out: Annotated[Path, typer.Option("--out", help="The HTML file.")] = Path("out/report.html"),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Written by `innergrad compile` or by `innergrad train`.")
+    ],
+    out: Annotated[Path, flags.path("--out", "The HTML file.")] = Path("out/report.html"),
     data: Data = None,
     targets: Targets = None,
+    scale: Scaled = False,
     sets: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Of a run: a shift of its task to measure, too, e.g. task.inputs.mean=2; any number of times."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Of a run: a shift of its task to measure, too, e.g. task.inputs.mean=2; any number of times.",
         ),
     ] = None,
     imports: lab.Imports = None,
-    prompts: Annotated[int, typer.Option("--prompts", help="Of a run: number of prompts it is measured on.")] = 1024,
+    prompts: Annotated[int, flags.count("--prompts", "Of a run: number of prompts it is measured on.")] = 1024,
     device: lab.Device = None,
     force: Force = False,
     seed: Seed = 0,
@@ -309,10 +352,8 @@ def report(
     """
     from innergrad.cli import reports
 
-    lab.import_files(imports)
-    reports.write_report(
-        folder, out, data, targets, sets or [], prompts, device, force=force, seed=seed, as_json=json, quiet=quiet
-    )
+    asked = reports.Asked(data, targets, scale, sets or [], imports, prompts, device)
+    reports.write_report(folder, out, asked, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
 lab.register(app)
@@ -321,17 +362,46 @@ figures.register(app)
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 
 
+@cache
+def parser() -> Any:
+    """The command that reads the arguments. Its help says in our words what a flag takes, not by Python's types; its
+    paragraphs are as wide as the terminal.
+    """
+    made: Any = typer.main.get_command(app)
+    for command in (made, *made.commands.values()):
+        command.help = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
+        command.get_help_option = _without_type(command.get_help_option)
+        for param in command.params:
+            if param.param_type_name == "argument":
+                param.display_type_rich = lambda ctx: None
+            elif param.metavar is None:
+                param.metavar = "" if param.is_flag else "VALUE"
+    return made
+
+
+def _without_type(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def changed(ctx: Any) -> Any:
+        option = get(ctx)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    return changed
+
+
 def main() -> None:
     """Entry point: bad input is one line on stderr and exit code 2, a failed job one line and exit code 1.
 
-    What is too large for the machine, or for Python, is bad input.
+    What is too large for the machine, or for Python, is bad input. Without arguments, the help.
     """
     _say_everything()
     try:
-        code = app(standalone_mode=False)
+        code = parser()(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()  # here, where somebody can say that there is no room, or nobody who reads it
-    except (InputError, USAGE_ERROR) as error:
-        code = _complain(error.format_message() if hasattr(error, "format_message") else str(error), 2)
+    except USAGE_ERROR as error:
+        code = _complain(usage(error), 2)
+    except InputError as error:
+        code = _complain(_with_next_step(str(error)), 2)
     except BrokenPipeError:  # who reads has seen enough: innergrad cost ... | head -1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
@@ -352,6 +422,12 @@ def _say_everything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _with_next_step(message: str) -> str:
+    """A message that says nothing but what is wrong, and what was found, names the help."""
+    command = next((word for word in sys.argv[1:2] if word in parser().commands), "")
+    return message if message.count("; ") > 1 else f"{message}; {' '.join(['innergrad', command])} -h explains it"
 
 
 def _complain(message: str, code: int) -> int:

@@ -6,17 +6,19 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from innergrad.bench.executor import Point, chosen, measure
-from innergrad.bench.rivals import AUTOGRAD
-from innergrad.errors import InputError
+from innergrad.cli.names import BENCHES, DTYPES
+from innergrad.errors import InputError, one_of
 from innergrad.files import Writer
+
+if TYPE_CHECKING:
+    from innergrad.bench.executor import Point
 
 
 def run_bench(
@@ -35,10 +37,13 @@ def run_bench(
     writer = Writer("bench", force=force)
     if out is not None:
         writer.check(out, stream=True)
-    if what != "executor":
-        raise InputError("unknown benchmark", got=repr(what), allowed="executor")
+    one_of("unknown benchmark", what, BENCHES)
     sizes = [_numbers(part, 3) for part in points.split()] if points is not None else None
-    found = chosen(not full, sizes, [part.strip() for part in dtype.split(",")], _numbers(threads))
+    dtypes = [one_of("unknown dtype", part.strip(), DTYPES) for part in dtype.split(",")]
+    counts = _numbers(threads)
+    from innergrad.bench.executor import chosen, measure
+
+    found = chosen(not full, sizes, dtypes, counts)
     rows = [measure(point, repeats) for point in _watched(found, quiet or as_json)]
     if out is not None:
         writer.json(out, {"executor": rows})
@@ -55,7 +60,7 @@ def _numbers(text: str, count: int | None = None) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1 or (count is not None and len(found) != count):
-        what = "threads are positive numbers" if count is None else "points are n,K,N"
+        what = "--threads are positive integers" if count is None else "--points are n,K,N"
         raise InputError(what, got=repr(text), allowed="e.g. 1 or 1,2" if count is None else "e.g. 20,8,3")
     return found
 
@@ -70,6 +75,8 @@ def _progress(points: list[Point]) -> Iterator[Point]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     """Five times and two ratios: it fits 80 columns; --json has every rival."""
+    from innergrad.bench.rivals import AUTOGRAD
+
     title = "us a step, and ratios to the fastest of torch's autograd"
     table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False, collapse_padding=True)
     for column in ("n, K, N", "dtype", "thr.", "autograd", "by hand", "compiled", "torch", "ratio", "torch's"):

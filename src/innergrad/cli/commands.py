@@ -1,49 +1,65 @@
-"""What the commands do, once the arguments are parsed."""
+"""What the commands do, once the arguments are parsed. First they check what can be checked without torch; then they
+import it.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from rich.console import Console
-from torch import Tensor
 
-from innergrad.algorithms import GradientDescent
-from innergrad.cli.data import Examples, read_inputs, read_table, write_csv
-from innergrad.cli.settings import compile_settings
-from innergrad.cli.show import (
-    print_cost,
-    print_explanation,
-    print_report,
-    print_run,
-    print_states,
-    warning_lines,
-    working,
-)
+from innergrad.cli.data import Examples, read_examples, write_csv
+from innergrad.cli.models import Known, known
+from innergrad.cli.words import in_flags, speaking_of_flags
 from innergrad.errors import DomainError, InputError, JobError, PoorRun
-from innergrad.evidence.attack import attack
-from innergrad.evidence.explain import Explanation, draw, explain
-from innergrad.evidence.verification import foreseen_bytes
 from innergrad.files import Writer, make_folder
-from innergrad.model.executors import rounding
-from innergrad.model.storage import CONFIG, WEIGHTS, check_folder
-from innergrad.model.symptoms import LABELS
-from innergrad.transformer import CompiledTransformer, Run, load
+from innergrad.model.folder import CONFIG, WEIGHTS, check_folder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from innergrad.evidence.explain import Explanation
+    from innergrad.transformer import CompiledTransformer, Run
 
 LARGE = 10**8  # bytes of an export that is worth a word
 LARGE_MEMORY = 10**9  # bytes, likewise
 RUN = "run.json"  # beside the CSV files of a run: what it was, and their digests
 
 
+@dataclass(frozen=True)
+class Given:
+    """A model, and data for it. targets: names of columns; query: another file with the rows to predict."""
+
+    model: Path | None
+    data: Path | None = None
+    targets: str | None = None
+    query: Path | None = None
+    scale: bool = False
+
+    def examples(self, model: Known) -> Examples | None:
+        if self.data is not None:
+            return read_examples(self.data, self.targets, model, self.query, scale=self.scale)
+        for flag, asked in (("--target", self.targets), ("--query", self.query), ("--scale", self.scale or None)):
+            if asked is not None:
+                raise InputError(f"{flag} is about the rows of --data", got="no --data", hint="give --data, a CSV file")
+        return None
+
+
 def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json: bool, quiet: bool) -> None:
     check_folder(out, force)
-    with warning_lines(quiet), working("compiling", quiet or as_json):
+    require_folder(out)
+    from innergrad.cli.making import compile_settings
+    from innergrad.cli.show import print_cost, print_states, warning_lines, working
+
+    with warning_lines(quiet), working("compiling", quiet or as_json), speaking_of_flags("compile"):
         tf = compile_settings(chosen)
         tf.save(out, force=force)
     if as_json:
@@ -53,7 +69,9 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json:
         print_states(tf)
         if tf.solution is not None:
             Console().print(str(tf.solution), markup=False, highlight=False, soft_wrap=True)
-        Console().print(f"saved to {out}; next: innergrad verify {out}", markup=False, soft_wrap=True)
+        what = f"target {tf.options.target}, variant {tf.options.variant}"
+        hint = f"next: innergrad run {out} --data FILE, or innergrad verify {out}"
+        Console().print(f"saved to {out} ({what}); {hint}", markup=False, highlight=False, soft_wrap=True)
 
 
 def cost_model(
@@ -69,9 +87,15 @@ def cost_model(
     writer = _writer("cost", model, config, force=force, outputs=[out])
     if (model is None) == (not chosen):
         raise InputError("give either a saved model or settings", hint="innergrad cost out/model, or --sizes 3,8,8,1")
-    with warning_lines(quiet):
+    if model is not None:
+        known(model)
+    from innergrad.cli.making import compile_settings
+    from innergrad.cli.show import print_cost, print_states, warning_lines
+    from innergrad.transformer import load
+
+    with warning_lines(quiet), nullcontext() if model else speaking_of_flags("cost"):
         tf = compile_settings(chosen) if model is None else load(model)
-    found = {"state": tf.state, **tf.cost().to_json()}
+        found = {"state": tf.state, **tf.cost().to_json()}
     if out is not None:
         writer.json(out, found)
     if as_json:
@@ -91,15 +115,13 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.figure is not None and not self.explain:
-            raise InputError("--figure draws an explanation", hint="give --explain too")
+            raise InputError("--figure draws an explanation", got="no --explain", hint="give --explain too")
         if self.figure is not None and self.figure.suffix != ".png":
             raise InputError("the figure is a PNG", got=str(self.figure), allowed="a name that ends in .png")
 
 
 def verify_model(
-    model: Path | None,
-    data: Path | None,
-    targets: str | None,
+    given: Given,
     prompts: int,
     asked: Asked,
     out: Path | None,
@@ -109,12 +131,15 @@ def verify_model(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    if prompts < 1:
-        raise InputError("prompts must be a positive integer", got=prompts)
-    writer = _writer("verify", model, data, force=force, outputs=[out, asked.figure])
-    tf = _load(model)
-    table = None if data is None else read_table(data, targets, tf)
-    given: tuple[Tensor | None, ...] = (
+    writer = _writer("verify", given.model, given.data, force=force, outputs=[out, asked.figure])
+    table = given.examples(known(given.model))
+    from innergrad.cli.show import print_explanation, print_report, warning_lines, working
+    from innergrad.evidence.attack import attack
+    from innergrad.evidence.explain import draw
+    from innergrad.evidence.verification import foreseen_bytes
+
+    tf = _load(given.model)
+    prompt: tuple[Tensor | None, ...] = (
         () if table is None else (table.X, table.y, table.X_query if len(table.X_query) else None)
     )
     explanation, worst = None, None
@@ -122,12 +147,12 @@ def verify_model(
     size = foreseen_bytes(tf, prompts, max(rows))
     if size > LARGE_MEMORY and not quiet:
         print(f"note: verifying takes up to {size / 1e9:,.1f} GB of memory", file=sys.stderr)
-    with warning_lines(quiet), working("verifying", quiet or as_json):
+    with warning_lines(quiet), working("verifying", quiet or as_json), speaking_of_flags("verify"):
         reports = {"random prompts": tf.verify(seed=seed, prompts=prompts)}
         if table is not None:
-            reports[str(data)] = tf.verify(*given, seed=seed)
+            reports[str(given.data)] = tf.verify(*prompt, seed=seed)
         if asked.explain:
-            explanation = _explained(tf, given, seed, all(report.passed for report in reports.values()))
+            explanation = _explained(tf, prompt, seed, all(report.passed for report in reports.values()))
         if asked.attack:
             worst = attack(tf, seed=seed)
     result = {name: report.to_json() for name, report in reports.items()}
@@ -144,7 +169,7 @@ def verify_model(
         for name, report in reports.items():
             print_report(name, report)
         if explanation is not None:
-            print_explanation("a random prompt" if table is None else str(data), explanation)
+            print_explanation("a random prompt" if table is None else str(given.data), explanation)
         if worst is not None:
             Console().print(f"\nAttack: {worst}", markup=False, highlight=False, soft_wrap=True)
     violated = [*(explanation.violations if explanation else ()), *(worst.violations if worst else ())]
@@ -152,6 +177,8 @@ def verify_model(
 
 
 def _explained(tf: CompiledTransformer, given: tuple[Tensor | None, ...], seed: int, passed: bool) -> Explanation:
+    from innergrad.evidence.explain import explain
+
     try:
         return explain(tf, *given, seed=seed)
     except DomainError as error:
@@ -162,10 +189,7 @@ def _explained(tf: CompiledTransformer, given: tuple[Tensor | None, ...], seed: 
 
 
 def run_model(
-    model: Path | None,
-    data: Path | None,
-    targets: str | None,
-    query: Path | None,
+    given: Given,
     dtype: str,
     out: Path | None,
     how: Mapping[str, Any],
@@ -175,43 +199,61 @@ def run_model(
     quiet: bool,
 ) -> None:
     """how: further arguments of ``tf.run``."""
-    tf = _load(model)
-    if data is None:
-        raise InputError("the examples are missing", hint="give --data examples.csv")
-    dtypes = {"float64": torch.float64, "float32": torch.float32}
-    if dtype not in dtypes:
-        raise InputError("unknown dtype", got=repr(dtype), allowed=", ".join(dtypes))
+    model = known(given.model)
+    if given.data is None:
+        raise InputError("the examples are missing", hint="give --data examples/examples.csv, or a CSV of yours")
     if out is not None:
-        writer = _writer("run", model, data, query, force=force)
-        writer.check_all(out, _names(tf), RUN)
-    table = read_table(data, targets, tf)
-    X_query = table.X_query if query is None else read_inputs(query, table.inputs)
-    with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json):
+        writer = _writer("run", given.model, given.data, given.query, force=force)
+        writer.check_all(out, _names(model), RUN)
+        require_folder(out)
+    table = given.examples(model)
+    assert table is not None
+    import torch
+
+    from innergrad.algorithms import GradientDescent
+    from innergrad.cli.show import print_run, warning_lines, working
+
+    tf = _load(given.model)
+    with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json), speaking_of_flags("run"):
         warnings.simplefilter("ignore", PoorRun)  # said below, with the names of the columns
-        run = tf.run(table.X, table.y, X_query, dtype=dtypes[dtype], **how)
-    told = [symptom.said(table.targets if symptom.kind == LABELS else table.inputs) for symptom in run.symptoms]
+        run = tf.run(table.X, table.y, table.X_query, dtype=getattr(torch, dtype), **how)
+    told = warnings_of(run, table, model)
     for sentence in () if quiet else told:
         print(f"innergrad: warning: {sentence}", file=sys.stderr)
     losses = None
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
+    scale = {"scale": table.scale_json()} if table.scales is not None else {}
     if out is not None:
-        content = {"model": str(model), "data": str(data), "warnings": told}
+        content = {"model": str(given.model), "data": str(given.data), "warnings": told, **scale}
         with writer.several(out, RUN, content) as part:
-            _write_run(part, table, X_query, run)
+            _write_run(part, table, tf, run)
     if as_json:
-        print(json.dumps(_run_json(run, losses) | ({"warnings": told} if told else {})))
+        print(json.dumps(_run_json(run, table, losses) | ({"warnings": told} if told else {}) | scale))
     elif not quiet:
-        print_run(table, run, losses)
+        print_run(table, run, losses, model.causal)
 
 
-def _run_json(run: Run, losses: list[float] | None) -> dict[str, Any]:
+def warnings_of(run: Run, table: Examples, model: Known) -> list[str]:
+    """What is plainly wrong with what was learned, by the names of the columns; --scale for columns that need it."""
+    from innergrad.model.symptoms import INPUTS, LABELS
+
+    unscaled = table.unscaled(model.classes)
+    found = [
+        in_flags(symptom.said(table.targets if symptom.kind == LABELS else table.inputs), "run")
+        for symptom in run.symptoms
+        if not (unscaled and symptom.kind in (INPUTS, LABELS))
+    ]
+    return [*found, unscaled] if unscaled else found
+
+
+def _run_json(run: Run, table: Examples, losses: list[float] | None) -> dict[str, Any]:
     """What the run gave; what an algorithm does not have, e.g. weights, has no entry."""
     parts = {
-        "predictions": run.predictions,
+        "predictions": table.in_units(run.predictions),
         "weights": run.weights[-1] if run.weights.shape[-1] else None,
-        "online": run.online,
-        "std": run.std,
+        "online": None if run.online is None else table.in_units(run.online.unsqueeze(-1)).squeeze(-1),
+        "std": None if run.std is None else table.spread_in_units(run.std),
     }
     found: dict[str, Any] = {name: part.tolist() for name, part in parts.items() if part is not None}
     found |= {"stopped": run.stopped} if run.stopped is not None else {}
@@ -219,23 +261,45 @@ def _run_json(run: Run, losses: list[float] | None) -> dict[str, Any]:
     return found if losses is None else {**found, "loss": losses}
 
 
-def _names(tf: CompiledTransformer) -> list[str]:
+def _names(model: Known) -> list[str]:
     """The files that a run writes."""
-    causal, weights = tf.program.causal, bool(tf.program.weights)
-    return ["predictions.csv", *["weights.csv"] * weights, *["online.csv"] * causal]
+    return ["predictions.csv", *["weights.csv"] * model.weights, *["online.csv"] * model.causal]
 
 
-def _write_run(part: Callable[[str], Path], table: Examples, X_query: Tensor, run: Run) -> None:
-    """predictions.csv; weights.csv if the algorithm has weights, online.csv if it learns from one row at a time."""
-    names = [*table.inputs, *table.targets]
-    std = {} if run.std is None else {"std": run.std.double().unsqueeze(-1)}
-    predictions = torch.cat([X_query, run.predictions.double(), *std.values()], dim=1)
-    write_csv(part("predictions.csv"), [*names, *std], predictions)
+def _write_run(part: Callable[[str], Path], table: Examples, tf: CompiledTransformer, run: Run) -> None:
+    """predictions.csv; weights.csv if the algorithm has weights, online.csv if it learns from one row at a time. Inputs
+    and targets are in the units of the file, weights are those of the network.
+    """
+    import torch
+
+    X, y, X_query = (rows.tensor() for rows in table.rows)
+    columns = [*table.inputs, *table.targets]
+    std = {} if run.std is None else {"std": table.spread_in_units(run.std.double()).unsqueeze(-1)}
+    predictions = torch.cat([X_query, table.in_units(run.predictions.double()), *std.values()], dim=1)
+    write_csv(part("predictions.csv"), [*columns, *std], predictions)
     if run.weights.shape[-1]:
-        write_csv(part("weights.csv"), [f"w{i}" for i in range(run.weights.shape[-1])], run.weights)
+        write_csv(part("weights.csv"), weight_names(tf), run.weights)
     if run.online is not None:
-        online = torch.cat([table.X, table.y, run.online.double().unsqueeze(-1)], dim=1)
-        write_csv(part("online.csv"), [*names, "prediction"], online)
+        online = torch.cat([X, y, table.in_units(run.online.double().unsqueeze(-1))], dim=1)
+        write_csv(part("online.csv"), [*columns, "prediction"], online)
+
+
+def weight_names(tf: CompiledTransformer) -> list[str]:
+    """A name for every weight, in their order: V1[0,0] is row 0, column 0 of the matrix of layer 1, b1[0] its first
+    bias; of algorithms without layers w[0], w[1], ...
+    """
+    from innergrad.algorithms import GradientDescent
+
+    if isinstance(tf.algorithm, GradientDescent):
+        network = tf.algorithm.network
+        shapes = dict[str, tuple[int, ...]]()
+        for layer, (fan_in, width) in enumerate(itertools.pairwise(network.sizes), start=1):
+            shapes[f"V{layer}"] = (width, fan_in)
+            shapes |= {f"b{layer}": (width,)} if network.bias else {}
+    else:
+        shapes = {lane.name: lane.shape for lane in tf.program.weights}
+    places = ((name, itertools.product(*map(range, shape))) for name, shape in shapes.items())
+    return [f"{name}[{','.join(map(str, place))}]" for name, each in places for place in each]
 
 
 @dataclass(frozen=True)
@@ -248,43 +312,46 @@ class Exported:
     kv_heads: int | None = None
     large: bool = False
 
+    def __post_init__(self) -> None:
+        if self.format == "onnx" and self.dtype != "float32":
+            raise InputError("unknown dtype for onnx", got=repr(self.dtype), allowed="float32")
+        if self.format == "onnx" and self.large:
+            raise InputError("--large is for folders", got="format 'onnx'", allowed="format hf")
+
 
 def export_model(
     model: Path | None, out: Path | None, asked: Exported, *, force: bool, as_json: bool, quiet: bool
 ) -> None:
+    if out is None:
+        raise InputError("the output is missing", hint="give --out out/gpt2, or --out out/model.onnx for onnx")
+    target, hf = known(model).target, asked.format == "hf"
+    llama = target == "llama" and hf
+    if (asked.family is not None or asked.kv_heads is not None) and not llama:
+        got = f"target {target!r}, format {asked.format!r}"
+        raise InputError("--family and --kv-heads are for Llamas", got=got, allowed="target llama, format hf")
+    import torch
+
+    from innergrad.cli.show import working
     from innergrad.export import export_gpt2, export_llama, export_onnx, llama_sizes, sizes_of
     from innergrad.export.card import CARD, EXAMPLE
     from innergrad.export.families import family_of
+    from innergrad.model.executors import rounding
 
-    formats, dtypes = ("hf", "onnx"), {"float32": torch.float32, "float64": torch.float64}
-    if asked.format not in formats:
-        raise InputError("unknown format", got=repr(asked.format), allowed=", ".join(formats))
-    hf = asked.format == "hf"
-    if asked.dtype not in dtypes or (not hf and asked.dtype != "float32"):
-        allowed = "float32" + ", float64" * hf
-        raise InputError(f"unknown dtype for {asked.format}", got=repr(asked.dtype), allowed=allowed)
-    if out is None:
-        raise InputError("the output is missing", hint="give --out out/gpt2, or --out out/model.onnx for onnx")
-    tf, dtype, family = _load(model), dtypes[asked.dtype], asked.family or "llama"
-    llama = tf.options.target == "llama" and hf
-    if (asked.family is not None or asked.kv_heads is not None) and not llama:
-        got = f"target {tf.options.target!r}, format {asked.format!r}"
-        raise InputError("--family and --kv-heads are for Llamas", got=got, allowed="target llama, format hf")
-    if asked.large and not hf:
-        raise InputError("--large is for folders", got=f"format {asked.format!r}", allowed="format hf")
-    if hf and not quiet:
-        made = llama_sizes(tf, family, asked.kv_heads) if llama else sizes_of(tf)
-        fewer = "fewer steps make" if llama else "fewer steps or a larger --epsilon make"
-        more = f"; the class has no loops, and every block is dense: {fewer} it smaller"
-        size = made.n_bytes(dtype)
-        print(f"note: this writes {size / 1e6:,.1f} MB, {made}{more * (size > LARGE)}", file=sys.stderr)
-    with working("exporting", quiet or as_json):
-        if llama:
-            export_llama(tf, out, dtype, family, kv_heads=asked.kv_heads, force=force, large=asked.large)
-        elif hf:
-            export_gpt2(tf, out, dtype, force=force, large=asked.large)
-        else:
-            export_onnx(tf, out, force=force)
+    tf, dtype, family = _load(model), getattr(torch, asked.dtype), asked.family or "llama"
+    with speaking_of_flags("export"):
+        if hf and not quiet:
+            made = llama_sizes(tf, family, asked.kv_heads) if llama else sizes_of(tf)
+            fewer = "fewer steps make" if llama else "fewer steps or a larger --epsilon make"
+            more = f"; the class has no loops, and every block is dense: {fewer} it smaller"
+            size = made.n_bytes(dtype)
+            print(f"note: this writes {size / 1e6:,.1f} MB, {made}{more * (size > LARGE)}", file=sys.stderr)
+        with working("exporting", quiet or as_json):
+            if llama:
+                export_llama(tf, out, dtype, family, kv_heads=asked.kv_heads, force=force, large=asked.large)
+            elif hf:
+                export_gpt2(tf, out, dtype, force=force, large=asked.large)
+            else:
+                export_onnx(tf, out, force=force)
     if as_json:
         print(json.dumps({"exported": str(out), "format": asked.format, "dtype": asked.dtype}))
     elif not quiet:
@@ -304,9 +371,19 @@ def export_model(
 
 
 def _load(model: Path | None) -> CompiledTransformer:
-    if model is None:
-        raise InputError("the model folder is missing", hint="write one with `innergrad compile --out out/model`")
+    from innergrad.transformer import load
+
+    assert model is not None  # ``known`` has looked
     return load(model)
+
+
+def require_folder(path: Path) -> None:
+    """An error if this, or a folder above it, is a file: nothing could be written there."""
+    for one in (path, *path.parents):
+        if one.exists():
+            if not one.is_dir():
+                raise InputError(f"cannot write into {path}", got=f"{one}, a file", allowed="a folder, existing or new")
+            return
 
 
 def _writer(

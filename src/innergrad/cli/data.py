@@ -1,4 +1,4 @@
-"""Examples and queries from CSV files, predictions back into them."""
+"""Examples and queries from CSV files, predictions back into them. Files are read and checked without torch."""
 
 from __future__ import annotations
 
@@ -7,72 +7,233 @@ import itertools
 import math
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from innergrad.errors import InputError
+from innergrad.cli.models import Known
+from innergrad.cli.places import near_path
+from innergrad.errors import InputError, suggestion
 from innergrad.files import require_regular
-from innergrad.transformer import CompiledTransformer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST, LONGEST = 2**28, 2**24  # bytes of a CSV file, and characters of a line of it
+LARGE, SMALL, OUTER = 10.0, 0.1, 3.0  # a column is far from unit scale: see innergrad.model.symptoms
+NAMED = 4  # columns of a warning
+OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+@dataclass
+class Numbers:
+    """Some columns of a table, row by row, while it is read."""
+
+    path: Path
+    names: list[str]
+    columns: list[int]  # places in the file, from 0
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def add(self, line: int, row: list[str]) -> None:
+        for name, place in zip(self.names, self.columns, strict=True):
+            self.values.append(_number(self.path, line, name, place, row[place]))
+        self.lines.append(line)
+
+    def column(self, number: int) -> Sequence[float]:
+        return self.values[number :: len(self.columns)]
+
+    def where(self, row: int, number: int) -> str:
+        return _cell(self.path, self.lines[row], self.names[number], self.columns[number])
+
+    def scaled(self, by: Sequence[Scale]) -> array[float]:
+        width = len(self.columns)
+        return array("d", (by[i % width].there(value) for i, value in enumerate(self.values)))
+
+    def tensor(self, values: array[float] | None = None) -> Tensor:
+        """(rows, columns), float64."""
+        import numpy as np
+        import torch
+
+        given = self.values if values is None else values
+        return torch.from_numpy(np.array(given)).reshape(len(self), len(self.columns))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A column's mean and standard deviation over the rows that teach: (value - mean) / std, and back."""
+
+    mean: float = 0.0
+    std: float = 1.0
+
+    def there(self, value: float) -> float:
+        return (value - self.mean) / self.std
 
 
 @dataclass(frozen=True)
 class Examples:
-    """A CSV file: rows with targets are examples, rows with empty targets are queries."""
+    """A CSV file: rows with targets are examples, rows with empty targets are queries.
 
-    X: Tensor
-    y: Tensor
-    X_query: Tensor
-    inputs: list[str]
-    targets: list[str]
+    rows: the numbers as the file has them. X, y, X_query: the prompt, which is scaled where ``scales`` say so.
+    """
+
+    rows: tuple[Numbers, Numbers, Numbers]
+    scales: tuple[tuple[Scale, ...], tuple[Scale, ...]] | None = None
+
+    @property
+    def inputs(self) -> list[str]:
+        return self.rows[0].names
+
+    @property
+    def targets(self) -> list[str]:
+        return self.rows[1].names
+
+    @cached_property
+    def X(self) -> Tensor:
+        return self._tensor(0, 0)
+
+    @cached_property
+    def y(self) -> Tensor:
+        return self._tensor(1, 1)
+
+    @cached_property
+    def X_query(self) -> Tensor:
+        return self._tensor(2, 0)
+
+    def _tensor(self, part: int, scale: int) -> Tensor:
+        rows = self.rows[part]
+        return rows.tensor(None if self.scales is None else rows.scaled(self.scales[scale]))
+
+    def in_units(self, predictions: Tensor) -> Tensor:
+        """Predictions of targets, (rows, targets), in the units of the file."""
+        if self.scales is None:
+            return predictions
+        means, stds = ([getattr(one, name) for one in self.scales[1]] for name in ("mean", "std"))
+        found = predictions.double()
+        return found * found.new_tensor(stds) + found.new_tensor(means)
+
+    def spread_in_units(self, std: Tensor) -> Tensor:
+        """Standard deviations of the predictions of one target, likewise."""
+        return std if self.scales is None else std.double() * self.scales[1][0].std
+
+    def scale_json(self) -> dict[str, dict[str, list[float]]]:
+        """Name -> mean, standard deviation, of what was scaled."""
+        if self.scales is None:
+            return {}
+        found = zip(("inputs", "targets"), (self.inputs, self.targets), self.scales, strict=True)
+        unit = Scale()
+        return {
+            kind: {name: [one.mean, one.std] for name, one in zip(names, scales, strict=True) if one != unit}
+            for kind, names, scales in found
+        }
+
+    def unscaled(self, classes: bool) -> str:
+        """A sentence about columns far from unit scale that nobody scaled; empty if there are none."""
+        if self.scales is not None:
+            return ""
+        parts = self.rows[:1] if classes else self.rows[:2]
+        found = [_far(rows, number) for rows in parts for number in range(len(rows.columns))]
+        far = [words for words in found if words]
+        if not far:
+            return ""
+        more = f" and {len(far) - NAMED} more" if len(far) > NAMED else ""
+        are = "is" if len(far) == 1 else "are"
+        return (
+            f"{', '.join(far[:NAMED])}{more} {are} far from unit scale; --scale standardises the columns, and gives "
+            "predictions in the units of the file"
+        )
 
 
-def read_table(path: Path, targets: str | None, tf: CompiledTransformer) -> Examples:
+def read_examples(
+    path: Path | None, targets: str | None, model: Known, query: Path | None = None, *, scale: bool = False
+) -> Examples:
+    """The table, which fits the model: columns, rows, numbers, classes and declared bounds."""
+    if path is None:
+        raise InputError("the examples are missing", hint="give --data, a CSV file; examples/examples.csv is one")
+    X, y, X_query = _read(path, targets, model)
+    if query is not None:
+        X_query = _read_inputs(query, X.names)
+    if len(X) > model.n_examples:
+        raise InputError(
+            f"{path} has more rows that teach than the model takes",
+            got=f"the number of examples is {len(X)}",
+            allowed=f"1 to {model.n_examples}, the model's --n-examples",
+            hint=f"compile with --n-examples {len(X)}, or leave the target of some rows empty",
+        )
+    _check_labels(y, model)
+    scales = None
+    if scale:
+        scales = (_scales(X), _scales(y) if model.free else tuple(Scale() for _ in y.names))
+    found = Examples((X, y, X_query), scales)
+    _check_bounds(found, model)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def _read(path: Path, targets: str | None, model: Known) -> tuple[Numbers, Numbers, Numbers]:
     with _opened(path) as (header, rows):
-        d_x, d_y = tf.program.stream["x"].size, tf.program.stream["y"].size
-        names = header[-d_y:] if targets is None else [name.strip() for name in targets.split(",")]
-        _require_columns(path, names, header)
+        names = header[-model.d_y :] if targets is None else [name.strip() for name in targets.split(",")]
+        _require_columns(path, names, header, "--target")
         inputs = [name for name in header if name not in names]
-        if len(names) != d_y or len(inputs) != d_x:
-            hint = "classes are one-hot columns of 0 and 1" if d_y > 1 else "name the targets with --target"
-            got = f"{len(inputs)} input and {len(names)} target columns"
-            raise InputError(f"{path} does not fit the model", got=got, allowed=f"{d_x} and {d_y}", hint=hint)
+        if len(names) != model.d_y or len(inputs) != model.d_x:
+            raise _misfit(path, header, inputs, names, model)
         x_columns, y_columns = [header.index(name) for name in inputs], [header.index(name) for name in names]
-        X, y, X_query = Numbers(path, x_columns), Numbers(path, y_columns), Numbers(path, x_columns)
+        X, y, X_query = (
+            Numbers(path, inputs, x_columns),
+            Numbers(path, names, y_columns),
+            Numbers(path, inputs, x_columns),
+        )
         for line, row in rows:
             given = [bool(row[c].strip()) for c in y_columns]
             if any(given) and not all(given):
-                what = f"{path} has rows with some targets empty"
-                raise InputError(what, got=f"line {line}", allowed="all targets (an example) or none (a query)")
+                empty = given.index(False)
+                raise InputError(
+                    f"{path} has rows with some targets empty",
+                    got=f"line {line}, {_column(names[empty], y_columns[empty])}",
+                    allowed="all targets (an example) or none (a query)",
+                )
             (X if all(given) else X_query).add(line, row)
             if all(given):
                 y.add(line, row)
-    if not X.values:
-        raise InputError(f"{path} has no examples: every target is empty")
-    return Examples(X.tensor, y.tensor, X_query.tensor, inputs, names)
+    if not len(X):
+        hint = "rows with a target teach: fill the last column, or name another with --target"
+        raise InputError(f"{path} has no examples: every target is empty", got=", ".join(names), hint=hint)
+    return X, y, X_query
 
 
-def read_inputs(path: Path, inputs: list[str]) -> Tensor:
+def _misfit(path: Path, header: list[str], inputs: list[str], names: list[str], model: Known) -> InputError:
+    got = f"{len(inputs)} input and {len(names)} target columns"
+    hint = f"targets are the last columns, here {', '.join(names)}; --target names others"
+    if model.d_y > 1:
+        hint += "; classes are one-hot columns of 0 and 1"
+    elif len(header) - model.d_y != model.d_x:
+        hint = f"compile with --sizes {len(header) - model.d_y},...,{model.d_y}, or leave columns out; {hint}"
+    return InputError(f"{path} does not fit the model", got=got, allowed=f"{model.d_x} and {model.d_y}", hint=hint)
+
+
+def _read_inputs(path: Path, inputs: list[str]) -> Numbers:
     with _opened(path) as (header, rows):
-        _require_columns(path, inputs, header)
-        X = Numbers(path, [header.index(name) for name in inputs])
+        _require_columns(path, inputs, header, "--query")
+        X = Numbers(path, inputs, [header.index(name) for name in inputs])
         for line, row in rows:
             X.add(line, row)
-    return X.tensor
+    return X
 
 
-def _require_columns(path: Path, names: list[str], header: list[str]) -> None:
+def _require_columns(path: Path, names: list[str], header: list[str], flag: str) -> None:
     missing = [name for name in names if name not in header]
     if missing:
-        raise InputError(f"no such column in {path}", got=", ".join(missing), allowed=", ".join(header))
+        near = suggestion(missing[0], header)
+        asked = near or (f"{flag} names columns of the header" if flag == "--target" else "it has the inputs of --data")
+        raise InputError(f"no such column in {path}", got=", ".join(missing), allowed=", ".join(header), hint=asked)
 
 
 @contextmanager
@@ -81,19 +242,43 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[st
     require_regular(path, MOST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
-            lines = ((number, row) for number, row in enumerate(csv.reader(_lines(path, file)), start=1) if row)
+            reader = csv.reader(_lines(path, file))
+            lines = ((reader.line_num, row) for row in reader if row)
             header = [name.strip() for name in next(lines, (1, []))[1]]
             first = next(lines, None)
+            _check_separator(path, header)
             if first is None:
                 raise InputError(f"{path} is empty", allowed="a header and at least one row")
-            if all(_is_number(name) for name in header):
-                what, allowed = f"the first line of {path} is not a header", "names of the columns"
-                raise InputError(what, got=", ".join(header), allowed=allowed)
-            if len(set(header)) != len(header):
-                raise InputError(f"{path} has columns of the same name", got=", ".join(header))
-            yield header, _as_long(path, len(header), itertools.chain([first], lines))
+            _check_header(path, header)
+            yield header, _as_long(path, header, itertools.chain([first], lines))
+    except FileNotFoundError as error:
+        hint = near_path(path) or "examples/examples.csv is one to try"
+        raise InputError(f"cannot read {path}", got="no such file", allowed="a CSV file", hint=hint) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {path}", got=str(error), allowed="a CSV file with a header") from error
+
+
+def _check_separator(path: Path, header: list[str]) -> None:
+    """A table of another separator is one column to us."""
+    if len(header) != 1:
+        return
+    for mark, words in OTHER_SEPARATORS.items():
+        if mark in header[0]:
+            raise InputError(
+                f"{path} has {words} between its columns",
+                got=repr(header[0]),
+                allowed="commas between columns, and points in numbers",
+                hint="save it as comma-separated CSV",
+            )
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    if all(_is_number(name) for name in header):
+        what, allowed = f"the first line of {path} is not a header", "names of the columns"
+        raise InputError(what, got=", ".join(header), allowed=allowed, hint="put a line of names above the numbers")
+    twice = [name for n, name in enumerate(header) if name in header[:n]]
+    if twice:
+        raise InputError(f"{path} has columns of the same name", got=", ".join(twice), hint="rename all but one")
 
 
 def _lines(path: Path, file: IO[str]) -> Iterator[str]:
@@ -104,13 +289,19 @@ def _lines(path: Path, file: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _as_long(path: Path, length: int, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
-    """The rows, all of this length."""
+def _as_long(path: Path, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    """The rows, all as long as the header."""
     for line, row in rows:
-        if len(row) != length:
-            raise InputError(f"line {line} of {path} has the wrong length", got=len(row), allowed=str(length))
+        if len(row) != len(header):
+            what = f"line {line} of {path} has the wrong length"
+            hint = "a comma inside a number? use a point"
+            if len(row) < len(header):
+                hint = f"nothing is given for {_column(header[len(row)], len(row))}"
+            raise InputError(what, got=f"{len(row)} cells", allowed=f"{len(header)}, as the header has", hint=hint)
         yield line, row
 
+
+# ---------------------------------------------------------------------------------------------------------------- cells
 
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)  # Python also takes 1_0 for 10
 NOT_FINITE = re.compile(r"\s*[+-]?(nan|inf|infinity)\s*", re.IGNORECASE)
@@ -120,25 +311,101 @@ def _is_number(text: str) -> bool:
     return bool(NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text))
 
 
-class Numbers:
-    """Some columns of a table, while it is read."""
+def _column(name: str, place: int) -> str:
+    return f"column {name!r} (number {place + 1})"
 
-    def __init__(self, path: Path, columns: list[int]) -> None:
-        self.path, self.columns, self.values, self.rows = path, columns, array("d"), 0
 
-    def add(self, line: int, row: list[str]) -> None:
-        if not all(_is_number(row[c]) for c in self.columns):
-            raise InputError(f"line {line} of {self.path} is not numeric", got=", ".join(row))
-        entries = [float(row[c]) for c in self.columns]
-        if not all(map(math.isfinite, entries)):
-            raise InputError(f"line {line} of {self.path} has NaN or infinity", got=", ".join(row))
-        self.values.extend(entries)
-        self.rows += 1
+def _cell(path: Path, line: int, name: str, place: int) -> str:
+    return f"line {line} of {path}, {_column(name, place)}"
 
-    @property
-    def tensor(self) -> Tensor:
-        """(rows, columns), float64."""
-        return torch.from_numpy(np.array(self.values)).reshape(self.rows, len(self.columns))
+
+def _number(path: Path, line: int, name: str, place: int, text: str) -> float:
+    where = _cell(path, line, name, place)
+    if not _is_number(text):
+        hint = "leave the row out, or fill the cell" if not text.strip() else "text is no input: leave the column out, "
+        hint += "" if not text.strip() else "or give a class a column of 0 and 1"
+        raise InputError(f"{where}, is not a number", got=repr(text.strip()) if text.strip() else "nothing", hint=hint)
+    value = float(text)
+    if not math.isfinite(value):
+        raise InputError(f"{where}, is NaN or infinity", got=text.strip(), hint="leave the row out")
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+
+
+def _check_labels(y: Numbers, model: Known) -> None:
+    """Classes are 0 and 1; of several columns, one is 1."""
+    if not model.classes:
+        return
+    width = len(y.names)
+    for place, value in enumerate(y.values):
+        if value not in (0.0, 1.0):
+            row, number = divmod(place, width)
+            kind = (
+                "logistic targets must be 0 or 1"
+                if model.loss == "logistic"
+                else "softmax targets must be one-hot rows"
+            )
+            raise InputError(kind, got=f"{value:g} in {y.where(row, number)}", hint="one column a class, of 0 and 1")
+    for row in range(len(y)) if model.loss == "softmax" else ():
+        ones = sum(y.values[row * width : (row + 1) * width])
+        if ones != 1.0:
+            got = f"{ones:g} ones in line {y.lines[row]} of {y.path}"
+            raise InputError("softmax targets must be one-hot rows", got=got, allowed="one 1, and 0 elsewhere")
+
+
+def _check_bounds(table: Examples, model: Known) -> None:
+    """What the model was declared for; who runs it checks it again, on what the transformer gets."""
+    bounds = ((0, 0, "X", model.x_bound, "--x-bound"), (2, 0, "X", model.x_bound, "--x-bound"))
+    for part, scale, name, bound, flag in (*bounds, (1, 1, "y", model.y_bound, "--y-bound")):
+        rows = table.rows[part]
+        if bound is None or not len(rows):
+            continue
+        values = rows.values if table.scales is None else rows.scaled(table.scales[scale])
+        place = max(range(len(values)), key=lambda i: abs(values[i]))
+        if abs(values[place]) > bound:
+            where = rows.where(*divmod(place, len(rows.columns)))
+            raise InputError(
+                f"{name} leaves the domain that the model was compiled for",
+                got=f"{values[place]:g} in {where}",
+                allowed=f"at most {bound:g}",
+                hint=f"compile with a larger {flag}, or scale the data",
+            )
+
+
+def _scales(rows: Numbers) -> tuple[Scale, ...]:
+    found = []
+    for number, name in enumerate(rows.names):
+        values = rows.column(number)
+        mean, std, _ = _moments(values)
+        if not std > 1e-12 * abs(mean):
+            raise InputError(
+                f"{_column(name, rows.columns[number])} of {rows.path} cannot be scaled",
+                got=f"{values[0]:g} in every row that teaches",
+                allowed="a column that varies",
+                hint="leave the column out" if len(values) > 1 else "one row has no spread: give more rows",
+            )
+        found.append(Scale(mean, std))
+    return tuple(found)
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean, standard deviation, largest absolute value; of numbers whose squares are none, too."""
+    largest = max(map(abs, values))
+    if not largest:
+        return 0.0, 0.0, 0.0
+    parts = [value / largest for value in values]
+    mean = math.fsum(parts) / len(parts)
+    std = math.sqrt(math.fsum((part - mean) ** 2 for part in parts) / len(parts))
+    return mean * largest, std * largest, largest
+
+
+def _far(rows: Numbers, number: int) -> str:
+    """The words for a column far from unit scale, by the rule of innergrad.model.symptoms; empty if it is not."""
+    mean, std, largest = _moments(rows.column(number))
+    wrong = abs(mean) + OUTER * std > LARGE or 0 < largest < SMALL
+    return f"{rows.names[number]} (column {rows.columns[number] + 1}, up to {largest:.3g})" if wrong else ""
 
 
 def write_csv(path: Path, header: list[str], rows: Tensor) -> None:

@@ -28,8 +28,8 @@ from innergrad.errors import InputError
 from innergrad.evidence.report import Report
 from innergrad.figures import BLUE, GREY, ORANGE
 from innergrad.files import Writer, make_folder
+from innergrad.model.folder import check_folder
 from innergrad.model.learning import draw_loss
-from innergrad.model.storage import check_folder
 from innergrad.transformer import CompiledTransformer, Run, reference
 
 if TYPE_CHECKING:
@@ -137,10 +137,9 @@ def sentence(result: dict[str, Any]) -> str:
     apart = max(abs(a - b) for a, b in pairs)
     share = result["explained"]
     return (
-        f"From {N_EXAMPLES} patients in its prompt {who} learned, inside one forward pass, how their diabetes goes on: "
-        f"for {len(result['targets'])} patients it has never seen its predictions explain "
-        f"{share['in_context']:.0%} of the differences (ridge regression: {share['ridge']:.0%}), and they are those of "
-        f"a network trained by gradient descent, to {apart:.0e}."
+        f"From {N_EXAMPLES} patients in its prompt {who} learned, in one forward pass, how diabetes progresses: for "
+        f"{len(result['targets'])} new patients its predictions explain {share['in_context']:.0%} of the differences "
+        f"(ridge regression: {share['ridge']:.0%}), and equal those of gradient descent to {apart:.0e}."
     )
 
 
@@ -209,7 +208,7 @@ def _print_steps(console: Console, result: dict[str, Any]) -> None:
 
 def draw(result: dict[str, Any], path: Path, mark: str | None = None) -> None:
     """Loss of both, predictions of both, error per step."""
-    with figures.new(1, 3, size=(14, 4.4)) as (figure, axes):
+    with figures.new(1, 3, size=(14, 4.8)) as (figure, axes):
         steps, by = range(len(result["loss_gd"])), "gradient descent (autograd)"
         draw_loss(axes[0], steps, result["loss_in_context"], result["loss_gd"], by)
         _draw_predictions(axes[1], result)
@@ -222,7 +221,12 @@ def _title(result: dict[str, Any]) -> str:
     who = f"A {result['layers']}-layer ReLU transformer"
     if result["target"] == "llama":
         who = f"{'An unmodified' if 'predictions_stock' in result else 'A'} Llama of {result['blocks']} blocks"
-    return f"{who} trains a 3-layer tanh network inside its forward pass"
+    share, queries = result["explained"], len(result["targets"])
+    return (
+        f"{who} trains a 3-layer tanh network on the diabetes data, inside its forward pass\n"
+        f"Variance explained among {queries} new patients: {share['in_context']:.0%} in context, "
+        f"{share['ridge']:.0%} by ridge regression"
+    )
 
 
 def _draw_predictions(ax: Axes, result: dict[str, Any]) -> None:

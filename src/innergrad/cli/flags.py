@@ -8,11 +8,59 @@ setting has the default, and the help says it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
+
+from innergrad.cli import names
+from innergrad.errors import integer, one_of, real, seed_number
+
+FILE, FOLDER, NAME, COUNT, NUMBER, LIST = "FILE", "FOLDER", "NAME", "N", "NUMBER", "A,B,..."  # what a flag takes
+
+
+def chosen(flag: str, what: str, known: Collection[str], text: str) -> Any:
+    """A flag whose value is one of these names: checked when it is read, and completed by the shell."""
+
+    def check(value: str | None) -> str | None:
+        return value if value is None else one_of(f"unknown {what}", value, known)
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return typer.Option(flag, help=text, metavar=NAME, callback=check, autocompletion=complete)
+
+
+def count(flag: str, text: str, low: int = 1) -> Any:
+    """A flag whose value is an integer, at least ``low``."""
+
+    def check(value: int | None) -> int | None:
+        return value if value is None else integer(flag, value, low)
+
+    return typer.Option(flag, help=text, metavar=COUNT, callback=check)
+
+
+def amount(flag: str, text: str, low: float = 0.0) -> Any:
+    """A flag whose value is a finite number, at least ``low``."""
+
+    def check(value: float | None) -> float | None:
+        return value if value is None else real(flag, value, low=low)
+
+    return typer.Option(flag, help=text, metavar=NUMBER, callback=check)
+
+
+def path(flag: str, text: str, metavar: str = FILE) -> Any:
+    return typer.Option(flag, help=text, metavar=metavar)
+
+
+def _seed(value: int | None) -> int | None:
+    return value if value is None else seed_number(value)
+
+
+def seed(text: str) -> Any:
+    return typer.Option("--seed", help=text, metavar=COUNT, callback=_seed)
+
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that this command did not write.")]
 Table = Mapping[str, Mapping[str, tuple[type, str]]]  # title of a part of the help -> name of a flag -> type, help
@@ -64,8 +112,8 @@ MODEL: Table = {
     "Settings of several algorithms": {
         "d": (
             int,
-            "Inputs: functional (default 5), sgd, rls (default 8); the dimension of --theorem 000-3 (default: coupled "
-            "to eps) and 000-4.",
+            "Inputs: functional (default 5), sgd, rls (default 8); the dimension, for --theorem (default of Theorem 3: "
+            "coupled to eps).",
         ),
         "steps": (int, "Steps: gradient-descent (default 5), functional (default 64)."),
         "lr": (float, "Learning rate: gradient-descent (default 0.1, adam 0.01), sgd (default 0.05)."),
@@ -126,29 +174,31 @@ THEOREM: Table = {
     "Settings of --theorem": {
         "theorem": (
             str,
-            "Instead of a model, a theorem's resources: 000-2 (layers and heads for a network; width against depth), "
-            "000-3 (ball indicators through 2 or 3 layers), 000-4 (smooth functions, deep or shallow)",
+            "Instead of a model, what a theorem of Neural Networks (see above) needs: neural-networks-2 (layers and "
+            "heads for a network; width against depth), neural-networks-3 (indicators of balls, by 2 or 3 layers), "
+            "neural-networks-4 (smooth functions, deep or shallow).",
         ),
         "eps": (
             str,
-            "Accuracies, comma-separated: of the gradient (000-2, default 1e-2), of the network (000-3, 000-4, "
+            "Accuracies, comma-separated: of the gradient (Theorem 2, default 1e-2), of the network (Theorems 3 and 4, "
             "default 1e-2,1e-4,1e-8).",
         ),
-        "depth": (int, "000-2: layers of the network; 000-4: of the shallow one."),
-        "width": (int, "000-2: width of the network."),
-        "heads": (float, "000-2: budget of heads, instead of a network."),
-        "s": (int, "000-4: smoothness of the function."),
-        "c": (float, "000-2: an approximant has M = c eps^-2 terms. Default 1."),
+        "depth": (int, "Theorem 2: layers of the network; Theorem 4: of the shallow one."),
+        "width": (int, "Theorem 2: width of the network."),
+        "heads": (float, "Theorem 2: budget of heads, instead of a network."),
+        "s": (int, "Theorem 4: smoothness of the function."),
+        "c": (float, "Theorem 2: an approximant has M = c eps^-2 terms. Default 1."),
         "c1": (
             float,
-            "000-3, Lemma 1: for d > c1, 2 layers have error >= c2 / d^4 unless wider than c3 exp(c4 d). Default 1.",
+            "Theorem 3, Lemma 1: for d > c1, 2 layers have error >= c2 / d^4 unless wider than c3 exp(c4 d). "
+            "Default 1.",
         ),
-        "c2": (float, "000-3: see c1. Default 1."),
-        "c3": (float, "000-3: see c1. Default 1."),
-        "c4": (float, "000-3: see c1. Default 1."),
-        "c_sigma": (float, "000-3, Lemma 2: 3 layers of width 8 c_sigma d^2 / eps do. Default 1."),
-        "c_lemma3": (float, "000-4, Lemma 3: c (ln(1/eps) + 1) layers of width c eps^(-d/s) do. Default 1."),
-        "c_lemma4": (float, "000-4, Lemma 4: L layers need width c eps^(-1/(2(L-1))). Default 1."),
+        "c2": (float, "Theorem 3: see c1. Default 1."),
+        "c3": (float, "Theorem 3: see c1. Default 1."),
+        "c4": (float, "Theorem 3: see c1. Default 1."),
+        "c_sigma": (float, "Theorem 3, Lemma 2: 3 layers of width 8 c_sigma d^2 / eps do. Default 1."),
+        "c_lemma3": (float, "Theorem 4, Lemma 3: c (ln(1/eps) + 1) layers of width c eps^(-d/s) do. Default 1."),
+        "c_lemma4": (float, "Theorem 4, Lemma 4: L layers need width c eps^(-1/(2(L-1))). Default 1."),
     },
 }
 
@@ -179,8 +229,34 @@ def takes(*tables: Table) -> Callable[[Callable[..., None]], Callable[..., None]
     return extend
 
 
+METAVARS = {int: COUNT, float: NUMBER, str: NAME, bool: ""}
+LISTS = ("sizes", "betas", "eps")
+COMPLETED: Mapping[str, Collection[str]] = {
+    "target": names.TARGETS,
+    "variant": [name for variants in names.TARGETS.values() for name in variants],
+    "activation": names.ACTIVATIONS,
+    "output": names.OUTPUTS,
+    "loss": names.LOSSES,
+    "optimiser": names.OPTIMISERS,
+    "schedule": names.SCHEDULES,
+    "kernel": names.KERNELS,
+    "step_rule": names.STEP_RULES,
+    "form": names.FORMS,
+    "theorem": names.THEOREMS,
+    "algorithm": names.ALGORITHMS,
+    "sigma": names.SIGMAS,
+}
+
+
 def option(name: str, kind: type, text: str, title: str) -> Any:
     """The type of a parameter that typer makes this flag of."""
     flag = name.replace("_", "-")
     words = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"
-    return Annotated[kind | None, typer.Option(words, help=text, rich_help_panel=title)]
+    metavar = LIST if name in LISTS else NUMBER if name == "box" else METAVARS[kind]
+    known = COMPLETED.get(name)
+
+    def complete(incomplete: str) -> list[str]:
+        return [one for one in known or () if one.startswith(incomplete)]
+
+    more: dict[str, Any] = {} if known is None else {"autocompletion": complete}
+    return Annotated[kind | None, typer.Option(words, help=text, rich_help_panel=title, metavar=metavar, **more)]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from innergrad.cli.flags import Force
+from innergrad.cli import flags, lab_settings, names
+from innergrad.cli.flags import FOLDER, Force
+from innergrad.cli.places import near_path, require_there
+from innergrad.cli.words import plural
 from innergrad.errors import InputError, JobError, counted
+from innergrad.model.folder import CONFIG as MODEL_CONFIG
 
 if TYPE_CHECKING:
     from innergrad.lab.evaluation import Evaluation
@@ -23,6 +28,7 @@ Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
+        metavar="KEY=VALUE",
         help="Change a setting, e.g. --set train.steps=1000; any number of times. In a stack it changes all "
         "experiments, --set experiments.1.seed=3 the second.",
     ),
@@ -36,8 +42,23 @@ Imports = Annotated[
         "your own; any number of times.",
     ),
 ]
+DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+
+
+def _device(name: str | None) -> str | None:
+    if name is not None and not DEVICE.fullmatch(name):
+        raise InputError("unknown device", got=repr(name), allowed="cpu, cuda, cuda:0, cuda:1, ...")
+    return name
+
+
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda or cuda:1; default: the GPU if there is one, else the CPU.")
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        callback=_device,
+        help="cpu, cuda or cuda:1; default: the GPU if there is one, else the CPU.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
@@ -51,11 +72,14 @@ def register(app: typer.Typer) -> None:
 
 def train(
     config: Annotated[
-        Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml; with --resume, or a run's folder")
+        Path,
+        typer.Argument(
+            metavar="CONFIG", help="TOML file, e.g. configs/smoke.toml; or, with --resume, the folder of a run."
+        ),
     ],
     sets: Sets = None,
     imports: Imports = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; default out/<its name>.")] = None,
+    out: Annotated[Path | None, flags.path("--out", "Folder of the run; default out/ and its name.", FOLDER)] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the folder's newest checkpoint, if there is one.")
     ] = False,
@@ -63,25 +87,27 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
     seed: Annotated[
         int | None,
-        typer.Option(
-            "--seed",
-            help="Instead of the seed in the file. In a stack, the lowest seed becomes this one and the others keep "
-            "their distance from it.",
+        flags.seed(
+            "Instead of the seed in the file. In a stack, the lowest seed becomes this one and the others keep their "
+            "distance from it."
         ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Pretrain a learner on a family of functions; keeps the configuration, a log and checkpoints in a folder."""
+    config = configuration(config)
+    if config.is_dir() and (not resume or out not in (None, config)):
+        raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
+    again = import_files(imports)
+    if not imports:
+        lab_settings.check_configuration(config / names.RUN_CONFIG if config.is_dir() else config, sets or ())
     from innergrad.lab.checkpoints import newest
     from innergrad.lab.checks import check_task, is_users_own
     from innergrad.lab.sweeps import last_line, read_experiments
     from innergrad.lab.training import train as run
 
-    flags = import_files(imports)
     experiments = read_experiments(config, sets or (), seed)
-    if config.is_dir() and (not resume or out not in (None, config)):
-        raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
     name = experiments[0].name if len(experiments) == 1 else config.stem
     folder = config if config.is_dir() else out or Path("out") / name
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started; it alone speaks
@@ -98,7 +124,7 @@ def train(
     with _bar(steps, name, quiet) as report:
         result = run(experiments, folder, device=device, resume=going_on, tensorboard=tensorboard, progress=report)
     if not result.finished:
-        raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume{flags} goes on")
+        raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume{again} goes on")
     if not first:
         return
     _, losses = last_line(folder, len(experiments))
@@ -107,38 +133,43 @@ def train(
         print(json.dumps({"run": str(folder), "step": result.step, "loss": losses, "seconds": seconds}))
     elif not quiet:
         for one, loss in zip(experiments, losses, strict=True):
-            print(f"{one.name}, seed {one.seed}: loss {_number(loss)} after {result.step:,} steps")
-        print(f"saved in {folder}; next: innergrad evaluate {folder}{flags}")
+            print(f"{one.name}, seed {one.seed}: loss {_number(loss)} after {plural(result.step, 'step')}")
+        print(f"saved in {folder}; next: innergrad evaluate {folder}{again}")
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or a checkpoint.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a checkpoint.")],
     baselines: Annotated[
         str | None,
         typer.Option(
             "--baselines",
+            metavar=flags.LIST,
             help="Names with commas between, settings after colons: mean,ridge:lam=0.1,nngp,best; or none. Default: "
             "mean,best. (best: the best known for the task.)",
         ),
     ] = None,
-    points: Annotated[
-        int | None, typer.Option("--points", help="Points of a prompt; default: those of training.")
-    ] = None,
-    prompts: Annotated[int, typer.Option("--prompts", help="Number of prompts.")] = 6400,
+    points: Annotated[int | None, flags.count("--points", "Points of a prompt; default: those of training.")] = None,
+    prompts: Annotated[int, flags.count("--prompts", "Number of prompts.")] = 6400,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A shift of the task, e.g. --set task.inputs.mean=2; any number of times."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A shift of the task, e.g. --set task.inputs.mean=2; any number of times.",
+        ),
     ] = None,
     imports: Imports = None,
-    model: Annotated[str, typer.Option("--model", help="Number of the model in a run that is a stack, or all.")] = "0",
-    batch: Annotated[int, typer.Option("--batch", help="Prompts the learner gets at a time.")] = 256,
+    model: Annotated[
+        str, typer.Option("--model", metavar="N", help="Number of the model in a run that is a stack, or all.")
+    ] = "0",
+    batch: Annotated[int, flags.count("--batch", "Prompts the learner gets at a time.")] = 256,
     device: Device = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Write the curves as JSON to this file; folders that are missing are made."),
+        flags.path("--out", "Write the curves as JSON to this file; folders that are missing are made."),
     ] = None,
     force: Force = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the prompts.")] = 0,
+    seed: Annotated[int, flags.seed("Seed of the prompts.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -146,22 +177,29 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
-    from innergrad.lab.evaluation import COMMA, check_out, evaluate_all, evaluate_run
-
-    import_files(imports)
-    if not quiet:
-        with suppress(InputError):  # a damaged manifest is of no use here, and not needed
-            _note_changes(run)
-    writer = None if out is None else check_out(out, run, force)  # now, and not after an hour
+    require_run(run)
     everyone = model == "all"
     number = counted(model)
     if not everyone and number is None:
         raise InputError("--model is the number of a model", got=repr(model), allowed="0, 1, ... or all")
-    names = None if baselines is None else [name for name in COMMA.split(baselines) if name.strip() not in ("", "none")]
+    split = None if baselines is None else lab_settings.COMMA.split(baselines)
+    named = None if split is None else [name for name in split if name.strip() not in ("", "none")]
+    if split is not None and not named and not any(name.strip() == "none" for name in split):
+        raise InputError("--baselines are names", got=repr(baselines), allowed="e.g. mean,ridge:lam=0.1; or none")
+    import_files(imports)
+    if not imports:
+        lab_settings.check_baselines(named or ())
+        lab_settings.check_shifts(run / names.RUN_CONFIG, sets or ())
+    from innergrad.lab.evaluation import check_out, evaluate_all, evaluate_run
+
+    if not quiet:
+        with suppress(InputError):  # a damaged manifest is of no use here, and not needed
+            _note_changes(run)
+    writer = None if out is None else check_out(out, run, force)  # now, and not after an hour
     with _status(quiet or as_json) as progress:
         settings: dict[str, Any] = {
             "shifts": sets or (),
-            "baselines": names,
+            "baselines": named,
             "n_prompts": prompts,
             "n_points": points,
             "seed": seed,
@@ -182,10 +220,14 @@ def evaluate(
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(help="TOML file, e.g. configs/smoke.toml")],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file, e.g. configs/smoke.toml")],
     grid: Annotated[
         list[str] | None,
-        typer.Option("--grid", help="Values of a setting: --grid train.optimiser.lr=1e-3,3e-4 --grid seed=0,1,2"),
+        typer.Option(
+            "--grid",
+            metavar="KEY=A,B",
+            help="Values of a setting: --grid train.optimiser.lr=1e-3,3e-4 --grid seed=0,1,2",
+        ),
     ] = None,
     stack: Annotated[
         bool,
@@ -193,16 +235,22 @@ def sweep(
     ] = False,
     sets: Sets = None,
     imports: Imports = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the runs; default out/<name>-sweep.")] = None,
+    out: Annotated[
+        Path | None, flags.path("--out", "Folder of the runs; default out/, the name, and -sweep.", FOLDER)
+    ] = None,
     device: Device = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Instead of the seed in the file.")] = None,
+    seed: Annotated[int | None, flags.seed("Instead of the seed in the file.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
+    config = configuration(config)
+    again = import_files(imports)
+    if not imports:
+        where = config / names.RUN_CONFIG if config.is_dir() else config
+        lab_settings.check_configuration(where, sets or (), grid or ())
     from innergrad.lab import sweeps
 
-    flags = import_files(imports)
     experiments = sweeps.read_experiments(config, sets or (), seed)
     if len(experiments) != 1:
         raise InputError("a sweep starts from one experiment", got=f"{len(experiments)} in {config}")
@@ -224,7 +272,7 @@ def sweep(
         cells += [[Path(row.run).name, str(row.model), " ".join(row.changes), _number(row.loss)] for row in rows]
         _print_table(cells)
         good = next((row for row in rows if not row.error), None)
-        hint = f"; next: innergrad evaluate {good.run} --model {good.model}{flags}" if good else ""
+        hint = f"; next: innergrad evaluate {good.run} --model {good.model}{again}" if good else ""
         print(f"saved in {folder}{hint}")
     failed = [row for row in rows if row.error]
     if failed:
@@ -236,14 +284,48 @@ def sweep(
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-def import_files(names: list[str] | None) -> str:
+OLD_NAMES = {"000": "", "001": "deep_optimizers_", "003": "cheng_", "004": "akyurek_"}  # how configurations began
+
+
+def configuration(path: Path) -> Path:
+    """A configuration file, or the folder of a run; also by a name that a configuration once had."""
+    if path.is_dir():
+        if not (path / names.RUN_CONFIG).is_file():
+            raise _no_run(path)
+        return path
+    start, _, rest = path.name.partition("_")
+    if not path.exists() and start in OLD_NAMES and path.with_name(OLD_NAMES[start] + rest).is_file():
+        return path.with_name(OLD_NAMES[start] + rest)
+    shipped = Path("configs") / path.with_suffix(".toml").name
+    near = near_path(path) or near_path(shipped) or (f"did you mean {shipped}?" if shipped.is_file() else "")
+    require_there(path, "the configuration ", near or "name a TOML file, e.g. one of configs/")
+    return path
+
+
+def require_run(path: Path) -> None:
+    """An error if there is nothing, or a compiled model, where a trained one should be."""
+    require_there(path, "the checkpoint ", "train one: innergrad train configs/smoke.toml")
+    if path.is_dir() and (path / MODEL_CONFIG).is_file() and not (path / names.RUN_CONFIG).is_file():
+        raise _no_run(path)
+
+
+def _no_run(folder: Path) -> InputError:
+    """The folder of something else."""
+    if (folder / MODEL_CONFIG).is_file():
+        hint = f"it is not trained any further: innergrad run {folder} --data FILE lets it learn from a table"
+        return InputError(f"{folder} is a compiled model, not a run of the lab", got=MODEL_CONFIG, hint=hint)
+    hint = near_path(folder) or "innergrad train configs/smoke.toml begins a run"
+    return InputError(f"there is no run in {folder}", got=f"no {names.RUN_CONFIG}", hint=hint)
+
+
+def import_files(given: Sequence[str] | None) -> str:
     """Runs the user's files, and returns the flags that the next command will need, too."""
     from innergrad.manifest import import_code
 
     with redirect_stdout(sys.stderr):  # what they print is no part of --json
-        for name in names or ():
+        for name in given or ():
             import_code(name)
-    return "".join(f" --import {name}" for name in names or ())
+    return "".join(f" --import {name}" for name in given or ())
 
 
 def _note_changes(folder: Path) -> None:

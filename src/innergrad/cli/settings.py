@@ -1,4 +1,6 @@
-"""Settings of a model from flags and from a TOML file; which algorithm has which is the table ``ALGORITHMS``."""
+"""Settings of a model from flags and from a TOML file, checked without torch; which algorithm has which is the table
+``ALGORITHMS``. ``cli/making.py`` makes models of them.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from innergrad.algorithms import (
-    Adam,
-    FunctionalGradientDescent,
-    GradientDescent,
-    GridDescent,
-    OnlineSGD,
-    RecursiveLeastSquares,
-    minibatches,
-    schedules,
-)
-from innergrad.algorithms.base import Algorithm
-from innergrad.algorithms.kernels import Kernel
-from innergrad.algorithms.networks import Network
-from innergrad.compiler import compile
+from innergrad.cli import names
+from innergrad.cli.places import require_there
 from innergrad.config import read
-from innergrad.errors import InputError, Registry
-from innergrad.transformer import CompiledTransformer
+from innergrad.errors import InputError, Registry, integer, one_of, real, suggestion
 
 NETWORK = ("sizes", "activation", "output", "bias")
 COMPILE = (
@@ -36,12 +25,12 @@ COMPILE = (
 class Choice:
     """An algorithm of the command line.
 
-    make: its settings, by keyword, -> the algorithm; a setting that was not given is left out.
+    targets: that it has a program for, its default first.
     settings: their names, which are those of the flags and of the keys in [algorithm].
     network: further ones, below [network] in a file.
     """
 
-    make: Callable[..., Algorithm]
+    targets: tuple[str, ...]
     settings: tuple[str, ...]
     network: tuple[str, ...] = ()
 
@@ -62,57 +51,12 @@ class Choice:
         return tuple(name for name in COMPILE if name not in self.settings)
 
 
-def _gradient_descent(**chosen: Any) -> GradientDescent:
-    if "sizes" not in chosen:
-        raise InputError("the network's sizes are missing", hint="give --sizes 3,8,8,1, or sizes in a --config file")
-    network = Network(**{name: chosen.pop(name) for name in NETWORK if name in chosen})
-    optimiser, schedule, size = (chosen.pop(name, None) for name in ("optimiser", "schedule", "batch_size"))
-    examples = chosen.pop("n_examples", EXAMPLES)
-    if optimiser not in (None, *FOREIGN):
-        raise InputError("unknown optimiser", got=repr(optimiser), allowed=", ".join(FOREIGN))
-    wrong = [name for name in FOREIGN[optimiser or "sgd"] if name in chosen]
-    if wrong:
-        raise InputError(f"optimiser {optimiser or 'sgd'} does not take this", got=", ".join(map(_flag, wrong)))
-    if size is not None:
-        chosen["batches"] = minibatches(examples, size)
-    make = Adam if optimiser == "adam" else GradientDescent
-    if schedule is None:
-        return make(network, **chosen)
-    shape = SCHEDULES.find(schedule)
-    settled = make(network, **chosen)
-    if settled.schedule is not None:
-        raise InputError("a schedule starts from one rate", got="a list of rates in lr", hint="leave out the schedule")
-    return make(network, **chosen | {"lr": shape(settled.lr, settled.steps)})
-
-
-FOREIGN = {"sgd": ("betas", "delta"), "adam": ("momentum", "nesterov")}  # settings of the other optimiser
-SCHEDULES: Registry[Callable[[float, int], tuple[float, ...]]] = Registry(
-    "schedule",
-    {
-        "constant": schedules.constant,
-        "cosine": schedules.cosine,
-        "warmup-cosine": lambda lr, steps: schedules.warmup_cosine(lr, steps, steps // 10),
-        "step-decay": lambda lr, steps: schedules.step_decay(lr, steps, max(1, -(-steps // 3))),
-    },
-)
-EXAMPLES = 16  # where n_examples is not given
-
-
-def _grid(**chosen: Any) -> GridDescent:
-    own = {name: chosen.pop(name) for name in ("grid", "x_bound", "y_bound") if name in chosen}
-    return GridDescent(_gradient_descent(**chosen), **own)
-
-
-def _functional(kernel: str = "exp", bandwidth: float = 1.0, **chosen: Any) -> FunctionalGradientDescent:
-    return FunctionalGradientDescent(Kernel(kernel, bandwidth), **chosen)
-
-
 DEFAULT = "gradient-descent"
 ALGORITHMS = Registry(
     "algorithm",
     {
         "gradient-descent": Choice(
-            _gradient_descent,
+            ("relu", "gpt", "softmax", "sigma", "llama"),
             (
                 *("optimiser", "loss", "lr", "steps", "box", "ball", "momentum", "weight_decay"),
                 *("nesterov", "l1", "clip", "schedule", "batch_size", "epochs", "betas", "delta"),
@@ -120,64 +64,155 @@ ALGORITHMS = Registry(
             network=NETWORK,
         ),
         "functional": Choice(
-            _functional,
+            ("kernel", "gpt"),
             (
-                "kernel",
-                "bandwidth",
-                "d",
-                "d_y",
-                "steps",
-                "step_rule",
-                "step",
-                "lambda_max",
-                "condition",
-                "covariate_step",
+                *("kernel", "bandwidth", "d", "d_y", "steps", "step_rule", "step", "lambda_max"),
+                *("condition", "covariate_step"),
             ),
         ),
-        "sgd": Choice(OnlineSGD, ("d", "lr", "weight_decay")),
-        "rls": Choice(RecursiveLeastSquares, ("d", "ridge", "noise", "form")),
+        "sgd": Choice(("gpt",), ("d", "lr", "weight_decay")),
+        "rls": Choice(("gpt",), ("d", "ridge", "noise", "form")),
         "grid": Choice(
-            _grid, ("loss", "lr", "steps", "box", "weight_decay", "grid", "x_bound", "y_bound"), network=NETWORK
+            ("softmax",),
+            ("loss", "lr", "steps", "box", "weight_decay", "grid", "x_bound", "y_bound"),
+            network=NETWORK,
         ),
     },
 )
 KNOWN = frozenset(name for choice in ALGORITHMS.values() for name in choice.names)
+FOREIGN = {"sgd": ("betas", "delta"), "adam": ("momentum", "nesterov")}  # settings of the other optimiser
 
 
-def settings(config: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+def settings(config: Path | None, flags: Mapping[str, Any], *, needed: bool = False) -> dict[str, Any]:
     """What was chosen: the settings of a TOML file, overridden by the flags that were given.
 
     ``algorithm`` is the name of the algorithm, where one was given; every other setting is one that it takes.
+    needed: choosing nothing is an error.
     """
+    if config is not None:
+        require_there(config, "", "name a TOML file of settings")
     file = {} if config is None else read(config, what="")
     named = {} if flags.get("algorithm") is None else {"algorithm": flags["algorithm"]}
     if not named and isinstance(file.get("algorithm"), dict) and "kind" in file["algorithm"]:
         named = {"algorithm": file["algorithm"]["kind"]}
-    name = _name(named)
+    name = name_of(named)
     given = {key: value for key, value in flags.items() if key in KNOWN and value is not None}
     _check_flags(name, given)
     chosen = named | ({} if config is None else _of_config(config, file, name)) | given
     for key, parse in PARSERS.items():
         if isinstance(chosen.get(key), str):
-            chosen[key] = parse(chosen[key])
+            chosen[key] = parse(_said(key, given), chosen[key])
+    if chosen or needed:
+        check(name, chosen, given)
     return chosen
 
 
-def compile_settings(chosen: Mapping[str, Any]) -> CompiledTransformer:
-    choice = ALGORITHMS[_name(chosen)]
-    own, common = (
-        {key: chosen[key] for key in keys if key in chosen}
-        for keys in ((*choice.network, *choice.settings), choice.compile)
-    )
-    if "batch_size" in own and "n_examples" in common:
-        own["n_examples"] = common["n_examples"]
-    return compile(choice.make(**own), **common)
-
-
-def _name(chosen: Mapping[str, Any]) -> str:
+def name_of(chosen: Mapping[str, Any]) -> str:
+    """The name of the algorithm."""
     name = chosen.get("algorithm", DEFAULT)
     ALGORITHMS.find(name)
     return str(name)
+
+
+# --------------------------------------------------------------------------------------------------------------- checks
+
+CHOICES = {
+    "activation": ("unknown activation", names.ACTIVATIONS),
+    "output": ("unknown output", names.OUTPUTS),
+    "loss": ("unknown loss", names.LOSSES),
+    "optimiser": ("unknown optimiser", names.OPTIMISERS),
+    "schedule": ("unknown schedule", names.SCHEDULES),
+    "kernel": ("unknown kernel", names.KERNELS),
+    "step_rule": ("unknown step rule", names.STEP_RULES),
+    "form": ("unknown form", names.FORMS),
+    "sigma": ("unknown activation of the transformer", names.SIGMAS),
+}
+COUNTS = {"n_examples": 1, "d": 1, "d_y": 1, "steps": 1, "batch_size": 1, "epochs": 1, "grid": 2}  # and the least
+MOST_EXAMPLES = 10**6  # rows of a prompt: a table of more is not read, and its tokens would fill the memory
+NOT_NEGATIVE = ("lr", "momentum", "weight_decay", "l1", "until")
+POSITIVE = (
+    *("epsilon", "x_bound", "y_bound", "z_bound", "weight_error", "box", "ball", "clip", "delta", "bandwidth"),
+    *("step", "lambda_max", "ridge", "noise"),
+)
+
+
+def check(name: str, chosen: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
+    """An error about one setting that is wrong by itself. What does not go together the library says.
+
+    flags: those of the settings that were given as flags; others are called by their keys in the file.
+    """
+    if "sizes" in ALGORITHMS[name].names:
+        if "sizes" not in chosen:
+            hint = "give --sizes 3,8,8,1, or sizes in a --config file"
+            raise InputError("the network's sizes are missing", hint=hint)
+        _check_sizes(_said("sizes", flags), chosen["sizes"])
+    target = one_of("unknown target", chosen.get("target", ALGORITHMS[name].targets[0]), names.TARGETS)
+    if target not in ALGORITHMS[name].targets:
+        what = f"algorithm {name} has no program for target {target!r}"
+        raise InputError(what, allowed=", ".join(ALGORITHMS[name].targets), hint=_elsewhere(target))
+    if "variant" in chosen:
+        others = [one for one, variants in names.TARGETS.items() if chosen["variant"] in variants]
+        hint = f"--target {' or '.join(others)} has it" if others else ""
+        one_of(f"unknown variant of target {target!r}", chosen["variant"], names.TARGETS[target], hint=hint)
+    for key, (what, known) in CHOICES.items():
+        if key in chosen:
+            one_of(what, chosen[key], known)
+    for key, value in chosen.items():
+        if value is not None:
+            _check_number(key, value, _said(key, flags))
+    _check_optimiser(chosen)
+
+
+def _elsewhere(target: str) -> str:
+    able = [name for name, choice in ALGORITHMS.items() if target in choice.targets]
+    return f"--algorithm {' or '.join(able)} has one"
+
+
+def _check_sizes(said: str, sizes: object) -> None:
+    whole = isinstance(sizes, list) and all(isinstance(one, int) and not isinstance(one, bool) for one in sizes)
+    if not isinstance(sizes, list) or not whole or len(sizes) < 2 or min(sizes) < 1:
+        what = f"{said} are inputs, hidden widths, outputs: two or more positive integers"
+        raise InputError(what, got=repr(sizes), allowed="e.g. 3,8,8,1")
+
+
+def _check_number(key: str, value: Any, said: str) -> None:
+    if key == "n_examples":
+        integer(said, value, 1, MOST_EXAMPLES)
+    elif key in COUNTS:
+        integer(said, value, COUNTS[key])
+    elif key == "lr" and isinstance(value, list):  # of every step: the library looks at each
+        return
+    elif key in NOT_NEGATIVE:
+        real(said, value, low=0.0)
+    elif key in POSITIVE:
+        real(said, value, above=0.0)
+    elif key == "condition":
+        real(said, value, low=1.0)
+    elif key == "covariate_step":
+        real(said, value)
+
+
+def _check_optimiser(chosen: Mapping[str, Any]) -> None:
+    optimiser = chosen.get("optimiser", "sgd")
+    wrong = [key for key in FOREIGN[optimiser] if key in chosen]
+    if wrong:
+        other = next(one for one in FOREIGN if one != optimiser)
+        got = ", ".join(map(flag_of, wrong))
+        raise InputError(f"optimiser {optimiser} does not take this", got=got, hint=f"--optimiser {other} does")
+    if "schedule" in chosen and isinstance(chosen.get("lr"), list):
+        raise InputError("a schedule starts from one rate", got="a list of rates in lr", hint="leave out the schedule")
+
+
+# -------------------------------------------------------------------------------------------------------- flags, a file
+
+
+def _said(key: str, flags: Mapping[str, Any]) -> str:
+    """What the user calls a setting: the flag, or the key of a file."""
+    return flag_of(key) if key in flags else key
+
+
+def flag_of(key: str, value: object = None) -> str:
+    return ("--no-" if value is False else "--") + key.replace("_", "-")
 
 
 def _check_flags(name: str, given: Mapping[str, Any]) -> None:
@@ -186,14 +221,10 @@ def _check_flags(name: str, given: Mapping[str, Any]) -> None:
         owners = [other for other, choice in ALGORITHMS.items() if set(wrong) <= set(choice.names)]
         raise InputError(
             f"algorithm {name} does not take {'these flags' if len(wrong) > 1 else 'this flag'}",
-            got=", ".join(_flag(key, given[key]) for key in wrong),
-            allowed=", ".join(_flag(key) for key in ALGORITHMS[name].names),
+            got=", ".join(flag_of(key, given[key]) for key in wrong),
+            allowed=", ".join(flag_of(key) for key in ALGORITHMS[name].names),
             hint=f"--algorithm {' or '.join(owners)} does" if owners else "",
         )
-
-
-def _flag(key: str, value: object = None) -> str:
-    return ("--no-" if value is False else "--") + key.replace("_", "-")
 
 
 def _of_config(path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -204,37 +235,40 @@ def _of_config(path: Path, content: Mapping[str, Any], name: str) -> dict[str, A
         if section not in sections or not isinstance(values, dict):
             *others, last = (f"[{known}]" for known in sections)
             allowed = f"{', '.join(others)} and {last}, each with the settings of algorithm {name} below it"
-            raise InputError(f"unknown section in {path}", got=f"[{section}]", allowed=allowed)
+            hint = suggestion(section, sections)
+            raise InputError(f"unknown section in {path}", got=f"[{section}]", allowed=allowed, hint=hint)
         for key, value in values.items():
             if key not in sections[section]:
                 allowed = f"{', '.join(sections[section])} (algorithm {name})"
-                raise InputError(f"unknown setting in [{section}] of {path}", got=key, allowed=allowed)
+                elsewhere = [f"it belongs in [{other}]" for other, keys in sections.items() if key in keys]
+                hint = (elsewhere or [suggestion(key, sections[section])])[0]
+                raise InputError(f"unknown setting in [{section}] of {path}", got=key, allowed=allowed, hint=hint)
             chosen[key] = value
     chosen.pop("kind", None)
     return chosen
 
 
-def _sizes(text: str) -> list[int]:
+def _sizes(said: str, text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError("sizes must be integers", got=repr(text), allowed="e.g. 3,8,8,1") from None
+        raise InputError(f"{said} must be integers", got=repr(text), allowed="e.g. 3,8,8,1") from None
 
 
-def _box(text: str) -> float | None:
+def _box(said: str, text: str) -> float | None:
     if text.lower() == "none":
         return None
     try:
         return float(text)
     except ValueError:
-        raise InputError("box must be a number or 'none'", got=repr(text)) from None
+        raise InputError(f"{said} must be a number or 'none'", got=repr(text), allowed="e.g. 4") from None
 
 
-def _betas(text: str) -> tuple[float, ...]:
+def _betas(said: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError("betas are two numbers", got=repr(text), allowed="e.g. 0.9,0.999") from None
+        raise InputError(f"{said} are two numbers", got=repr(text), allowed="e.g. 0.9,0.999") from None
 
 
-PARSERS: dict[str, Callable[[str], object]] = {"sizes": _sizes, "box": _box, "betas": _betas}
+PARSERS: dict[str, Callable[[str, str], object]] = {"sizes": _sizes, "box": _box, "betas": _betas}

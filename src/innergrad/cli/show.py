@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from innergrad.cli.data import Examples
+from innergrad.cli.words import in_flags, plural
 from innergrad.evidence.explain import Explanation
 from innergrad.evidence.report import Report
 from innergrad.model import cost as costs
@@ -95,24 +96,31 @@ def print_explanation(name: str, explanation: Explanation) -> None:
     console.print(table)
 
 
-def print_run(table: Examples, run: Run, losses: list[float] | None) -> None:
-    console = Console()
-    if losses is not None:
+def print_run(table: Examples, run: Run, losses: list[float] | None, causal: bool) -> None:
+    console, examples = Console(), plural(len(table.X), "example")
+    if table.scales is not None:
+        of = "inputs and targets" if table.scale_json()["targets"] else "inputs"
         console.print(
-            f"loss on {len(table.X)} examples: {losses[0]:.6g} before, {losses[-1]:.6g} after {len(losses) - 1} steps"
+            f"{of} are scaled by the mean and deviation of the {examples}; predictions are in the units of the file, "
+            f"losses and weights those of scaled data{'; online predictions know that scale' * causal}",
+            soft_wrap=True,
         )
-    if run.stopped is not None:
-        console.print(f"stopped after {run.stopped} steps: the gradient is certified to be small enough")
+    if losses is not None:
+        steps = plural(len(losses) - 1, "step")
+        console.print(f"loss on {examples}: {losses[0]:.6g} before, {losses[-1]:.6g} after {steps}")
+    if isinstance(run.stopped, int):  # of one prompt
+        console.print(f"stopped after {plural(run.stopped, 'step')}: the gradient is certified to be small enough")
     if run.symptoms:
         console.print(f"not well: {', '.join(symptom.kind for symptom in run.symptoms)}", style="bold red")
     for sentence in run.violations:
         console.print(f"outside: {sentence}", style="bold red", markup=False, soft_wrap=True)
     if run.online is not None:
         error = float((run.online.double() - table.y[:, 0]).square().mean().sqrt())
-        console.print(f"root mean squared online error: {error:.6g} ({len(table.X)} examples)")
-    spread = [] if run.std is None else [run.std.unsqueeze(-1)]
-    predictions = torch.cat([run.predictions, *spread], dim=1)
-    shown = Table(title=f"{len(predictions)} predictions", title_justify="left", box=SIMPLE)
+        error = error if table.scales is None else error * table.scales[1][0].std
+        console.print(f"root mean squared online error: {error:.6g} ({examples})")
+    spread = [] if run.std is None else [table.spread_in_units(run.std).unsqueeze(-1)]
+    predictions = torch.cat([table.in_units(run.predictions), *spread], dim=1)
+    shown = Table(title=plural(len(predictions), "prediction"), title_justify="left", box=SIMPLE)
     for column in ("query", *table.targets, *(["std"] if spread else [])):
         shown.add_column(escape(column), justify="right", overflow="fold")
     for number, row in enumerate(predictions[:20].tolist(), start=1):
@@ -133,7 +141,7 @@ def warning_lines(silent: bool) -> Iterator[None]:
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
         if not silent:
-            print(f"innergrad: warning: {message}", file=sys.stderr)
+            print(f"innergrad: warning: {in_flags(str(message), 'run')}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -16,7 +16,7 @@ from innergrad.files import Writer
 from innergrad.papers import resources
 from innergrad.papers.resources import Bridge, Comparison, Interval, Result, TradeOff
 
-EPS = {"000-2": "1e-2", "000-3": "1e-2,1e-4,1e-8", "000-4": "1e-2,1e-4,1e-8"}
+EPS = {"neural-networks-2": "1e-2", "neural-networks-3": "1e-2,1e-4,1e-8", "neural-networks-4": "1e-2,1e-4,1e-8"}
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,13 @@ def _smooth(eps: list[float], d: int, s: int, depth: int, **constants: float) ->
 THEOREMS = Registry(
     "theorem",
     {
-        "000-2": Theorem(_trade_off, ("depth", "width", "heads", "c")),
-        "000-3": Theorem(_indicator, ("d", "c1", "c2", "c3", "c4", "c_sigma")),
-        "000-4": Theorem(_smooth, ("d", "s", "depth", "c_lemma3", "c_lemma4"), needs=("d", "s", "depth")),
+        "neural-networks-2": Theorem(_trade_off, ("depth", "width", "heads", "c")),
+        "neural-networks-3": Theorem(_indicator, ("d", "c1", "c2", "c3", "c4", "c_sigma")),
+        "neural-networks-4": Theorem(_smooth, ("d", "s", "depth", "c_lemma3", "c_lemma4"), needs=("d", "s", "depth")),
     },
 )
+#: Theorem n of "Transformers Perform In-Context Learning through Neural Networks", as it was once called here.
+OLD_NAMES = {f"000-{number}": f"neural-networks-{number}" for number in (2, 3, 4)}
 OWN = frozenset(("eps", *(name for theorem in THEOREMS.values() for name in theorem.takes))) - {"d"}
 
 
@@ -61,7 +63,7 @@ def asked(given: Mapping[str, Any]) -> bool:
 
 
 def cost_of_theorem(given: Mapping[str, Any], out: Path | None, *, force: bool, as_json: bool, quiet: bool) -> None:
-    name = given["theorem"]
+    name = OLD_NAMES.get(given["theorem"], given["theorem"])
     theorem, chosen = THEOREMS.find(name), {key: value for key, value in given.items() if key != "theorem"}
     _check(name, theorem, chosen)
     eps = _numbers(chosen.pop("eps", EPS[name]))
@@ -106,15 +108,15 @@ def _numbers(text: str) -> list[float]:
 
 # ------------------------------------------------------------------------------------------------------------- printing
 
-NETWORKS = {"000-3": ("A: 2 layers", "B: 3 layers"), "000-4": ("A: deep", "B: L layers")}
+NETWORKS = {"neural-networks-3": ("A: 2 layers", "B: 3 layers"), "neural-networks-4": ("A: deep", "B: L layers")}
 ORDERS = {
-    "000-3": (
+    "neural-networks-3": (
         "Lemma 1 bounds the width of A from below, for eps < c2/d^4; Lemma 2 that of B from above. So where B has the",
         "smaller number its transformer is the smaller one; where A has it the lemmas decide nothing.",
         "d fixed: TF_A > 8 (c3 exp(c4 d))^2, constant in eps; TF_B = O(eps^-2).",
         "d coupled, (c2/eps)^(1/4): TF_A > 8 c3^2 exp(2 c4 (c2/eps)^(1/4)); TF_B = O(eps^-3). Printed: O(eps^-1).",
     ),
-    "000-4": (
+    "neural-networks-4": (
         "Lemma 3 bounds the width of A from above, Lemma 4 that of B from below. So where A has the smaller number",
         "its transformer is the smaller one; where B has it the lemmas decide nothing.",
     ),
@@ -126,7 +128,7 @@ def _print_result(console: Console, result: Result) -> None:
         table = Table(title=_title(result, row), title_justify="left")
         for column in ("", *NETWORKS[result.theorem]):
             table.add_column(column, justify="right" if column else "left")
-        for name, cells in _rows(row, deep=result.theorem == "000-4"):
+        for name, cells in _rows(row, deep=result.theorem == "neural-networks-4"):
             table.add_row(name, *cells)
         console.print(table)
         console.print(_smaller(row), highlight=False, soft_wrap=True)
@@ -184,8 +186,8 @@ def _crossovers(intervals: tuple[Interval, ...]) -> str:
 def _print_trade_off(console: Console, result: TradeOff) -> None:
     title = f"Theorem 2, eps = {result.eps:g}: networks for {result.heads} heads, n K^2 M with M = {result.terms} terms"
     table = Table(title=title, title_justify="left")
-    names = ("000 as printed", "001", "target softmax, sink", "target sigma, backprop")
-    columns = ("n", "K", "n K^2", "layers: 000", "001", "softmax, sink", "sigma", "layers x heads: 000", "sigma")
+    names = ("Neural Networks, as printed", "Deep Optimizers", "target softmax, sink", "target sigma, backprop")
+    columns = ("n", "K", "n K^2", "layers: NN", "DO", "softmax, sink", "sigma", "layers x heads: NN", "sigma")
     for column in columns:
         table.add_column(column, justify="right")
     for pair in result.pairs:
@@ -194,6 +196,7 @@ def _print_trade_off(console: Console, result: TradeOff) -> None:
         sizes = [str(by_name[name].size) for name in (names[0], names[-1])]
         table.add_row(str(pair.depth), str(pair.width), str(pair.product), *layers, *sizes)
     console.print(table)
+    console.print("NN: Neural Networks, as printed; DO: Deep Optimizers", highlight=False)
     if result.network is not None:
         _print_routes(console, result, *result.network)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+STEEP = 5.0  # a loss that falls by a larger factor is drawn on a log axis
+
 
 @dataclass(frozen=True)
 class Learning:
@@ -110,7 +112,13 @@ def draw_loss(
     size = 6.0 if len(steps) <= 40 else 3.0
     ax.plot(steps, own, "o", color=ORANGE, ms=size, label="in context (transformer)")
     margin = max(0.5, 0.02 * steps[-1])
-    ax.set(title="Training loss", xlabel="step", ylabel="loss on the examples", ylim=(0, None))
+    every = [*own, *(exact or ())]
+    steep = min(every) > 0 and max(every) > STEEP * min(every)
+    ax.set(title="Training loss", xlabel="step", ylabel="loss on the examples")
+    if steep:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(0, None)
     ax.set_xlim(-margin, steps[-1] + margin)
     figures.whole_numbers(ax)
     ax.legend()

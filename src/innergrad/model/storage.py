@@ -41,7 +41,7 @@ from torch import Tensor
 from innergrad.algorithms import ALGORITHMS
 from innergrad.algorithms.base import Algorithm
 from innergrad.errors import InputError, within_limits
-from innergrad.files import make_folder, read_text, require_plain
+from innergrad.files import make_folder, read_text
 from innergrad.functions.fits.sigmas import fingerprint
 from innergrad.functions.fits.sums import FEATURES, Approximant, FeatureSum
 from innergrad.functions.scalar import PiecewiseLinear
@@ -49,31 +49,13 @@ from innergrad.functions.states import checked
 from innergrad.ir.program import Options, Program
 from innergrad.memory import require_memory
 from innergrad.model.compiled import Compiled
+from innergrad.model.folder import CONFIG, WEIGHTS, check_folder, not_a_model
 from innergrad.model.preparation import check_options, prepared
 from innergrad.targets import TARGETS, LoopedTransformer, Sublayer, Target
 from innergrad.targets.weights.modules import SparseStack
 
 FORMAT = "innergrad-1"
-CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 SEAL = "seal"  # of the file of weights: the id and the digest
-
-
-def check_folder(path: Path, force: bool = False) -> None:
-    """An error if the folder has files of the names of a model's that are none, unless ``force``."""
-    require_plain(path, (CONFIG, WEIGHTS))
-    there = [name for name in (CONFIG, WEIGHTS) if (path / name).exists()]
-    if there and not force and not _is_model(path / CONFIG):
-        what = f"{path} has files that are no model of innergrad's"
-        hint = "they are not replaced: choose another folder, or give --force (force=True)"
-        raise InputError(what, got=", ".join(there), hint=hint)
-
-
-def _is_model(config: Path) -> bool:
-    try:
-        found = json.loads(read_text(config))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and str(found.get("format", "")).startswith("innergrad-")
 
 
 def save(compiled: Compiled, path: Path, *, force: bool = False) -> Path:
@@ -245,12 +227,7 @@ def _fit(layer: Sublayer, shapes: dict[str, tuple[int, int, int]], d_model: int)
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not (path / CONFIG).is_file() or not (path / WEIGHTS).is_file():
-        raise InputError(
-            "not a saved model",
-            got=str(path),
-            allowed=f"a folder with {CONFIG} and {WEIGHTS}",
-            hint="write one with `innergrad compile --out`",
-        )
+        raise not_a_model(path)
     config, tensors, metadata = _parsed(path)
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise InputError(

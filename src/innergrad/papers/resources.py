@@ -99,7 +99,8 @@ class Monomial:
 class Route:
     """One way to a gradient step on an n-layer network of width K, with M terms an approximant.
 
-    layers(n); heads of the widest layer; width: of the MLPs in 000, else of the residual stream, where the weights are.
+    layers(n); heads of the widest layer; width: of the MLPs in Neural Networks, else of the residual stream, where
+    the weights are.
     """
 
     name: str
@@ -120,11 +121,11 @@ def backprop_layers(n: int) -> int:
     return 2 if n == 2 else 2 * n - 1
 
 
-# A layer is attention and the MLP behind it, as in 000; 001 counts both, and has 2n + 4.
+# A layer is attention and the MLP behind it, as in Neural Networks; Deep Optimizers counts both, and has 2n + 4.
 ROUTES = (
-    Route("000 as printed", recursion_layers, Monomial(1, 2, 1), Monomial(1, 2, 1)),
-    Route("000, heads counted", recursion_layers, Monomial(1, 3, 1), Monomial(1, 3, 0)),
-    Route("001", lambda n: 2 * n + 2, Monomial(0, 1, 1), Monomial(1, 2, 0)),
+    Route("Neural Networks, as printed", recursion_layers, Monomial(1, 2, 1), Monomial(1, 2, 1)),
+    Route("Neural Networks, heads counted", recursion_layers, Monomial(1, 3, 1), Monomial(1, 3, 0)),
+    Route("Deep Optimizers", lambda n: 2 * n + 2, Monomial(0, 1, 1), Monomial(1, 2, 0)),
     Route("target softmax, sink", lambda n: 2 * n + 1, Monomial(0, 1, 1), Monomial(1, 2, 0)),
     Route("target sigma, backprop", backprop_layers, Monomial(0, 1, 1), Monomial(1, 2, 0)),
 )
@@ -330,8 +331,8 @@ def _t(eps: object) -> float:
 
 @dataclass(frozen=True)
 class BallConstants:
-    """Lemma 1: d > c1, error >= c2 / d^4 for every 2-layer network of width <= c3 exp(c4 d). (000 prints c2 for c3.)
-    Lemma 2: a 3-layer network of width max(8 c_sigma d^2 / eps, c_sigma sqrt(1 / (2 eps))) has error eps. (000 prints
+    """Lemma 1: d > c1, error >= c2 / d^4 for every 2-layer network of width <= c3 exp(c4 d). (Printed: c2 for c3.)
+    Lemma 2: a 3-layer network of width max(8 c_sigma d^2 / eps, c_sigma sqrt(1 / (2 eps))) has error eps. (Printed:
     8 c_sigma d^2 / sigma.)
     """
 
@@ -382,7 +383,12 @@ def indicator(eps: Iterable[float], d: int | None = None, constants: BallConstan
     for number, t in ts:
         ln_d, A, B = bridges(t)
         rows.append(_compare(number, _exp(ln_d), A, B))
-    return Result("000-3", "d coupled to eps" if d is None else f"d = {d}", tuple(rows), _ball_verdict(known, ln_fixed))
+    return Result(
+        "neural-networks-3",
+        "d coupled to eps" if d is None else f"d = {d}",
+        tuple(rows),
+        _ball_verdict(known, ln_fixed),
+    )
 
 
 def _ball_verdict(known: BallConstants, ln_fixed: float | None) -> Verdict:
@@ -454,7 +460,7 @@ def smooth(eps: Iterable[float], d: int, s: int, depth: int, constants: SmoothCo
 
     note = f"2(L-1)d = {gain} {'<' if gain < s else '>='} s = {s}: smaller as eps -> 0 is {'A' if gain < s else 'B'}"
     verdict = Verdict(intervals(WIDTH), intervals(SIZE), intervals(BACKPROP), note)
-    return Result("000-4", f"d = {d}, s = {s}, L = {L}", tuple(rows), verdict)
+    return Result("neural-networks-4", f"d = {d}, s = {s}, L = {L}", tuple(rows), verdict)
 
 
 # ----------------------------------------------------------------------------------------------------------- crossovers

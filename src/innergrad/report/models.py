@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -25,6 +25,7 @@ from innergrad.model import cost as costs
 from innergrad.model.cost import Cost, LayerCost
 from innergrad.model.executors import Name
 from innergrad.model.learning import draw_loss
+from innergrad.model.symptoms import LABELS
 from innergrad.report.page import Page, Picture, Section, Table, number, some
 from innergrad.transformer import CompiledTransformer, Run, reference
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 SIZE = (5.4, 4.0)  # inches of a panel: on a telephone its words can still be read
 LARGEST = 2 * 10**6  # nonzero weights: a larger model is interpreted, and its matrices are not multiplied
 PROMPTS = 2  # that the laws are checked on
+Columns = tuple[Sequence[str], Sequence[str]]  # names of the inputs and of the targets, where they have any
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,13 @@ class Learned:
     exact: Run
     losses: tuple[list[float], list[float]] | None
     source: str
+    columns: Columns = ((), ())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is plainly wrong with the run, by the names of the columns."""
+        inputs, targets = self.columns
+        return [symptom.said(targets if symptom.kind == LABELS else inputs) for symptom in self.run.symptoms]
 
 
 def report_of_model(
@@ -57,16 +66,18 @@ def report_of_model(
     y: Tensor | None = None,
     X_query: Tensor | None = None,
     source: str = "",
+    columns: Columns = ((), ()),
+    notes: Sequence[str] = (),
     seed: int = 0,
 ) -> Page:
     """The page. X, y: the examples, from ``source``; by default a prompt of the algorithm's own, drawn from the seed.
-    X_query: what else is to be predicted.
+    X_query: further rows to predict. columns: names of the inputs and of the targets. notes: warnings about the data.
     """
-    learned, cost = _learned(tf, X, y, X_query, source, seed), tf.cost()
+    learned, cost = replace(_learned(tf, X, y, X_query, source, seed), columns=columns), tf.cost()
     laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None
     explanation, why_not = _explained(tf, learned)
     algorithm = tf.algorithm.kind.replace("_", " ")
-    found = _found(tf, cost, learned, explanation, laws)
+    found = _found(tf, cost, learned, explanation, laws) | {"warnings": [*learned.warnings, *notes]}
     sections = [
         _architecture(tf, cost),
         _training(learned, algorithm),
@@ -75,7 +86,9 @@ def report_of_model(
     ]
     made = manifest({"model": name, "algorithm": tf.algorithm.config(), "compile": vars(tf.options), "seed": seed})
     title = f"{algorithm[0].upper()}{algorithm[1:]}, compiled into a transformer ({tf.options.target})"
-    return Page(title, _lead(found, algorithm), sections, json.dumps(made, indent=1, default=str), found)
+    symptoms = list(dict.fromkeys(symptom.kind for symptom in learned.run.symptoms))
+    lead = _lead(found, algorithm, symptoms)
+    return Page(title, lead, sections, json.dumps(made, indent=1, default=str), found, found["warnings"])
 
 
 def _learned(
@@ -129,16 +142,18 @@ def _found(
         "path_bound": [step.path_bound for step in steps],
         "step_bound": [step.bound for step in steps],
         "laws_hold": None if laws is None else laws.passed,
-        "warnings": list(learned.run.warnings),
     }
 
 
-def _lead(found: dict[str, Any], algorithm: str) -> str:
-    what = f"Inside one forward pass of {found['blocks']} blocks this transformer does {found['steps']} steps of "
+def _lead(found: dict[str, Any], algorithm: str, symptoms: Sequence[str]) -> str:
+    """What happened; first, whether it went well."""
+    poor = f"This run did not go well: {', '.join(symptoms)}. " if symptoms else ""
+    what = f"{poor}Inside one forward pass of {found['blocks']} blocks this transformer does {found['steps']} steps of "
     what += f"{algorithm} on {found['examples']} examples"
     losses = found["loss"]
     if losses:
-        what += f": the loss goes from {number(losses[0])} to {number(losses[-1])}"
+        way = "falls" if losses[-1] < losses[0] else "rises" if losses[-1] > losses[0] else "stays"
+        what += f": the loss {way} from {number(losses[0])} to {number(losses[-1])}"
     same = f"its predictions are those of {algorithm} itself to within {found['prediction_difference']:.1e}"
     return f"{what}, and {same}."
 
@@ -156,8 +171,9 @@ def _architecture(tf: CompiledTransformer, cost: Cost) -> Section:
 
 
 def _training(learned: Learned, algorithm: str) -> Section:
-    words = [f"Data: {learned.source}; {len(learned.X)} examples."]
-    words += [f"Not well: {sentence}" for sentence in learned.run.warnings]
+    inputs, targets = learned.columns
+    names = f" Inputs: {', '.join(inputs)}. Target: {', '.join(targets)}." if inputs else ""
+    words = [f"Data: {learned.source}; {len(learned.X)} examples.{names}"]
     pictures, tables = list[Picture](), list[Table]()
     if learned.losses is not None:
         own, exact = learned.losses
@@ -197,9 +213,13 @@ def _errors(explanation: Explanation | None, why_not: str, laws: Report | None) 
         *explanation.notes,
     ]
     by_step = [step.bound for step in steps], bounds, [step.path for step in steps]
+    by_steps = (
+        f"Error by step. Blue: what is proven, of the {explanation.learned} of one step (dotted) and of all steps so "
+        "far; orange: what was measured."
+    )
     pictures = [
-        _panel(lambda ax: draw_certificate(ax, *by_step), f"By step, of the {explanation.learned}.", height=4.8),
-        _panel(lambda ax: draw_layers(ax, explanation), "By layer, in the step with the largest error.", height=4.8),
+        _panel(lambda ax: draw_certificate(ax, *by_step), by_steps, height=4.8),
+        _panel(lambda ax: draw_layers(ax, explanation), "Error by layer, in the step where it is largest.", height=4.8),
     ]
     rows = [["step", f"error of the {explanation.learned}", "bound", "distance to the exact path", "bound"]]
     rows += [

@@ -48,13 +48,16 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """lead: the sentence; found: the numbers behind it, for ``--json``; manifest: what it was made with, as JSON."""
+    """lead: the sentence; found: the numbers behind it, for ``--json``; manifest: what it was made with, as JSON;
+    warnings: sentences that stand right below the lead.
+    """
 
     title: str
     lead: str
     sections: Sequence[Section]
     manifest: str
     found: dict[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
     def html(self, comment: str = "") -> str:
         """The file. comment: its writer, for commands that would replace it."""
