@@ -112,7 +112,7 @@ class CompiledTransformer(Compiled):
             record: the steps whose weights are returned: ``all``, every k-th and the last, or only the ``last``.
             compiled: whether ``fused`` runs a compiled kernel. By default it does if there is one, or if the run is
                 long enough to pay for it.
-            diagnose: look whether anything was learned. It takes about a millisecond.
+            diagnose: look for signs that nothing was learned. That takes about a millisecond.
 
         Examples:
             >>> import innergrad as ig, torch

@@ -39,7 +39,7 @@ SLIGHTLY = 2.0**-6  # above 0: where a probability, by a fit, is a little more t
 
 @dataclass(frozen=True)
 class Loss:
-    """The base of all losses. To write one, use ``SmoothLoss`` or ``ResidualLoss``.
+    """The base of all losses. To write one, use ``Loss.from_callable``, ``SmoothLoss`` or ``ResidualLoss``.
 
     Attributes:
         name: models are saved with it.
@@ -69,20 +69,26 @@ class Loss:
         y_bound: float = 4.0,
         accuracy: float = 1e-4,
     ) -> Loss:
-        """A loss from a plain function of torch: l(t, y), of an output t of the network and its target y, or psi(d), of
-        their difference d = t - y. It gives one number for each output, or their sum over the last axis::
+        """A loss from a plain function of torch. Its derivative and all facts are found.
 
-            cauchy = ig.Loss.from_callable(lambda d: torch.log1p(d * d), "cauchy")
-            poisson = ig.Loss.from_callable(lambda t, y: torch.exp(t) - y * t, "poisson", t_bound=3, y_bound=9)
+        The function is l(t, y), of an output t of the network and its label y, or psi(d), of their difference d = t -
+        y. It gives one number for each output, or their sum over the last axis. The derivative dl/dt is made from the
+        steps of the function, and facts about it are proven. If intervals cannot follow a loss of t - y, its facts are
+        measured on a grid, and there is no certificate. Any other loss that they cannot follow is refused.
 
-        name: what it is known by; without one, the name of the function.
-        radius: for a loss of t - y, the largest |t - y| that it is applied to; without one, as for
-            :meth:`innergrad.Activation.from_callable`.
-        t_bound, y_bound, accuracy: for any other loss, those of :class:`SmoothLoss`, which it becomes.
+        Args:
+            f: l(t, y), or psi(d).
+            name: models are saved with it. By default the name of the function.
+            radius: for a loss of t - y, the largest |t - y|. By default as in ``Activation.from_callable``.
+            t_bound: for any other loss, as in ``SmoothLoss``, which it becomes.
+            y_bound: likewise.
+            accuracy: likewise.
 
-        The derivative u = dl/dt is made from the steps of the function, and facts about it are proven. Where intervals
-        cannot follow a loss of t - y, they are measured on a grid, and it has no certificate. Any other loss that they
-        cannot follow is refused.
+        Examples:
+            >>> import innergrad as ig, torch
+            >>> cauchy = ig.Loss.from_callable(lambda d: torch.log1p(d * d), "cauchy")
+            >>> ig.GradientDescent(ig.Network([1, 3, 1]), loss=cauchy).loss.name
+            'cauchy'
         """
         return _from_callable(
             f, name_of(f, name), radius, {"t_bound": t_bound, "y_bound": y_bound, "accuracy": accuracy}

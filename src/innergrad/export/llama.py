@@ -98,7 +98,8 @@ def to_llama(
         dtype: of the weights.
         family: the class: ``llama``, ``mistral``, ``qwen2``, ``gemma`` ...
         kv_heads: heads of keys and values. By default as many as give the fewest parameters.
-        device: the device on which equal blocks share their tensors. ``model.to(device)`` copies those of every block.
+        device: where it is made. Equal blocks share their tensors there; ``model.to(device)`` copies those of every
+            block.
 
     Examples:
         >>> import innergrad as ig

@@ -41,9 +41,7 @@ from innergrad.functions.tracing import check_callable, name_of
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation of your own: a function r and its derivative.
-
-    ``Activation.from_callable`` makes one from a plain function of torch.
+    """An activation of your own: a function r and its derivative. ``Activation.from_callable`` finds the derivative.
 
     Args:
         name: models are saved with it.
@@ -53,7 +51,7 @@ class Activation:
             between them.
 
     Examples:
-        >>> import innergrad as ig
+        >>> import innergrad as ig, torch
         >>> sine = ig.Activation("wave", ig.ACTIVATIONS["sin"].r, ig.ACTIVATIONS["sin"].dr, (-1, 1))
         >>> ig.Network([1, 4, 1], activation=sine).activation.name
         'wave'
@@ -88,20 +86,26 @@ class Activation:
     def from_callable(
         f: Callable[[Tensor], Tensor], name: str | None = None, radius: float | None = None
     ) -> Activation:
-        """An activation from a plain function of torch, applied entry by entry::
+        """An activation from a plain function of torch. Its derivative and all facts are found.
 
-            mish = ig.Activation.from_callable(lambda t: t * torch.tanh(torch.nn.functional.softplus(t)), "mish")
+        Facts are proven by interval arithmetic. If intervals cannot follow the function, they are measured on a grid.
+        Then it compiles and runs, every printout says "measured", and there is no certificate.
+        ``print(ig.prove_facts(activation.r))`` shows what is proven, or why nothing is.
 
-        name: what it is known by; without one, the name of the function. radius: it is applied to |t| <= radius only,
-            and an argument outside is an error; without one, to every t, or, where nothing can be proven for every t,
-            to |t| <= 8.
+        At a kink of a function that is linear on both sides, the derivative is the one that torch's autograd gives. If
+        that belongs to neither side, as for abs at 0, it is that of the left side.
 
-        The derivative and all facts are found, and proven by interval arithmetic. Where intervals cannot follow the
-        function, they are measured on a grid: it compiles and runs, everything that is printed says "measured", and it
-        has no certificate. ``state`` says which of both it is.
+        Args:
+            f: applied entry by entry.
+            name: models are saved with it. By default the name of the function.
+            radius: f is applied to |t| <= radius only, and an argument outside is an error. By default f is applied to
+                every t, or to |t| <= 8 if nothing can be proven for every t.
 
-        At a kink of a function that is linear on both sides, its derivative is the one that torch's autograd gives, or,
-        if that is of neither side (abs at 0), that of the left side.
+        Examples:
+            >>> import innergrad as ig, torch
+            >>> swish = ig.Activation.from_callable(lambda t: t * torch.sigmoid(2 * t), "swish2")
+            >>> ig.prove_facts(swish.r).proven
+            True
         """
         return _from_callable(f, name_of(f, name), None if radius is None else real("radius", radius, above=0.0))
 

@@ -273,6 +273,7 @@ class Function:
         exact: the function itself, if it is piecewise linear.
         radius: it is applied to |t| <= radius only. An argument outside is an error.
         rounded: how far it is at most from the function that the algorithm asks for, if its constants are rounded.
+        measured: the facts were read off a grid, because they could not be proven.
 
     Examples:
         >>> import innergrad as ig, torch
