@@ -190,6 +190,21 @@ def test_an_error_above_its_bound_is_a_violation() -> None:
 # ------------------------------------------------------------------------------------------------------------- figure
 
 
+def test_the_exact_program_beside_it_rounds_too() -> None:
+    """On target llama a bound is rounding alone, and so is the distance of two runs that are both within it."""
+    algorithm = ig.GradientDescent(ig.Network([1, 2, 1]), steps=1, box=None)
+    tf = ig.compile(algorithm, target="llama", n_examples=4)
+    close = 0
+    for seed in range(6):
+        X, y, _ = algorithm.random_prompt(4, 0, torch.Generator().manual_seed(seed))
+        found = tf.explain(X, y)
+        assert found.violations == []
+        close += any(layer.measured > layer.bound for layer in found.layers)
+        off = [replace(layer, measured=2.01 * layer.bound) for layer in found.layers]
+        assert len(replace(found, layers=tuple(off)).violations) == sum(layer.bound > 0 for layer in off)
+    assert close  # some are above once the bound
+
+
 def test_the_figure(tmp_path: Path) -> None:
     """Drawn also where bounds are infinite, errors zero, and there is one step only."""
     good = explain(ig.compile(descent(2, 3, 1, steps=1), n_examples=5))

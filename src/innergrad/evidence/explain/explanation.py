@@ -75,7 +75,12 @@ class Explanation:
 
     @property
     def violations(self) -> list[str]:
-        """Bounds that a measured error is above: there must be none."""
+        """Bounds that a measured error is above: there must be none.
+
+        The exact program beside the transformer is run in float64, and rounds as well. Where a bound is rounding alone
+        (state ``exact``), both runs are within it, so they may be twice as far apart.
+        """
+        runs = 2 if self.state == "exact" else 1
         found = [
             *((f"step {n}", step.measured, step.bound) for n, step in enumerate(self.steps, 1)),
             *((f"path after step {n}", s.path, s.path_bound) for n, s in enumerate(self.steps, 1)),
@@ -84,7 +89,7 @@ class Explanation:
         return [
             f"{where}: measured {measured:.3e}, certified to be at most {bound:.3e}"
             for where, measured, bound in found
-            if bound is not None and not measured <= bound
+            if bound is not None and not measured <= runs * bound
         ]
 
     @property
