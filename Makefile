@@ -1,13 +1,14 @@
 # make demo   set everything up and run the main job
 # make test   set everything up and run all tests
 # make soak   the long versions of some tests
+# make notebooks   run the notebooks of docs/notebooks and store their outputs
 # make dist   wheel and sdist, installed into clean environments and tested from outside the checkout
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 
-.PHONY: demo setup test soak check bench docs dist clean
+.PHONY: demo setup test soak check bench docs notebooks dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/innergrad demo --out out/demo
@@ -67,6 +68,9 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python benchmarks/tables.py
 
+notebooks: $(VENV)/.notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/notebooks.py
+
 dist:
 	$(PYTHON) benchmarks/packages.py
 
@@ -83,3 +87,7 @@ $(VENV)/.demo: pyproject.toml requirements/constraints.txt | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml requirements/constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[dev]'
 	touch $(VENV)/.demo $@
+
+$(VENV)/.notebooks: $(VENV)/.dev
+	$(PIP) -e '.[notebooks]'
+	touch $@

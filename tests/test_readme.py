@@ -16,7 +16,8 @@ ROOT = Path(__file__).parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 QUICKSTART, COMMANDS = DOCS / "quickstart.md", DOCS / "commands.md"
 FIRST = [README, QUICKSTART, COMMANDS]  # read first: commands of other pages use the models that these make
-PAGES = [*FIRST, *(page for page in sorted(DOCS.glob("*.md")) if page not in FIRST)]
+PAGES = [*FIRST, *(page for page in sorted(DOCS.rglob("*.md")) if page not in FIRST)]
+SESSIONS = [DOCS / "idea.md", DOCS / "theory.md", *(p for p in PAGES if p.parent.name in ("tutorials", "howto"))]
 REFERENCE = {  # pages to look things up in; all others are short enough to be read at once
     "certificates",
     "claims",
@@ -39,9 +40,20 @@ def blocks(language: str, pages: list[Path] = PAGES) -> list[str]:
     return [block for page in pages for block in re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
-@pytest.mark.parametrize("code", blocks("python", [page for page in PAGES if page not in (README, QUICKSTART)]))
+@pytest.mark.parametrize("code", blocks("python", [p for p in PAGES if p not in (README, QUICKSTART, *SESSIONS)]))
 def test_python_blocks_run(code: str) -> None:
     exec(compile(code, "a page", "exec"), {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.stem)
+def test_a_page_is_one_session(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks in order, each with the names of those before it, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    session: dict[str, object] = {}
+    for code in blocks("python", [page]):
+        exec(compile(code, page.name, "exec"), session)
 
 
 def test_the_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
