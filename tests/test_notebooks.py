@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ def test_outputs_are_stored(path: Path) -> None:
     assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert len(path.read_bytes()) < 500_000
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_lead_somewhere(path: Path) -> None:
+    found = [link for cell in cells(path, "markdown") for link in re.findall(r"\]\(([^)#\s]+)", source(cell))]
+    assert len(found) >= 3
+    assert [link for link in found if not (FOLDER / link).exists()] == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
