@@ -73,7 +73,7 @@ def test_the_quickstart_is_one_session(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_battery_of_the_page_is_collected_and_passes(pytester: pytest.Pytester) -> None:
-    """The block of tutorials/algorithm.md in a file of its own, without anything of this folder: every law is a test."""
+    """The block of tutorials/algorithm.md in a file of its own, with nothing of this folder: every law is a test."""
     (code,) = [block for block in blocks("python") if "Conformance" in block]
     pytester.makepyfile(test_logistic_regression=code)
     pytester.syspathinsert(ROOT / "examples")
