@@ -2,13 +2,14 @@
 # make test   set everything up and run all tests
 # make soak   the long versions of some tests
 # make docs   renew the tables of the pages, build the site (out/site), check its links
+# make notebooks   run the notebooks of docs/notebooks and store their outputs
 # make dist   wheel and sdist, installed into clean environments and tested from outside the checkout
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 
-.PHONY: demo setup test soak check bench docs dist clean figures-quick
+.PHONY: demo setup test soak check bench docs notebooks figures-quick dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/innergrad demo --out out/demo
@@ -74,6 +75,9 @@ figures-quick: $(VENV)/.dev
 	for name in mixtures-softmax parameters-softmax shapes-softmax mixtures-relu parameters-relu shapes-relu depth positions; do \
 	  $(BIN)/innergrad figures $$name --quick || exit 1; done
 
+notebooks: $(VENV)/.notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/notebooks.py
+
 dist:
 	$(PYTHON) benchmarks/packages.py
 
@@ -90,3 +94,7 @@ $(VENV)/.demo: pyproject.toml requirements/constraints.txt | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml requirements/constraints.txt | $(VENV)/bin/python
 	$(PIP) -e '.[dev]'
 	touch $(VENV)/.demo $@
+
+$(VENV)/.notebooks: $(VENV)/.dev
+	$(PIP) -e '.[notebooks]'
+	touch $@

@@ -612,10 +612,11 @@ def test_imports_in_sweeps_and_after_a_change(waves: Path, config: Path, tmp_pat
 
 
 def test_the_page_about_tasks_of_ones_own_is_true(waves: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its class in a file, and its commands, cut short."""
-    page = (CONFIGS.parent / "docs" / "extending.md").read_text()
-    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class Products" in block)
-    (waves.parent / "my_tasks.py").write_text(code)
+    """Its two classes in a file, and its commands, cut short."""
+    page = (CONFIGS.parent / "docs" / "tutorials" / "task.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    classes = [block for block in blocks if re.search("class (Products|Nearest)", block)]
+    (waves.parent / "my_tasks.py").write_text("\n".join(classes))
     (waves.parent / "configs").symlink_to(CONFIGS)
     monkeypatch.chdir(waves.parent)
     commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    innergrad ")]

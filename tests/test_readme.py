@@ -17,15 +17,27 @@ README, DOCS = ROOT / "README.md", ROOT / "docs"
 QUICKSTART, COMMANDS = DOCS / "quickstart.md", DOCS / "commands.md"
 FIRST = [README, QUICKSTART, COMMANDS]  # read first: commands of other pages use the models that these make
 PAGES = [*FIRST, *(page for page in sorted(DOCS.rglob("*.md")) if page not in FIRST)]
+SESSIONS = [DOCS / "idea.md", DOCS / "theory.md", *(p for p in PAGES if p.parent.name in ("tutorials", "howto"))]
 
 
 def blocks(language: str, pages: list[Path] = PAGES) -> list[str]:
     return [block for page in pages for block in re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
-@pytest.mark.parametrize("code", blocks("python", [page for page in PAGES if page not in (README, QUICKSTART)]))
+@pytest.mark.parametrize("code", blocks("python", [p for p in PAGES if p not in (README, QUICKSTART, *SESSIONS)]))
 def test_python_blocks_run(code: str) -> None:
     exec(compile(code, "a page", "exec"), {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.stem)
+def test_a_page_is_one_session(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks in order, each with the names of those before it, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    session: dict[str, object] = {}
+    for code in blocks("python", [page]):
+        exec(compile(code, page.name, "exec"), session)
 
 
 def test_the_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +57,7 @@ def test_the_quickstart_is_one_session(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_battery_of_the_page_is_collected_and_passes(pytester: pytest.Pytester) -> None:
-    """The block of docs/extending.md in a file of its own, without anything of this folder: every law is a test."""
+    """The block of tutorials/algorithm.md in a file of its own, with nothing of this folder: every law is a test."""
     (code,) = [block for block in blocks("python") if "Conformance" in block]
     pytester.makepyfile(test_logistic_regression=code)
     pytester.syspathinsert(ROOT / "examples")
@@ -90,7 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("lab", "count"), [(True, 8), (False, 20)], ids=["lab", "compiler"])
+@pytest.mark.parametrize(("lab", "count"), [(True, 16), (False, 20)], ids=["lab", "compiler"])
 def test_commands_run(lab: bool, count: int) -> None:
     """Each once, in this process, shortened."""
     assert len(commands(lab)) == count

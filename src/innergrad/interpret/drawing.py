@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
@@ -46,7 +46,7 @@ SIGNS = {
 class Drawing:
     """A picture, as SVG."""
 
-    svg: str
+    svg: str = field(repr=False)
 
     def _repr_svg_(self) -> str:
         return self.svg
