@@ -93,7 +93,8 @@ class Activation:
         ``print(ig.prove_facts(activation.r))`` shows what is proven, or why nothing is.
 
         At a kink of a function that is linear on both sides, the derivative is the one that torch's autograd gives. If
-        that belongs to neither side, as for abs at 0, it is that of the left side.
+        that belongs to neither side, as for abs at 0, it is that of the left side. ``torch.nn.functional.softplus`` is
+        log(1 + e^t) for every t. (Beyond a threshold torch takes t for it, which is 2e-9 away.)
 
         Args:
             f: applied entry by entry.
