@@ -84,7 +84,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 
 # ----------------------------------------------------------------------------------------------------- the command line
 
-TABLES = (Curriculum, Optimiser, KernelTerm, TrainConfig, Experiment)  # each after those that it has
+CLASSES = (Curriculum, Optimiser, KernelTerm, TrainConfig, Experiment)  # each after those that it has
 BASES = {"Task": Task, "Inputs": Inputs, "LearnerConfig": LearnerConfig, "Predictor": Predictor}
 
 
@@ -96,7 +96,7 @@ def outline() -> dict[str, Any]:
         }
         for name, base in BASES.items()
     }
-    return {"tables": {cls.__name__: _fields(cls) for cls in TABLES}, "families": families}
+    return {"tables": {cls.__name__: _fields(cls) for cls in CLASSES}, "families": families}
 
 
 def _fields(cls: Any) -> dict[str, list[Any]]:

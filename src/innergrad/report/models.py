@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from innergrad import figures
-from innergrad.errors import InputError, JobError, PoorRun
+from innergrad.errors import InputError, JobError, PoorRun, plural
 from innergrad.evidence.explain import Explanation, explain
 from innergrad.evidence.explain.explanation import draw_layers
 from innergrad.evidence.pictures import draw_certificate
@@ -148,8 +148,9 @@ def _found(
 def _lead(found: dict[str, Any], algorithm: str, symptoms: Sequence[str]) -> str:
     """What happened; first, whether it went well."""
     poor = f"This run did not go well: {', '.join(symptoms)}. " if symptoms else ""
-    what = f"{poor}Inside one forward pass of {found['blocks']} blocks this transformer does {found['steps']} steps of "
-    what += f"{algorithm} on {found['examples']} examples"
+    blocks, steps = plural(found["blocks"], "block"), plural(found["steps"], "step")
+    what = f"{poor}Inside one forward pass of {blocks} this transformer does {steps} of {algorithm} on "
+    what += plural(found["examples"], "example")
     losses = found["loss"]
     if losses:
         way = "falls" if losses[-1] < losses[0] else "rises" if losses[-1] > losses[0] else "stays"
@@ -173,7 +174,7 @@ def _architecture(tf: CompiledTransformer, cost: Cost) -> Section:
 def _training(learned: Learned, algorithm: str) -> Section:
     inputs, targets = learned.columns
     names = f" Inputs: {', '.join(inputs)}. Target: {', '.join(targets)}." if inputs else ""
-    words = [f"Data: {learned.source}; {len(learned.X)} examples.{names}"]
+    words = [f"Data: {learned.source}; {plural(len(learned.X), 'example')}.{names}"]
     pictures, tables = list[Picture](), list[Table]()
     if learned.losses is not None:
         own, exact = learned.losses
@@ -196,7 +197,8 @@ def _draw_predictions(ax: Axes, exact: Sequence[float], own: Sequence[float]) ->
     ax.plot([low, high], [low, high], color=GREY, lw=1, zorder=0)
     ax.scatter(exact, own, s=22, color=ORANGE, edgecolor="white", lw=0.4)
     worst = max(abs(a - b) for a, b in zip(exact, own, strict=True))
-    ax.set(title=f"{len(own)} predictions", xlabel="the algorithm itself", ylabel="transformer, off the query token")
+    title = plural(len(own), "prediction")
+    ax.set(title=title, xlabel="the algorithm itself", ylabel="transformer, off the query token")
     ax.text(0.05, 0.92, f"largest difference {worst:.1e}", transform=ax.transAxes, color=GREY, fontsize=SMALL)
 
 
