@@ -85,7 +85,12 @@ TABLES: dict[str, Callable[[], list[str]]] = {
 # ----------------------------------------------------------------------------------------------------- the command line
 
 CLASSES = (Curriculum, Optimiser, KernelTerm, TrainConfig, Experiment)  # each after those that it has
-BASES = {"Task": Task, "Inputs": Inputs, "LearnerConfig": LearnerConfig, "Predictor": Predictor}
+BASES: dict[str, type[Family]] = {
+    "Task": Task,
+    "Inputs": Inputs,
+    "LearnerConfig": LearnerConfig,
+    "Predictor": Predictor,
+}
 
 
 def outline() -> dict[str, Any]:

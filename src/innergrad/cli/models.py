@@ -87,6 +87,8 @@ def _count(value: Any) -> int:
 
 
 def _number(value: Any) -> float | None:
-    if value is not None and (type(value) not in (int, float) or not value > 0):
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not value > 0:
         raise ValueError(value)
-    return value
+    return float(value)

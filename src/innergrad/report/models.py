@@ -25,7 +25,7 @@ from innergrad.model import cost as costs
 from innergrad.model.cost import Cost, LayerCost
 from innergrad.model.executors import Name
 from innergrad.model.learning import draw_loss
-from innergrad.model.symptoms import LABELS
+from innergrad.model.symptoms import INPUTS, LABELS, Symptom
 from innergrad.report.page import Page, Picture, Section, Table, number, some
 from innergrad.transformer import CompiledTransformer, Run, reference
 
@@ -50,12 +50,18 @@ class Learned:
     losses: tuple[list[float], list[float]] | None
     source: str
     columns: Columns = ((), ())
+    notes: Sequence[str] = ()
+
+    @property
+    def symptoms(self) -> list[Symptom]:
+        """What is plainly wrong with the run. Notes about the data come in place of columns that are not scaled."""
+        return [one for one in self.run.symptoms if not (self.notes and one.kind in (INPUTS, LABELS))]
 
     @property
     def warnings(self) -> list[str]:
-        """What is plainly wrong with the run, by the names of the columns."""
+        """The same in sentences, by the names of the columns, and the notes."""
         inputs, targets = self.columns
-        return [symptom.said(targets if symptom.kind == LABELS else inputs) for symptom in self.run.symptoms]
+        return [*(one.said(targets if one.kind == LABELS else inputs) for one in self.symptoms), *self.notes]
 
 
 def report_of_model(
@@ -73,11 +79,12 @@ def report_of_model(
     """The page. X, y: the examples, from ``source``; by default a prompt of the algorithm's own, drawn from the seed.
     X_query: further rows to predict. columns: names of the inputs and of the targets. notes: warnings about the data.
     """
-    learned, cost = replace(_learned(tf, X, y, X_query, source, seed), columns=columns), tf.cost()
+    learned = replace(_learned(tf, X, y, X_query, source, seed), columns=columns, notes=notes)
+    cost = tf.cost()
     laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None
     explanation, why_not = _explained(tf, learned)
     algorithm = tf.algorithm.kind.replace("_", " ")
-    found = _found(tf, cost, learned, explanation, laws) | {"warnings": [*learned.warnings, *notes]}
+    found = _found(tf, cost, learned, explanation, laws) | {"warnings": learned.warnings}
     sections = [
         _architecture(tf, cost),
         _training(learned, algorithm),
@@ -86,8 +93,7 @@ def report_of_model(
     ]
     made = manifest({"model": name, "algorithm": tf.algorithm.config(), "compile": vars(tf.options), "seed": seed})
     title = f"{algorithm[0].upper()}{algorithm[1:]}, compiled into a transformer ({tf.options.target})"
-    symptoms = list(dict.fromkeys(symptom.kind for symptom in learned.run.symptoms))
-    lead = _lead(found, algorithm, symptoms)
+    lead = _lead(found, algorithm, list(dict.fromkeys(symptom.kind for symptom in learned.symptoms)))
     return Page(title, lead, sections, json.dumps(made, indent=1, default=str), found, found["warnings"])
 
 

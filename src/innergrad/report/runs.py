@@ -78,8 +78,8 @@ def _draw_log(ax: Axes, rows: Sequence[Row]) -> None:
 
 def _evaluation(title: str, one: Evaluation) -> Section:
     words = [
-        f"{plural(one.n_prompts, 'prompt')} of {one.n_points} points, seed {one.seed}. A point is predicted from the examples "
-        "before it; shaded: 95 % intervals over prompts.",
+        f"{plural(one.n_prompts, 'prompt')} of {one.n_points} points, seed {one.seed}. A point is predicted from the "
+        "examples before it; shaded: 95 % intervals over prompts.",
         *one.remarks(),
     ]
     pictures = []
