@@ -32,7 +32,8 @@ from innergrad.cli.lab import OLD_NAMES
 from innergrad.cli.making import MAKERS, SCHEDULES, compile_settings
 from innergrad.cli.settings import ALGORITHMS, settings
 from innergrad.cli.theorems import THEOREMS
-from innergrad.cli.words import in_flags, plural
+from innergrad.cli.words import in_flags
+from innergrad.errors import plural
 from innergrad.export.families import FAMILIES
 from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.lab import journal

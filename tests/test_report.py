@@ -142,7 +142,21 @@ def test_what_is_not_well_is_said(model: Path, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "data.csv", ["a", "b", "y"], [[1.0, 1.0, float(i)] for i in range(4)])
     found = json.loads(good("report", model, "--data", data, "--out", tmp_path / "report.html", "--json"))
     assert found["warnings"]
+    assert found["lead"].startswith("This run did not go well: ")
     assert f"Not well: {found['warnings'][0]}" in read(tmp_path / "report.html").text
+
+
+def test_a_table_that_is_not_scaled_is_told_of_by_its_columns(model: Path, tmp_path: Path) -> None:
+    rows = [[100.0 * i, 0.5 - 0.1 * i, 0.3 * i - 0.5] for i in range(5)]
+    data = write_rows(tmp_path / "data.csv", ["age", "b", "y"], rows)
+    raw, scaled = (
+        json.loads(good("report", model, "--data", data, "--out", tmp_path / "report.html", "--json", *flags))
+        for flags in ((), ("--scale",))
+    )
+    assert raw["warnings"][-1].startswith("age (column 1, up to 400) is far from unit scale; --scale")
+    assert not any("unit scale" in sentence for sentence in scaled["warnings"])
+    assert "scaled by its own mean and deviation" in read(tmp_path / "report.html").text
+    assert "Inputs: age, b. Target: y." in read(tmp_path / "report.html").text
 
 
 # ----------------------------------------------------------------------------------------------------------------- run

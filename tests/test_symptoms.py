@@ -485,7 +485,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     said = json.loads(done.out)["warnings"]
     assert done.err.splitlines() == [f"innergrad: warning: {sentence}" for sentence in said]
     assert any(sentence.startswith("constant predictions: ") for sentence in said)
-    assert re.search(r"income is up to \S+: \(income - \S+\) / \S+; age is up to", said[-1])
+    assert re.match(r"age \(column 1, .*\), income \(column 2, up to \S+\) are far from unit scale; --scale", said[-1])
     assert json.loads((tmp_path / "out" / "run.json").read_text())["warnings"] == said
     printed = call("run", tmp_path / "model", "--data", bad)
     assert "not well: " in printed.out

@@ -75,6 +75,11 @@ def one_of(what: str, name: object, known: Collection[str], *, hint: str = "") -
     raise InputError(what, got=repr(name), allowed=", ".join(known), hint=words)
 
 
+def plural(number: int, word: str) -> str:
+    """ "1 prediction", "2 predictions"."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 class DomainError(InputError):
     """A value left the domain that the transformer was compiled for. It is an ``InputError``.
 

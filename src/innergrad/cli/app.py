@@ -34,7 +34,7 @@ Targets = Annotated[
 ]
 Data = Annotated[
     Path | None,
-    flags.path("--data", "CSV with a header: input columns, then target columns; examples/examples.csv is one."),
+    flags.path("--data", "CSV with a header: input columns, then target columns; see examples/examples.csv."),
 ]
 Scaled = Annotated[
     bool,

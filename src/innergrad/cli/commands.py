@@ -201,7 +201,9 @@ def run_model(
     """how: further arguments of ``tf.run``."""
     model = known(given.model)
     if given.data is None:
-        raise InputError("the examples are missing", hint="give --data examples/examples.csv, or a CSV of yours")
+        raise InputError(
+            "the examples are missing", hint="give --data, a CSV of yours, or examples/examples.csv of the checkout"
+        )
     if out is not None:
         writer = _writer("run", given.model, given.data, given.query, force=force)
         writer.check_all(out, _names(model), RUN)

@@ -155,7 +155,9 @@ def read_examples(
 ) -> Examples:
     """The table, which fits the model: columns, rows, numbers, classes and declared bounds."""
     if path is None:
-        raise InputError("the examples are missing", hint="give --data, a CSV file; examples/examples.csv is one")
+        raise InputError(
+            "the examples are missing", hint="give --data, a CSV of yours, or examples/examples.csv of the checkout"
+        )
     X, y, X_query = _read(path, targets, model)
     if query is not None:
         X_query = _read_inputs(query, X.names)
@@ -252,7 +254,7 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[st
             _check_header(path, header)
             yield header, _as_long(path, header, itertools.chain([first], lines))
     except FileNotFoundError as error:
-        hint = near_path(path) or "examples/examples.csv is one to try"
+        hint = near_path(path) or "examples/examples.csv of the checkout is one to try"
         raise InputError(f"cannot read {path}", got="no such file", allowed="a CSV file", hint=hint) from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {path}", got=str(error), allowed="a CSV file with a header") from error

@@ -16,8 +16,7 @@ import typer
 from innergrad.cli import flags, lab_settings, names
 from innergrad.cli.flags import FOLDER, Force
 from innergrad.cli.places import near_path, require_there
-from innergrad.cli.words import plural
-from innergrad.errors import InputError, JobError, counted
+from innergrad.errors import InputError, JobError, counted, plural
 from innergrad.model.folder import CONFIG as MODEL_CONFIG
 
 if TYPE_CHECKING:
@@ -363,7 +362,9 @@ def _print_evaluations(found: list[Evaluation]) -> None:
 
     for one in found:
         shift = f", shifted: {' '.join(one.shifts)}" if one.shifts else ""
-        size = f"{one.n_prompts:,} prompts of {one.n_points} points, seed {one.seed}; scale^2 = {one.scale**2:.4g}"
+        size = (
+            f"{plural(one.n_prompts, 'prompt')} of {one.n_points} points, seed {one.seed}; scale^2 = {one.scale**2:.4g}"
+        )
         print(one.measured)
         print(f"task {one.task['kind']}{shift}; {size}")
     print(

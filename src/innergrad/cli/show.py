@@ -14,7 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from innergrad.cli.data import Examples
-from innergrad.cli.words import in_flags, plural
+from innergrad.cli.words import in_flags
+from innergrad.errors import plural
 from innergrad.evidence.explain import Explanation
 from innergrad.evidence.report import Report
 from innergrad.model import cost as costs

@@ -127,8 +127,3 @@ def _given(param: Any) -> str:
         if word.partition("=")[0] in param.opts:
             return repr(word.partition("=")[2])
     return "another value"
-
-
-def plural(number: int, word: str) -> str:
-    """ "1 prediction", "2 predictions"."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

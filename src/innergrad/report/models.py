@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from innergrad import figures
-from innergrad.errors import InputError, JobError, PoorRun
+from innergrad.errors import InputError, JobError, PoorRun, plural
 from innergrad.evidence.explain import Explanation, explain
 from innergrad.evidence.explain.explanation import draw_layers
 from innergrad.evidence.pictures import draw_certificate
@@ -25,7 +25,7 @@ from innergrad.model import cost as costs
 from innergrad.model.cost import Cost, LayerCost
 from innergrad.model.executors import Name
 from innergrad.model.learning import draw_loss
-from innergrad.model.symptoms import LABELS
+from innergrad.model.symptoms import INPUTS, LABELS, Symptom
 from innergrad.report.page import Page, Picture, Section, Table, number, some
 from innergrad.transformer import CompiledTransformer, Run, reference
 
@@ -50,12 +50,18 @@ class Learned:
     losses: tuple[list[float], list[float]] | None
     source: str
     columns: Columns = ((), ())
+    notes: Sequence[str] = ()
+
+    @property
+    def symptoms(self) -> list[Symptom]:
+        """What is plainly wrong with the run. Notes about the data come in place of columns that are not scaled."""
+        return [one for one in self.run.symptoms if not (self.notes and one.kind in (INPUTS, LABELS))]
 
     @property
     def warnings(self) -> list[str]:
-        """What is plainly wrong with the run, by the names of the columns."""
+        """The same in sentences, by the names of the columns, and the notes."""
         inputs, targets = self.columns
-        return [symptom.said(targets if symptom.kind == LABELS else inputs) for symptom in self.run.symptoms]
+        return [*(one.said(targets if one.kind == LABELS else inputs) for one in self.symptoms), *self.notes]
 
 
 def report_of_model(
@@ -73,11 +79,12 @@ def report_of_model(
     """The page. X, y: the examples, from ``source``; by default a prompt of the algorithm's own, drawn from the seed.
     X_query: further rows to predict. columns: names of the inputs and of the targets. notes: warnings about the data.
     """
-    learned, cost = replace(_learned(tf, X, y, X_query, source, seed), columns=columns), tf.cost()
+    learned = replace(_learned(tf, X, y, X_query, source, seed), columns=columns, notes=notes)
+    cost = tf.cost()
     laws = tf.verify(seed=seed, prompts=PROMPTS) if _executor(tf) == "dense" else None
     explanation, why_not = _explained(tf, learned)
     algorithm = tf.algorithm.kind.replace("_", " ")
-    found = _found(tf, cost, learned, explanation, laws) | {"warnings": [*learned.warnings, *notes]}
+    found = _found(tf, cost, learned, explanation, laws) | {"warnings": learned.warnings}
     sections = [
         _architecture(tf, cost),
         _training(learned, algorithm),
@@ -86,8 +93,7 @@ def report_of_model(
     ]
     made = manifest({"model": name, "algorithm": tf.algorithm.config(), "compile": vars(tf.options), "seed": seed})
     title = f"{algorithm[0].upper()}{algorithm[1:]}, compiled into a transformer ({tf.options.target})"
-    symptoms = list(dict.fromkeys(symptom.kind for symptom in learned.run.symptoms))
-    lead = _lead(found, algorithm, symptoms)
+    lead = _lead(found, algorithm, list(dict.fromkeys(symptom.kind for symptom in learned.symptoms)))
     return Page(title, lead, sections, json.dumps(made, indent=1, default=str), found, found["warnings"])
 
 
@@ -148,8 +154,9 @@ def _found(
 def _lead(found: dict[str, Any], algorithm: str, symptoms: Sequence[str]) -> str:
     """What happened; first, whether it went well."""
     poor = f"This run did not go well: {', '.join(symptoms)}. " if symptoms else ""
-    what = f"{poor}Inside one forward pass of {found['blocks']} blocks this transformer does {found['steps']} steps of "
-    what += f"{algorithm} on {found['examples']} examples"
+    blocks, steps = plural(found["blocks"], "block"), plural(found["steps"], "step")
+    what = f"{poor}Inside one forward pass of {blocks} this transformer does {steps} of {algorithm} on "
+    what += plural(found["examples"], "example")
     losses = found["loss"]
     if losses:
         way = "falls" if losses[-1] < losses[0] else "rises" if losses[-1] > losses[0] else "stays"
@@ -173,7 +180,7 @@ def _architecture(tf: CompiledTransformer, cost: Cost) -> Section:
 def _training(learned: Learned, algorithm: str) -> Section:
     inputs, targets = learned.columns
     names = f" Inputs: {', '.join(inputs)}. Target: {', '.join(targets)}." if inputs else ""
-    words = [f"Data: {learned.source}; {len(learned.X)} examples.{names}"]
+    words = [f"Data: {learned.source}; {plural(len(learned.X), 'example')}.{names}"]
     pictures, tables = list[Picture](), list[Table]()
     if learned.losses is not None:
         own, exact = learned.losses
@@ -196,7 +203,8 @@ def _draw_predictions(ax: Axes, exact: Sequence[float], own: Sequence[float]) ->
     ax.plot([low, high], [low, high], color=GREY, lw=1, zorder=0)
     ax.scatter(exact, own, s=22, color=ORANGE, edgecolor="white", lw=0.4)
     worst = max(abs(a - b) for a, b in zip(exact, own, strict=True))
-    ax.set(title=f"{len(own)} predictions", xlabel="the algorithm itself", ylabel="transformer, off the query token")
+    title = plural(len(own), "prediction")
+    ax.set(title=title, xlabel="the algorithm itself", ylabel="transformer, off the query token")
     ax.text(0.05, 0.92, f"largest difference {worst:.1e}", transform=ax.transAxes, color=GREY, fontsize=SMALL)
 
 

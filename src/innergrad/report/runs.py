@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from innergrad import figures
+from innergrad.errors import plural
 from innergrad.figures import BLUE, GREEN, GREY, ORANGE
 from innergrad.lab.evaluation import MEASURES, MODEL, Evaluation, evaluate_run
 from innergrad.lab.journal import Row, read_log, read_manifest
@@ -48,7 +49,8 @@ def _lead(plain: Evaluation) -> str:
     errors = {name: found[MEASURES[0]].at(k)[0] for name, found in plain.curves.items()}
     own = errors.pop(MODEL)
     beside = ", ".join(f"{name} {number(error)}" for name, error in errors.items())
-    what = f"After {plain.step:,} steps of training, and {k} examples in its prompt, the learner's squared error is "
+    steps, examples = plural(plain.step, "step"), plural(k, "example")
+    what = f"After {steps} of training, and {examples} in its prompt, the learner's squared error is "
     return f"{what}{number(own)} of the mean square of a label" + (f" ({beside})." if beside else ".")
 
 
@@ -76,8 +78,8 @@ def _draw_log(ax: Axes, rows: Sequence[Row]) -> None:
 
 def _evaluation(title: str, one: Evaluation) -> Section:
     words = [
-        f"{one.n_prompts:,} prompts of {one.n_points} points, seed {one.seed}. A point is predicted from the examples "
-        "before it; shaded: 95 % intervals over prompts.",
+        f"{plural(one.n_prompts, 'prompt')} of {one.n_points} points, seed {one.seed}. A point is predicted from the "
+        "examples before it; shaded: 95 % intervals over prompts.",
         *one.remarks(),
     ]
     pictures = []
