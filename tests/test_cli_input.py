@@ -39,6 +39,7 @@ from innergrad.functions.fits.sigmas import SIGMAS
 from innergrad.lab import journal
 from innergrad.model import symptoms
 from innergrad.model.executors import EXECUTORS
+from innergrad.papers.catalogue import FIGURES
 from innergrad.targets import TARGETS
 from test_cli import SMALL, call, columns, good, random_data, read_rows, write_rows
 
@@ -71,6 +72,7 @@ def test_the_names_are_the_librarys() -> None:
     assert {*EXECUTORS, "auto"} == {*names.EXECUTORS}
     assert tuple(ALGORITHMS) == tuple(MAKERS) == names.ALGORITHMS
     assert tuple(THEOREMS) == names.THEOREMS
+    assert tuple(FIGURES) == names.FIGURES
     assert (journal.CONFIG, journal.LOG) == (names.RUN_CONFIG, names.RUN_LOG)
     assert (symptoms.LARGE, symptoms.SMALL, symptoms.OUTER) == (data.LARGE, data.SMALL, data.OUTER)
 
@@ -106,6 +108,7 @@ def test_old_names_of_configurations_and_theorems(tmp_path: Path, monkeypatch: p
 
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {  # arguments; and what is said
     "command": (("comple",), "did you mean compile?"),
+    "name of a figure": (("figures", "mixture-relu"), "did you mean mixtures-relu?"),
     "flag": (("compile", "--sizes", "2,1", "--out", "x", "--targt", "relu"), "did you mean --target?"),
     "target": (("compile", "--sizes", "2,1", "--out", "x", "--target", "lama"), "did you mean llama?"),
     "variant": (("cost", "--sizes", "2,1", "--variant", "shalow"), "did you mean shallow?"),
@@ -434,6 +437,7 @@ STARTS: dict[str, tuple[str, ...]] = {
     "train": ("train", "smoke.toml", "--out", "new"),
     "evaluate": ("evaluate", "smoke.toml", "--out", "new.json"),
     "sweep": ("sweep", "smoke.toml", "--out", "new"),
+    "figures": ("figures", "depth", "--quick", "--out", "new"),
 }
 BAD = {  # what a flag takes -> values that are wrong for every such flag
     "N": ("x", "1.5", "-1", "", "1e3", "9" * 30, "nan", "½"),

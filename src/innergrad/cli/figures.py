@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from innergrad.cli.flags import Force
+from innergrad.cli import flags, names
+from innergrad.cli.flags import FOLDER, Force
 from innergrad.cli.lab import Device, Json, Quiet
-from innergrad.errors import InputError, JobError
+from innergrad.errors import JobError, one_of
 
 if TYPE_CHECKING:
     from innergrad.papers.frame import Figure
@@ -24,20 +25,21 @@ def register(app: typer.Typer) -> None:
 
 
 def figures(
-    name: Annotated[str | None, typer.Argument(help="Of a figure; without it, the list of all.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A figure. Without a name, the list of all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller learners and networks: minutes on a CPU.")] = False,
     seconds: Annotated[
-        float, typer.Option("--seconds", help="Training is shortened so that everything ends within these.")
-    ] = math.inf,
+        float | None, flags.amount("--seconds", "Training is shortened so that everything ends within these.")
+    ] = None,
     stages: Annotated[
-        str | None, typer.Option("--stages", help="Run only these, with commas between, or none: draw what is there.")
+        str | None,
+        typer.Option("--stages", help="Run only these. none: draw the records that are there.", metavar="STAGE,..."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder; default out/figures, or out/figures-quick.")
+        Path | None, flags.path("--out", "Folder; default out/figures, or out/figures-quick.", FOLDER)
     ] = None,
     device: Device = None,
     force: Force = False,
-    seed: Annotated[int, typer.Option("--seed", help="The first seed of the learners; the others follow.")] = 0,
+    seed: Annotated[int, flags.seed("The first seed of the learners; the others follow.")] = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -46,15 +48,16 @@ def figures(
     Records stay in the folder: the same command goes on with an experiment that was stopped. NAME.json has the curves,
     the verdict with its reason, and the cost; NAME.png and NAME.svg have the picture.
     """
+    if name is not None:
+        one_of("unknown figure", name, names.FIGURES)
     from innergrad.papers.catalogue import FIGURES
 
     if name is None:
         _print_list(list(FIGURES.values()), as_json)
         return
-    if name not in FIGURES:
-        raise InputError("no such figure", got=repr(name), allowed=", ".join(FIGURES))
+    limit = math.inf if seconds is None else seconds
     chosen = None if stages is None else [stage for stage in stages.split(",") if stage not in ("", "none")]
-    found = _run(FIGURES[name], "quick" if quick else "full", seconds, chosen, out, device, force, seed, quiet)
+    found = _run(FIGURES[name], "quick" if quick else "full", limit, chosen, out, device, force, seed, quiet)
     if as_json:
         print(json.dumps(found))
     elif not quiet:

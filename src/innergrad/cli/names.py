@@ -31,5 +31,15 @@ DEMOS = ("llama", "relu")
 ALGORITHMS = ("gradient-descent", "functional", "sgd", "rls", "grid")
 THEOREMS = ("neural-networks-2", "neural-networks-3", "neural-networks-4")
 BENCHES = ("executor",)
+FIGURES = (
+    "mixtures-relu",
+    "mixtures-softmax",
+    "parameters-relu",
+    "parameters-softmax",
+    "depth",
+    "positions",
+    "shapes-relu",
+    "shapes-softmax",
+)
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab
