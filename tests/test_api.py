@@ -10,6 +10,7 @@ from pathlib import Path
 
 import griffe
 import pytest
+import torch
 
 PAGES = Path(__file__).parent.parent / "docs" / "api"
 MODULES = ("innergrad", "innergrad.lab", "innergrad.export", "innergrad.testing")
@@ -56,6 +57,7 @@ def test_it_has_an_example_and_the_examples_run(
     assert found, f"{name} has no docstring"
     assert parser.get_examples(found[0].value), f"{name} has no example"
     monkeypatch.chdir(tmp_path)
+    torch.set_printoptions(profile="default")  # pages that other tests run set others
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     for docstring in found:
         runner.run(parser.get_doctest(docstring.value, {}, name, str(docstring.parent), docstring.lineno))

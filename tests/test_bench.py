@@ -87,7 +87,7 @@ def test_the_command(tmp_path: Path) -> None:
         (("executor", "--points", "20,8"), "points are n,K,N"),
         (("executor", "--points", "20,8,1"), "N >= 2"),
         (("executor", "--points", "a,b,c"), "points are n,K,N"),
-        (("executor", "--threads", "0"), "threads are positive numbers"),
+        (("executor", "--threads", "0"), "threads are positive integers"),
         (("executor", "--dtype", "float16"), "unknown dtype"),
     ],
 )

@@ -343,7 +343,7 @@ def test_export_on_the_command_line(tmp_path: Path) -> None:
     assert error(run_gpt2(tf, GPT2Model.from_pretrained(folder), *data), ig.reference(tf.algorithm, *data)) < 1e-9
     for arguments, complaint in (
         (("--format", "tflite"), "unknown format; got 'tflite'; allowed: hf, onnx"),
-        (("--dtype", "float16"), "unknown dtype for hf; got 'float16'; allowed: float32, float64"),
+        (("--dtype", "float16"), "unknown dtype; got 'float16'; allowed: float64, float32; did you mean float64?"),
         (("--format", "onnx", "--dtype", "float64"), "allowed: float32"),
         (("--format", "onnx", "--out", str(tmp_path)), "an ONNX model is one file"),
     ):

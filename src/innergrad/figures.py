@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #: Okabe and Ito's colours, told apart by the colour-blind; GREY for what is beside the point, DARK for words and rules.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 GREY, DARK = "#8a8f98", "#444444"
+SKY, AMBER = "#56b4e9", "#e69f00"  # two more of theirs, for steps between BLUE and ORANGE
 GREENS = ("#9fd8c3", "#3fb28a", "#006b4f")  # of one kind, from the least to the most
 SMALL, LARGE = 9, 14  # beside a text of 11: legends and notes; the title of a whole figure
 
@@ -74,11 +75,16 @@ def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | Non
     """
     path = Path(path)
     with whole(path) as part:
-        figure.savefig(part, format="png", metadata={"Software": mark})
+        write(figure, part, "png", mark)
     if svg:
         with whole(path.with_suffix(".svg")) as part:
-            figure.savefig(part, format="svg", metadata={"Date": None})
+            write(figure, part, "svg")
     return path
+
+
+def write(figure: Figure, file: Any, form: str, mark: str | None = None) -> None:
+    """Into an open file or a path: ``png``, with the mark, or ``svg``."""
+    figure.savefig(file, format=form, metadata={"Software": mark} if form == "png" else {"Date": None})
 
 
 def save_plot(figure: Figure, path: Path | str, *, force: bool = False) -> None:

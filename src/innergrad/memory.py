@@ -10,7 +10,6 @@ from pathlib import Path
 from innergrad.errors import InputError
 
 GROUP = Path("/sys/fs/cgroup")  # limits of a container
-ALWAYS = 2**16  # bytes: nobody is asked for so little
 
 
 def available_memory() -> int:
@@ -20,8 +19,6 @@ def available_memory() -> int:
 
 def require_memory(n_bytes: float, what: str, hint: str) -> None:
     """Refuses, before allocating, a request that the machine has no room for."""
-    if n_bytes <= ALWAYS:
-        return
     available = available_memory()
     if n_bytes > available:
         needs, got = f"{n_bytes / 2**30:.1f} GiB", f"{available / 2**30:.1f} GiB available"

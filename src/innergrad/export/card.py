@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from innergrad.model.prompt import read_predictions
@@ -169,5 +170,5 @@ def _known(tf: CompiledTransformer) -> str:
 
 def reader_source() -> str:
     """Of the function that reads predictions off hidden states: the library's own."""
-    source = inspect.getsource(read_predictions)
+    source = re.sub(r"\n\n    Examples:.*?(?=\n    \"\"\")", "", inspect.getsource(read_predictions), flags=re.DOTALL)
     return source.replace("(hidden: Any, read: Any, n_query: int) -> Any:", "(hidden, read, n_query):")

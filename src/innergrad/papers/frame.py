@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from innergrad import figures
 from innergrad.errors import InputError
 from innergrad.files import Writer, make_folder, read_text, write_whole
 from innergrad.manifest import manifest
@@ -248,8 +249,7 @@ class Figure:
 
             def save(drawing: Drawing) -> None:
                 for end, name in zip(ENDS, names, strict=True):
-                    about = {"Software": writer.mark} if end == "png" else {"Date": None}
-                    drawing.savefig(part(name), format=end, metadata=about)
+                    figures.write(drawing, part(name), end, writer.mark)
 
             self.draw(run.sizes, found["rows"], f"{self.title}\n{SAID[found['verdict']]}", save)
         return found

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from innergrad.figures import BLUE, DARK, GREEN, GREY, ORANGE, whole_numbers
+from innergrad.figures import AMBER, BLUE, DARK, GREEN, GREY, ORANGE, SKY, whole_numbers
 from innergrad.papers.frame import Record, over_seeds
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ LEARNER = "learner"
 LAST, BEST = "networks, last epoch", "networks, best epoch (oracle)"
 ERROR, POOLED, WITHIN = MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
 COLUMNS = ("value", "low", "high")
-SHIFTS = (BLUE, "#56b4e9", "#e69f00", ORANGE)  # Okabe and Ito's, from no shift to the largest
+SHIFTS = (BLUE, SKY, AMBER, ORANGE)  # from no shift to the largest
 LOSS = 0.01  # of R^2 that still counts as a match
 
 
