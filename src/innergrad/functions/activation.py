@@ -84,8 +84,8 @@ class Activation:
         function, they are measured on a grid: it compiles and runs, everything that is printed says "measured", and it
         has no certificate. ``state`` says which of both it is.
 
-        ``torch.nn.functional.softplus`` is log(1 + e^t) for every t here; torch takes t for it beyond a threshold, which
-        is 2e-9 away.
+        ``torch.nn.functional.softplus`` is log(1 + e^t) for every t here. Beyond a threshold torch takes t for it,
+        which is 2e-9 away.
 
         At a kink of a function that is linear on both sides, its derivative is the one that torch's autograd gives, or,
         if that is of neither side (abs at 0), that of the left side.
