@@ -90,8 +90,11 @@ def _derivative(df: Function, of: Formula, slope: Tape) -> Function:
     """The derivative, proven to be one. One that is linear up to rounding only is not taken for its own approximant. If
     all else fails, it is one as far as can be measured, and says so.
     """
+    reach = (
+        min(REACH, df.radius) if df.left is not None or math.isfinite(df.radius) else RADIUS
+    )  # else on a domain anyway
     try:
-        prove_derivative(df, (of,), min(REACH, df.radius))
+        prove_derivative(df, (of,), reach)
     except InputError:
         if df.exact is None:
             return replace(df, measured=True)
