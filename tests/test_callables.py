@@ -466,6 +466,13 @@ def judged(tree: Tree, radius: float | None) -> None:
         assert off <= tf.certify(X / 4, Y).weights[-1]
 
 
+ROUNDED = ("*", ("line", 0.75, -0.5), ("line", 1.0, -1.3))
+
+
+def test_a_derivative_that_is_linear_up_to_rounding_is_certified() -> None:
+    judged(("+", -1.3, ROUNDED, ROUNDED), None)
+
+
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(tree=TREES)
 def test_random_functions(tree: Tree) -> None:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, own_gradients
 from innergrad.functions.calculus import kinks, partial
-from innergrad.functions.facts import REACH, Facts, prove_facts, roots
+from innergrad.functions.facts import REACH, Facts, prove_derivative, prove_facts, roots
 from innergrad.functions.intervals import Array, Interval
 from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
@@ -67,6 +67,7 @@ def function_pair(f: Formula, name: str, radius: float | None) -> Pair:
         if (steps := _steps(tape, name, radius)) is not None:
             return steps
         function, derivative = _with_facts({name: tape, f"{name}'": slope}, radius)
+        derivative = _derivative(derivative, function.exact or tape, slope)
     except NoRule as problem:
         return _measured_pair(f, name, radius, problem.operation)
     return Pair(function, derivative, _range(function))
@@ -79,9 +80,26 @@ def derivative_of(f: Formula, name: str, radius: float | None) -> tuple[Formula,
         if (steps := _steps(tape, name, radius)) is not None:
             return tape, steps.slope
         (derivative,) = _with_facts({f"{name}'": slope}, radius)
+        derivative = _derivative(derivative, tape, slope)
     except NoRule as problem:
         return f, _measured_pair(f, name, radius, problem.operation).slope
     return tape, derivative
+
+
+def _derivative(df: Function, of: Formula, slope: Tape) -> Function:
+    """The derivative, proven to be one. One that is linear up to rounding only is not taken for its own approximant. If
+    all else fails, it is one as far as can be measured, and says so.
+    """
+    reach = (
+        min(REACH, df.radius) if df.left is not None or math.isfinite(df.radius) else RADIUS
+    )  # else on a domain anyway
+    try:
+        prove_derivative(df, (of,), reach)
+    except InputError:
+        if df.exact is None:
+            return replace(df, measured=True)
+        return _derivative(_proven(slope, df.name, df.radius, linear=False), of, slope)
+    return df
 
 
 def _with_slope(f: Formula, name: str, radius: float | None) -> tuple[Tape, Tape]:
@@ -115,19 +133,18 @@ def _with_facts(formulas: dict[str, Tape], radius: float | None) -> list[Functio
         try:
             return [_proven(tape, name, reach) for name, tape in formulas.items()]
         except _Unprovable as problem:
-            reasons.append(str(problem))
+            reasons.append(problem.operation)
     raise NoRule(reasons[-1])
 
 
-class _Unprovable(Exception):
+class _Unprovable(NoRule):
     """Why no facts could be proven."""
 
 
-def _proven(tape: Tape, name: str, radius: float) -> Function:
+def _proven(tape: Tape, name: str, radius: float, linear: bool = True) -> Function:
     breaks = _breaks(tape, name, radius)
-    pieces = _pieces(tape, breaks)
-    if pieces is not None:
-        return _linear(tape, pieces, name, radius)
+    if linear and (found := _linear(tape, _pieces(tape, breaks), name, radius)) is not None:
+        return found
     bare = Function(name, tape, breaks=breaks, radius=radius)
     reason = ""
     for suggested in _suggestions(bare):
@@ -233,7 +250,10 @@ def _breaks(tape: Tape, name: str, radius: float | None) -> tuple[float, ...]:
     """The numbers at which the function may have a kink."""
     reach = min(REACH, radius or REACH)
     found = [roots(difference, Function(name, tape), reach) for difference in kinks(tape)]
-    places = sorted({float(x) + 0.0 for part in found for x in part})
+    places = list[float]()
+    for x in sorted({float(x) + 0.0 for part in found for x in part}):  # neighbours are one kink, between them
+        if not places or x - places[-1] > 16 * math.ulp(x):
+            places.append(x)
     if len(places) > _MOST_KINKS:
         raise NoRule(f"a function with {len(places)} kinks, where {_MOST_KINKS} are the most")
     return tuple(places)
@@ -254,10 +274,15 @@ def _pieces(tape: Tape, breaks: tuple[float, ...]) -> PiecewiseLinear | None:
     return PiecewiseLinear(knots, tuple(slopes[[0, *(i + 1 for i in kept)], 0].tolist()), 0.0, value)
 
 
-def _linear(tape: Tape, pieces: PiecewiseLinear, name: str, radius: float) -> Function:
-    """A function that is linear between its knots."""
+def _linear(tape: Tape, pieces: PiecewiseLinear | None, name: str, radius: float) -> Function | None:
+    """A function that is linear between its knots; None if it is not, after all."""
+    if pieces is None:
+        return None
     f = Function(name, tape, 0.0, breaks=pieces.knots, exact=pieces, radius=radius)
-    facts = prove_facts(f)
+    try:
+        facts = prove_facts(f)
+    except InputError:
+        return None
     if not facts.proven:
         raise NoRule(facts.reason)
     bound = facts.bound if pieces.slopes[0] == pieces.slopes[-1] == 0.0 else math.inf
@@ -285,16 +310,16 @@ def _steps(tape: Tape, name: str, radius: float | None) -> Pair | None:
     """
     breaks, domain = _breaks(tape, name, radius), math.inf if radius is None else radius
     pieces = _pieces(tape, breaks)
+    f = _linear(tape, pieces, name, domain)
     if breaks:
         left, right = (evaluate(tape, np.array(breaks), np.array(breaks), side) for side in (-1, 1))
         _check_no_jump(name, breaks, left.value, right.value)
-        if pieces is None:
+        if f is None:
             _check_no_jump(f"the derivative of {name}", breaks, left.first, right.first)
-    if pieces is None:
+    if f is None or pieces is None:
         return None
     if set(pieces.slopes) == {0.0}:
         raise InputError(f"{name} is constant: nothing is learned through it", got=f"{pieces.value:g} for every t")
-    f = _linear(tape, pieces, name, domain)
     return Pair(f, _levels(tape, pieces, f"{name}'", domain), _linear_range(pieces, domain))
 
 
