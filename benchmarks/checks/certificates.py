@@ -9,7 +9,7 @@ from checks._require import equal, require
 
 def no_certificate_is_violated() -> None:
     stored, file = read("certificates_violations"), "results/certificates_violations.json"
-    require(stored["configurations"] >= 3_000, f"{file}, configurations", stored["configurations"], "at least 3,000")
+    require(stored["configurations"] >= 10_000, f"{file}, configurations", stored["configurations"], "at least 10,000")
     equal(f"{file}, violations", stored["violations"], [])
     equal(f"{file}, failed", stored["failed"], [])
     require(stored["oracles_apart"] < 1e-12, f"{file}, oracles_apart", stored["oracles_apart"], "less than 1e-12")
