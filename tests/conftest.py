@@ -63,12 +63,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 #: It is for tables of like cases, any of which could stand for the others; a shorter one runs as a whole.
 #: What is long by itself, a test or one value of a parameter, carries the mark ``soak`` where it stands.
 SAMPLED = {
-    "test_the_certificate_holds": 6,
+    "test_the_certificate_holds": 8,
     "test_the_certificate_holds_in_float32": 8,
-    "test_every_law_of_verify_holds": 4,
+    "test_every_law_of_verify_holds": 5,
     "test_rows_are_what_they_are_alone": 6,
-    "test_long_prompts_every_law_of_verify_holds": 7,
-    "test_long_prompts_the_certificate_holds": 7,
+    "test_long_prompts_every_law_of_verify_holds": 9,
+    "test_long_prompts_the_certificate_holds": 9,
     "test_long_prompts_dense_equals_plain": 2,
     "test_the_state_dict_is_dense_and_loads_back": 3,
     "test_fused_equals_dense": 6,

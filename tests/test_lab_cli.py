@@ -680,6 +680,7 @@ def test_slips_in_code_of_ones_own_are_found(waves: Path, config: Path, tmp_path
     assert [bool(row["error"]) for row in json.loads(called.out)["runs"]] == [False, True, True]
 
 
+@pytest.mark.soak
 def test_several_processes_know_what_was_imported(waves: Path, config: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "innergrad"]
     command += ["train", str(config), "--set", "task.kind=waves", "--set", "train.steps=4", "--import", str(waves)]

@@ -246,7 +246,7 @@ def test_poisson_regression_by_fits(target: str, variant: str) -> None:
 
 def test_a_loss_with_a_remainder_is_certified_with_it(tmp_path) -> None:
     loss = ig.SmoothLoss("gamma", LOSSES["gamma"], t_bound=1.5, y_bound=2.0, accuracy=1e-2)
-    algorithm = ig.GradientDescent(ig.Network([2, 3, 1]), loss=loss, lr=0.1, steps=2)
+    algorithm = ig.GradientDescent(ig.Network([2, 3, 1]), loss=loss, lr=0.1, steps=1)
     generator = torch.Generator().manual_seed(0)
     X = 0.5 * torch.randn(6, 2, generator=generator, dtype=torch.float64)
     y, w0 = 2 * torch.rand(6, 1, generator=generator, dtype=torch.float64), 0.7 * algorithm.network.init(0)
@@ -256,7 +256,7 @@ def test_a_loss_with_a_remainder_is_certified_with_it(tmp_path) -> None:
     assert certificate.trajectory is not None
     off = float((tf.run(X, y, w0=w0).weights[-1] - weights).norm())
     assert off <= float(certificate.trajectory[..., -1].max())
-    fine = ig.GradientDescent(algorithm.network, loss=replace(loss, accuracy=1e-3), lr=0.1, steps=2)
+    fine = ig.GradientDescent(algorithm.network, loss=replace(loss, accuracy=1e-3), lr=0.1, steps=1)
     finer = ig.compile(fine, epsilon=1e-4, n_examples=6).certify(X, y, w0=w0)
     assert max(finer.gradient) < max(certificate.gradient), "the remainder is part of it"
     report = tf.verify(X, y, w0=w0)
