@@ -90,9 +90,8 @@ def _derivative(df: Function, of: Formula, slope: Tape) -> Function:
     """The derivative, proven to be one. One that is linear up to rounding only is not taken for its own approximant. If
     all else fails, it is one as far as can be measured, and says so.
     """
-    reach = (
-        min(REACH, df.radius) if df.left is not None or math.isfinite(df.radius) else RADIUS
-    )  # else on a domain anyway
+    everywhere = df.left is not None or df.exact is not None or math.isfinite(df.radius)
+    reach = min(REACH, df.radius) if everywhere else RADIUS  # others are applied on a domain
     try:
         prove_derivative(df, (of,), reach)
     except InputError:
