@@ -40,6 +40,14 @@ def partial(tape: Tape, argument: int, kinks: bool = False) -> Tape | float:
     return constant[-1] if constant else pruned(made)
 
 
+def is_derivative(f: Formula, of: Formula) -> bool:
+    """Whether f is, step by step, what :func:`partial` makes of another formula: then it is its derivative."""
+    try:
+        return isinstance(f, Tape) and isinstance(of, Tape) and partial(of, 0, kinks=True) == f
+    except NoRule:
+        return False
+
+
 def _forward(tape: Tape, given: tuple[Any, ...], argument: int, kinks: bool) -> Tangent:
     values, tangents = list(given), [1.0 if k == argument else None for k in range(len(given))]
     for step in tape.steps:

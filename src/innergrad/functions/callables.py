@@ -27,7 +27,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, own_gradients
 from innergrad.functions.calculus import kinks, partial
-from innergrad.functions.facts import REACH, Facts, prove_derivative, prove_facts, roots
+from innergrad.functions.facts import REACH, Facts, prove_facts, roots
 from innergrad.functions.intervals import Array, Interval
 from innergrad.functions.jets import Jet, NoRule
 from innergrad.functions.rules import evaluate
@@ -67,7 +67,6 @@ def function_pair(f: Formula, name: str, radius: float | None) -> Pair:
         if (steps := _steps(tape, name, radius)) is not None:
             return steps
         function, derivative = _with_facts({name: tape, f"{name}'": slope}, radius)
-        derivative = _derivative(derivative, function.exact or tape, slope)
     except NoRule as problem:
         return _measured_pair(f, name, radius, problem.operation)
     return Pair(function, derivative, _range(function))
@@ -80,26 +79,9 @@ def derivative_of(f: Formula, name: str, radius: float | None) -> tuple[Formula,
         if (steps := _steps(tape, name, radius)) is not None:
             return tape, steps.slope
         (derivative,) = _with_facts({f"{name}'": slope}, radius)
-        derivative = _derivative(derivative, tape, slope)
     except NoRule as problem:
         return f, _measured_pair(f, name, radius, problem.operation).slope
     return tape, derivative
-
-
-def _derivative(df: Function, of: Formula, slope: Tape) -> Function:
-    """The derivative, proven to be one. One that is linear up to rounding only is not taken for its own approximant. If
-    all else fails, it is one as far as can be measured, and says so.
-    """
-    reach = (
-        min(REACH, df.radius) if df.left is not None or math.isfinite(df.radius) else RADIUS
-    )  # else on a domain anyway
-    try:
-        prove_derivative(df, (of,), reach)
-    except InputError:
-        if df.exact is None:
-            return replace(df, measured=True)
-        return _derivative(_proven(slope, df.name, df.radius, linear=False), of, slope)
-    return df
 
 
 def _with_slope(f: Formula, name: str, radius: float | None) -> tuple[Tape, Tape]:
@@ -141,9 +123,10 @@ class _Unprovable(NoRule):
     """Why no facts could be proven."""
 
 
-def _proven(tape: Tape, name: str, radius: float, linear: bool = True) -> Function:
+def _proven(tape: Tape, name: str, radius: float) -> Function:
     breaks = _breaks(tape, name, radius)
-    if linear and (found := _linear(tape, _pieces(tape, breaks), name, radius)) is not None:
+    found = _linear(tape, _pieces(tape, breaks), name, radius)
+    if found is not None:
         return found
     bare = Function(name, tape, breaks=breaks, radius=radius)
     reason = ""
@@ -249,7 +232,12 @@ def _range(f: Function) -> tuple[float, float]:
 def _breaks(tape: Tape, name: str, radius: float | None) -> tuple[float, ...]:
     """The numbers at which the function may have a kink."""
     reach = min(REACH, radius or REACH)
-    found = [roots(difference, Function(name, tape), reach) for difference in kinks(tape)]
+    try:
+        found = [roots(difference, Function(name, tape), reach) for difference in kinks(tape)]
+    except NoRule:
+        raise
+    except InputError as problem:
+        raise NoRule(str(problem)) from problem
     places = list[float]()
     for x in sorted({float(x) + 0.0 for part in found for x in part}):  # neighbours are one kink, between them
         if not places or x - places[-1] > 16 * math.ulp(x):

@@ -24,6 +24,7 @@ from innergrad.errors import InputError
 from innergrad.functions.activation import BUILTIN
 from innergrad.functions.adam import ADAM
 from innergrad.functions.approximants import is_ramped, prove
+from innergrad.functions.calculus import is_derivative
 from innergrad.functions.derived import square_derivative
 from innergrad.functions.facts import REACH, facts_on, prove_derivative
 from innergrad.functions.fits.sigmas import SIGMAS
@@ -89,7 +90,7 @@ def _facts(f: Function, domain: tuple[float, float], primitives: tuple[Formula, 
         facts = facts_on(f, domain)
         if not facts.proven:
             return Standing(_unproven(f), facts.reason)
-        if primitives:
+        if not all(is_derivative(f.value, primitive) for primitive in primitives):
             prove_derivative(f, primitives, min(max(map(abs, domain)), REACH))
     except InputError as problem:
         return Standing(_unproven(f), str(problem))

@@ -187,9 +187,11 @@ def _of_difference(tape: Tape, scale: float) -> Tape:
             continue
         steps.append(replace(step, args=_moved(step.args, moved), kwargs=_moved(step.kwargs, moved)))
         moved[number] = len(steps)
-    result = _moved(last.args[:1], moved)
-    steps.append(Step("truediv", operator.truediv, (*result, scale)))
-    return Tape(tuple(steps), Ref(len(steps)))
+    (result,) = _moved(last.args[:1], moved)
+    if scale != 1.0:
+        steps.append(Step("truediv", operator.truediv, (result, scale)))
+        result = Ref(len(steps))
+    return Tape(tuple(steps), result)
 
 
 def _moved(x: Any, moved: dict[int, int]) -> Any:
