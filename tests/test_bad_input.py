@@ -233,7 +233,7 @@ DOMAINS: dict[str, tuple[Call, str]] = {
     ),
     "sin without a domain": (
         lambda: compile_(descent(activation="sin")),
-        "sin has no asymptotes, so its approximant needs a domain",
+        "no asymptotes of sin are known, so its approximant needs a domain",
     ),
     "sin with inputs but without a box": (
         lambda: compile_(descent(activation="sin", box=None), x_bound=1.0),
@@ -559,7 +559,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "epsilon -1 with nothing to approximate": ((*COMPILE, "--sizes", "2,1", "--epsilon", "-1"), "epsilon"),
     "n-examples": ((*COMPILE, "--n-examples", "0"), "--n-examples must be a positive integer"),
     "x-bound": ((*COMPILE, "--x-bound", "nan"), "--x-bound must be a positive number"),
-    "sin without a domain": ((*COMPILE, "--activation", "sin"), "sin has no asymptotes"),
+    "sin without a domain": ((*COMPILE, "--activation", "sin"), "no asymptotes of sin are known"),
     "softmax with one output": ((*COMPILE, "--loss", "softmax"), "at least two outputs"),
     "softmax activated": (
         (*COMPILE, "--sizes", "2,3,2", "--loss", "softmax", "--output", "activation"),

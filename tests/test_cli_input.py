@@ -131,6 +131,9 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {  # arguments; and what is s
         ("run", "model", "--data", "text.csv"),
         "line 3 of text.csv, column 'b' (number 2), is not a number; got 'x'",
     ),
+    "missing value": (("run", "model", "--data", "missing.csv"), "got 'NA'; a value is missing: leave the row out"),
+    "thousands": (("run", "model", "--data", "thousands.csv"), "got '1,200'; leave out the commas between thousands"),
+    "one word too many": (("compile", "--sizes", "2,1", "--out", "x", "--steps", "2", "20"), "arguments; got 20;"),
     "target column": (("run", "model", "--data", "data.csv", "--target", "T"), "did you mean t?"),
     "executor": (("run", "model", "--data", "data.csv", "--executor", "danse"), "did you mean dense?"),
     "dtype": (("run", "model", "--data", "data.csv", "--dtype", "float46"), "did you mean float64?"),
@@ -197,6 +200,8 @@ def workspace(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     (tmp_path / "model").symlink_to(model)
     (tmp_path / "data.csv").write_text("a,b,t\n1,2,3\n0,1,1\n0.5,0.5,\n")
     (tmp_path / "text.csv").write_text("a,b,t\n1,2,3\n1,x,2\n")
+    (tmp_path / "missing.csv").write_text("a,b,t\n1,2,3\n1,NA,2\n")
+    (tmp_path / "thousands.csv").write_text('a,b,t\n1,2,3\n1,"1,200",2\n')
     (tmp_path / "settings.toml").write_text("[netwrk]\nsizes = [2, 1]\n")
     (tmp_path / "smoke.toml").write_text((ROOT / "configs" / "smoke.toml").read_text())
     monkeypatch.chdir(tmp_path)

@@ -225,6 +225,22 @@ def test_a_figure_is_drawn_and_judged(done: Run, name: str) -> None:
     assert "<svg" in (done.out / f"{name}.svg").read_text()
 
 
+def test_learners_that_were_cut_short_are_not_judged(done: Run, tmp_path: Path) -> None:
+    """Nor is it left out of the picture's title that sizes are small, or steps fewer than planned."""
+    name = "mixtures-softmax"
+    judged = FIGURES[name].result(done)
+    assert (judged["caveat"], judged["verdict"] == "open") == ("tiny sizes", False)
+    for path in done.out.glob("*.json"):
+        content = json.loads(path.read_text())
+        if "training" in content.get("notes", {}):
+            content["notes"]["training"]["steps"] = 10
+        (tmp_path / path.name).write_text(json.dumps(content))
+    cut = FIGURES[name].result(replace(done, out=tmp_path))
+    assert cut["caveat"] == "tiny sizes, trained for 10 of 30 steps"
+    assert cut["verdict"] == "open"
+    assert "too few to be judged" in cut["reason"]
+
+
 def test_figures_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = CliRunner().invoke(app, ["figures", "--json"])
     assert [one["name"] for one in json.loads(listed.stdout)] == list(FIGURES)

@@ -313,6 +313,10 @@ def _is_number(text: str) -> bool:
     return bool(NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text))
 
 
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")  # ways to write that there is no value
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+
+
 def _column(name: str, place: int) -> str:
     return f"column {name!r} (number {place + 1})"
 
@@ -324,8 +328,11 @@ def _cell(path: Path, line: int, name: str, place: int) -> str:
 def _number(path: Path, line: int, name: str, place: int, text: str) -> float:
     where = _cell(path, line, name, place)
     if not _is_number(text):
-        hint = "leave the row out, or fill the cell" if not text.strip() else "text is no input: leave the column out, "
-        hint += "" if not text.strip() else "or give a class a column of 0 and 1"
+        hint = "text is no input: leave the column out, or give a class a column of 0 and 1"
+        if text.strip().lower() in MISSING:
+            hint = "a value is missing: leave the row out, or fill the cell"
+        elif THOUSANDS.fullmatch(text.strip()):
+            hint = "leave out the commas between thousands"
         raise InputError(f"{where}, is not a number", got=repr(text.strip()) if text.strip() else "nothing", hint=hint)
     value = float(text)
     if not math.isfinite(value):

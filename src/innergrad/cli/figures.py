@@ -61,7 +61,7 @@ def figures(
     if as_json:
         print(json.dumps(found))
     elif not quiet:
-        print(f"{found['verdict']}: {found['reason']}")
+        print(f"{found['verdict']}{f' ({caveat})' if (caveat := found['caveat']) else ''}: {found['reason']}")
         print(f"wrote {name}.json, {name}.png and {name}.svg into {found['folder']}")
 
 

@@ -98,7 +98,7 @@ def usage(error: Any) -> str:
         return f"{name} is wrong; got {got}; {said}; {more}"
     if kind == "BadOptionUsage":
         return f"{error.option_name} needs a value; got nothing; {more}"
-    extra = re.match(r"Got unexpected extra argument.*?\((?P<got>.*)\)$", message)
+    extra = re.match(r"Got unexpected extra argument(?:\(s\)|s)? \((?P<got>.*)\)$", message)
     if extra:
         return f"too many arguments; got {extra['got']}; {more}"
     missing = re.match(r"No such command '(?P<got>.*?)'", message)

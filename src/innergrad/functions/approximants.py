@@ -163,7 +163,7 @@ def _approximate(functions: tuple[Function, ...], epsilon: float, radius: float 
             )
         if f.needs_domain and radius is None:
             raise InputError(
-                f"{f.name} has no asymptotes, so its approximant needs a bounded domain", hint="give a radius"
+                f"no asymptotes of {f.name} are known, so its approximant needs a bounded domain", hint="give a radius"
             )
         if not math.isfinite(f.curvature) and not (len(functions) == 1 and _steep(f)):
             raise InputError(f"{f.name} declares no curvature (sup |f''|)", hint="declare it, or nothing can be proven")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 WRITER = "figures"  # the command whose files these are
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not", "open"
+ENOUGH = 0.5  # of the planned steps: learners with fewer are not judged
 SAID = {REPRODUCED: "reproduced", PARTLY: "partly reproduced", NOT: "not reproduced", OPEN: "not judged yet"}
 
 
@@ -237,6 +238,14 @@ class Figure:
         verdict = Verdict(tuple(self.judge(run.sizes, rows))).to_json() | {"numbers": self.numbers(run.sizes, rows)}
         notes = {name: one.notes.get("training") for name, one in stages.items() if "training" in one.notes}
         sizes = {"size": run.size, "sizes": plain(run.sizes)}
+        trained = [(one["steps"], one["planned"]) for one in notes.values() if one]
+        least, planned = min(trained, key=lambda pair: pair[0] / pair[1], default=(1, 1))
+        caveats = [f"{run.size} sizes"] * (run.size != "full")
+        caveats += [f"trained for {least:,} of {planned:,} steps"] * (least < planned)
+        if least < ENOUGH * planned:
+            reason = f"learners were trained for {least:,} of {planned:,} steps, too few to be judged."
+            verdict |= {"verdict": OPEN, "reason": reason}
+        sizes["caveat"] = ", ".join(caveats)
         return {**about, **sizes, **verdict, "cost": cost, "training": notes, "manifest": made, "rows": rows}
 
     def finish(self, run: Run, *, force: bool = False) -> Record:
@@ -251,7 +260,8 @@ class Figure:
                 for end, name in zip(ENDS, names, strict=True):
                     figures.write(drawing, part(name), end, writer.mark)
 
-            self.draw(run.sizes, found["rows"], f"{self.title}\n{SAID[found['verdict']]}", save)
+            said = SAID[found["verdict"]] + (f" ({found['caveat']})" if found["caveat"] else "")
+            self.draw(run.sizes, found["rows"], f"{self.title}\n{said}", save)
         return found
 
 

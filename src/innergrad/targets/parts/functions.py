@@ -97,7 +97,7 @@ class Piecewise(Functions):
         radius = radii[f.name] if options.z_bound is None else options.z_bound
         if not math.isfinite(radius):
             raise InputError(
-                f"{f.name} has no asymptotes, so its approximant needs a domain",
+                f"no asymptotes of {f.name} are known, so its approximant needs a domain",
                 got="no finite bound on its arguments",
                 hint="give z_bound=..., or x_bound=... together with a box",
             )
