@@ -31,6 +31,8 @@ check: $(VENV)/.dev
 	$(BIN)/python benchmarks/claims.py --check
 	$(BIN)/python benchmarks/bridges.py --check
 	$(BIN)/python benchmarks/check_results.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python benchmarks/site_check.py out/site
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/pieces.py

@@ -1176,7 +1176,7 @@ def test_ridge_regression_is_scikit_learns() -> None:
     assert max(map(abs, ridge(X[:30], noise[:30], X[30:]))) < 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_film_of_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GIF of one forward pass, marked as the demo's; fewer steps, and dots, than by default."""
     monkeypatch.setattr(animation, "STEPS", 30)

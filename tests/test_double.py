@@ -150,6 +150,7 @@ def test_blocks_a_step(N: int) -> None:
     assert blocks(momentum=0.9) == max(3 * N - 1, 3)
 
 
+@pytest.mark.soak
 def test_a_certificate_holds() -> None:
     tf = compiled(descent([2, 4, 1], steps=10))
     X, y, X_query = drawn(tf, n=6)

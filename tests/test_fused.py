@@ -187,6 +187,7 @@ def test_what_cannot_be_recorded(record: object) -> None:
         tf.run(**prompt, record=record)  # type: ignore[arg-type]
 
 
+@pytest.mark.soak
 def test_thousands_of_steps_take_the_memory_of_one() -> None:
     """The peak of a fresh process, after 20 steps and after 5,000 more: the compiled path, and torch."""
     code = """

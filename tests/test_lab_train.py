@@ -533,7 +533,7 @@ def test_a_signal_to_one_of_two_processes_ends_both_with_a_checkpoint(tmp_path: 
     assert checkpoints.load(tmp_path / "run").step == 8
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_processes_see_the_samples_of_one(tmp_path: Path) -> None:
     """Under torchrun with gloo: their batches together are the batch of one process, and so is what they learn."""
     config = tmp_path / "config.toml"

@@ -229,7 +229,13 @@ def test_poisson_regression_is_within_its_certificate(variant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "variant"), [("gpt", "pre-ln"), ("softmax", "mean"), ("softmax", "sink"), ("sigma", "backprop")]
+    ("target", "variant"),
+    [
+        ("gpt", "pre-ln"),
+        ("softmax", "mean"),
+        ("softmax", "sink"),
+        pytest.param("sigma", "backprop", marks=pytest.mark.soak),
+    ],
 )
 def test_poisson_regression_by_fits(target: str, variant: str) -> None:
     algorithm = ig.GradientDescent(ig.Network([2, 3, 1]), loss=POISSON, lr=0.05, steps=2, box=8.0)
@@ -244,6 +250,7 @@ def test_poisson_regression_by_fits(target: str, variant: str) -> None:
     assert report.passed, str(report)
 
 
+@pytest.mark.soak
 def test_a_loss_with_a_remainder_is_certified_with_it(tmp_path) -> None:
     loss = ig.SmoothLoss("gamma", LOSSES["gamma"], t_bound=1.5, y_bound=2.0, accuracy=1e-2)
     algorithm = ig.GradientDescent(ig.Network([2, 3, 1]), loss=loss, lr=0.1, steps=1)

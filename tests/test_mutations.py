@@ -48,6 +48,7 @@ def test_a_few_thousand_cases(given: Bases) -> None:
     assert wrong(list(judged(range(4000), 2, 2, given))) == []
 
 
+@pytest.mark.soak
 def test_a_case_is_made_by_its_number(given: Bases) -> None:
     one, other = (sorted(judged(range(20), 3, workers, given)) for workers in (1, 2))
     assert [(a.number, a.kind) for a in one] == [(b.number, b.kind) for b in other]

@@ -243,7 +243,7 @@ def test_zeros_of_the_proximal_step_and_the_box_are_exact(executor: str) -> None
     assert float(weights.abs().max()) == algorithm.box
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     rate=st.floats(1e-6, 10.0),
     l1=st.floats(1e-6, 10.0),
@@ -268,7 +268,7 @@ def test_the_box_is_exact_for_any_threshold(rate: float, l1: float, box: float, 
     assert float(threshold / 3 + f(torch.tensor([threshold / 3], dtype=torch.float64))) == 0.0
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(boxes=st.floats(1e-3, 0.99), power=st.integers(-20, 28), box=st.floats(1e-90, 1e90))
 def test_the_box_is_exact_for_thresholds_of_many_boxes(boxes: float, power: int, box: float) -> None:
     algorithm = ig.GradientDescent(NET, lr=1.0, l1=boxes * 2.0**power * box, box=box)
@@ -289,7 +289,7 @@ def test_a_threshold_beside_which_the_box_is_nothing_is_refused() -> None:
     ig.GradientDescent(NET, lr=[0.0, 1.0], l1=2 * MOST_BOXES, box=None)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(beta=st.floats(0.0, 1.0, exclude_max=True), power=st.integers(1, 40))
 def test_adam_s_corrections_do_not_cancel(beta: float, power: int) -> None:
     algorithm = ig.Adam(NET, steps=40, betas=(beta, 0.0))

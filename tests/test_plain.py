@@ -245,7 +245,7 @@ LAYERS = given(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @LAYERS
 def test_every_instruction_means_its_definition(layer: list[Attend], batch: int, tokens: int, seed: int) -> None:
     """apply_layer is the triple loop, for one or two random instructions that read the same state and both add."""

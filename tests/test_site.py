@@ -34,7 +34,7 @@ def test_the_navigation_has_every_page_once() -> None:
     assert all((ROOT / page.removeprefix("files/")).exists() for page in listed if page.startswith("files/"))
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # make check builds it, too
 @pytest.mark.skipif(not (ROOT / "src").exists(), reason="the site shows files of src")
 def test_the_site_is_built_without_a_warning_and_every_link_leads_somewhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", CONFIG, "--site-dir", tmp_path]

@@ -56,7 +56,7 @@ def test_one_corrupted_weight_in_any_matrix_is_noticed_and_its_layer_named(numbe
     assert tf.verify(prompts=1).passed
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_extra_weight_is_noticed() -> None:
     """In W_K and W_1, whose partners (W_Q, W_2) are nonzero in every row, a weight cannot be without effect."""
     tf = transformer()

@@ -62,6 +62,7 @@ from innergrad.targets.parts.base import PIECE
 ENTRY, STREAMS = 40, 12  # bytes of a nonzero weight; streams of a layer, and of its counterpart
 FEWER = "take fewer prompts, or a smaller model"
 WITHIN = 200.0  # epsilon, the error of a gradient
+SIZE = 4.0  # of data, weights or labels: larger ones may be why the gradient is off
 CHANGED = 2.0**-40  # of themselves, the inputs of the exact program, to see its reaction to rounding
 Part = Callable[[Prompt, State], Tensor]  # of the results of a forward pass, or of their limits
 Case = tuple[str, Prompt, Prompt, Part]  # the cause, two prompts that differ in it, the results
@@ -240,9 +241,12 @@ class _Verification:
         worst = int(ratio.nan_to_num(nan=math.inf).argmax())
         where = f"step {number}"
         if not bool(ratio[worst] <= 1.0):
-            sizes = (f"{name} is up to {float(part.abs().max()):.1e}" for name, part in self._inputs() if part.numel())
-            sized = f"approximants are for data of size one: {', '.join(sizes)}; scale the data, or lower epsilon"
-            where += f"; {hits} arguments on a ramp" if hits else f"; {sized}"
+            sizes = {name: float(part.abs().max()) for name, part in self._inputs() if part.numel()}
+            if hits:
+                where += f"; {hits} arguments on a ramp"
+            elif self.tf.approximants and max(sizes.values()) > SIZE:
+                found = ", ".join(f"{name} is up to {size:.1e}" for name, size in sizes.items())
+                where += f"; approximants are for data of size one: {found}; scale the data, or lower epsilon"
         self.laws["gradient"].see(float(error[worst]), where, float(limits[worst]))
         return float(error.max())
 

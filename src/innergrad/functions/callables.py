@@ -158,7 +158,8 @@ def _suggestions(f: Function) -> Iterator[Function]:
     shown = replace(f, lipschitz=sizes[1], curvature=sizes[2])
     bounded = replace(shown, bound=sizes[0])
     if math.isinf(f.radius):
-        slopes = 0.5 * (jet.first.lo + jet.first.hi)
+        with np.errstate(invalid="ignore"):  # ends of both signs that are infinite
+            slopes = 0.5 * (jet.first.lo + jet.first.hi)
         left, right = (_asymptote(f, side, grid, slopes) for side in (-1, 1))
         if left is not None and right is not None:
             flat = not left.slope and not right.slope
