@@ -452,11 +452,15 @@ def test_processes_join_by_their_devices(
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.distributed, "is_torchelastic_launched", lambda: True)
     monkeypatch.setattr(torch.distributed, "init_process_group", joined.append)
+    monkeypatch.setattr(torch.distributed, "barrier", lambda: joined.append("waited"))
     monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: joined.append("left"))
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     with processes(device):
         assert (joined, taken) == ([backend], gpus)
-    assert joined == [backend, "left"]
+    assert joined == [backend, "waited", "left"]
+    with pytest.raises(RuntimeError, match="of its own"), processes(device):
+        raise RuntimeError("of its own")
+    assert joined[3:] == [backend, "left"]  # who fails waits for nobody
 
 
 def test_devices_that_are_not_there(tmp_path: Path) -> None:
@@ -522,10 +526,21 @@ def torchrun(tmp_path: Path, text: str, *arguments: object) -> None:
     script.write_text(text)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, *arguments]
     done = subprocess.run([*map(str, command)], env=environment(), capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    said = done.stderr.decode()
+    assert done.returncode == 0, f"{said[:6000]} ... {said[-2000:]}"  # what failed comes first, torchrun's report last
 
 
-@pytest.mark.slow
+def test_what_another_process_was_told_ends_this_one_with_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes agree in `Stack.any_device`; here the other one says "end" after eight steps."""
+    monkeypatch.setattr(Stack, "any_device", lambda self, told: int(self.step) >= 8)
+    result = train([replace(BASE, train=replace(TRAIN, checkpoint_every=1000))], tmp_path)
+    assert (result.step, result.finished, result.asked) == (8, False, True)
+    assert checkpoints.load(tmp_path).step == 8
+
+
+@pytest.mark.soak
 def test_a_signal_to_one_of_two_processes_ends_both_with_a_checkpoint(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(to_toml(replace(BASE, train=replace(TRAIN, checkpoint_every=1000))))

@@ -298,6 +298,7 @@ def processes(device: torch.device | str) -> Iterator[None]:
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield
+        dist.barrier()  # none leaves while another still listens: gloo may abort a process whose peer is gone
     finally:
         dist.destroy_process_group()
 
