@@ -66,14 +66,19 @@ def _processor() -> str:
         return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def run_grid(threads: int, repeats: int) -> None:
-    rows = []
-    for point in grid(SIZES, DTYPES, (threads,)):
+def run_grid(threads: int, repeats: int, part: str | None = None) -> None:
+    """``part``: N and dtype, as 6-float32: only these rows are measured again, all of them, and the others stay."""
+    name, rows = f"grid_{threads}", []
+    before = [] if part is None else read(f"executor_{name}")["rows"]
+    for number, point in enumerate(grid(SIZES, DTYPES, (threads,))):
+        if part not in (None, f"{point.N}-{point.dtype}"):
+            rows.append(before[number])
+            continue
         rows.append(measure(point, repeats))
         print(
             {key: rows[-1][key] for key in ("n", "K", "N", "dtype", "threads", "ratio", "fallback_ratio")}, flush=True
         )
-    _store(f"grid_{threads}", "grid" + f" --threads {threads}" * (threads > 1), {"rows": rows})
+    _store(name, "grid" + f" --threads {threads}" * (threads > 1), {"rows": rows})
 
 
 def run_jax(repeats: int) -> None:
@@ -457,11 +462,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--part", help="grid: measure only these rows again, as 6-float32 (N = 6)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     start = time.perf_counter()
     if arguments.what == "grid":
-        run_grid(arguments.threads, arguments.repeats)
+        run_grid(arguments.threads, arguments.repeats, arguments.part)
     elif arguments.what == "jax":
         run_jax(arguments.repeats)
     elif arguments.what == "batch":
