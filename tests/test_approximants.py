@@ -130,7 +130,7 @@ def test_long_last_links(name: str, epsilon: float) -> None:
     check(name, approximate(SMOOTH[name], epsilon), epsilon)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(name=st.sampled_from(WHOLE_LINE), exponent=st.floats(-4, -1))
 def test_error_is_enclosed_by_balls_at_any_epsilon(name: str, exponent: float) -> None:
     epsilon = 10.0**exponent
@@ -391,7 +391,7 @@ def joined(parts: list[tuple[str, float, float, bool, float]], name: str) -> Fun
     )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     parts=st.lists(
         st.tuples(

@@ -476,7 +476,7 @@ def test_a_derivative_that_is_linear_up_to_rounding_is_certified() -> None:
     judged(("+", -1.3, ROUNDED, ROUNDED), None)
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(tree=TREES)
 def test_random_functions(tree: Tree) -> None:
     judged(tree, radius=3.0)

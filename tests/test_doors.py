@@ -180,7 +180,7 @@ def test_what_is_in_the_way_of_a_training_is_said_before_it(command: str, tmp_pa
         assert _all(folder) == before, (name, kind)
 
 
-@pytest.mark.parametrize("command", ["run", "export"])
+@pytest.mark.parametrize("command", ["run", pytest.param("export", marks=pytest.mark.soak)])
 def test_a_command_that_is_killed_while_it_writes_can_be_given_again(
     command: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ print(json.dumps(kills.examine(kills.Case(name, (half,)), quiet, place / "case")
 """
 
 
+@pytest.mark.soak
 def test_half_a_checkpoint_would_be_found() -> None:
     """The trial can fail: with a writer that writes in place."""
     found = tried(BROKEN)

@@ -360,7 +360,7 @@ def test_trees_take_a_subset_of_lengths() -> None:
     torch.testing.assert_close(some[:, [0, 3, 8]], expected[:, [0, 3, 8]])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_trees_share_the_work_among_processes() -> None:
     x, y = prompts()
     torch.testing.assert_close(Tree(workers=2)(x, y), Tree()(x, y))

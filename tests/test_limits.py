@@ -163,7 +163,11 @@ def test_a_size_in_a_folder_is_a_whole_number(size: object, tmp_path: Path) -> N
             shape[place] = kept
 
 
-@pytest.mark.parametrize("sizes", [[8192, 3, 1], [2, 3000, 1], [3, 3, 3000], [60, 60, 60], [8] * 40], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [pytest.param([8192, 3, 1], marks=pytest.mark.soak), [2, 3000, 1], [3, 3, 3000], [60, 60, 60], [8] * 40],
+    ids=str,
+)
 def test_the_time_to_count_the_weights_is_not_underrated(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Wide, narrow, deep: what is said is at least half of what the processor takes."""
     said: dict[str, float] = {}

@@ -17,8 +17,8 @@ def stored(name: str, key: str, **wanted: object) -> list[dict[str, object]]:
 # ------------------------------------------------------------------------------------------------------------- variants
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("N", [2, pytest.param(3, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("N", [2, 3])
 def test_the_stored_variants_are_those_of_today(N: int) -> None:
     """Sizes to the digit; errors up to rounding, which is not the same everywhere."""
     fresh = bench.variants((N,), bench.SEEDS)
