@@ -1,21 +1,22 @@
-"""The tables of docs/reproduction.md: every figure of a paper, its verdict, and what was found, from results/figures."""
+"""The tables of docs/reproduction.md: every figure of a paper, judged by the records in results/figures."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from innergrad.papers.catalogue import FIGURES
-from innergrad.papers.frame import SAID, Figure
+from innergrad.papers.frame import SAID, Clock, Figure, Run
 
 FOLDER = Path(__file__).parent.parent / "results" / "figures"
 HOLDS = {True: "yes", False: "no", None: "open"}
 
 
 def stored(figure: Figure) -> dict[str, Any] | None:
-    path = FOLDER / f"{figure.name}.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+    """The result of the records that are stored; None if they decide nothing of the figure yet."""
+    run = Run(figure.study, "full", FOLDER, "cpu", Clock())
+    found = figure.result(run) if any(one.rows for one in run.all_records().values()) else None
+    return found if found and any(one["holds"] is not None for one in found["findings"]) else None
 
 
 def cost(found: dict[str, Any]) -> str:
@@ -37,10 +38,6 @@ def verdict(found: dict[str, Any] | None) -> str:
     return SAID[found["verdict"]] + (f" ({found['caveat']})" if found["caveat"] else "")
 
 
-def anchor(figure: Figure) -> str:
-    return figure.name
-
-
 def summary() -> list[str]:
     """One row a figure."""
     lines = ["| figure | verdict | command | cost |", "|---|---|---|---|"]
@@ -48,7 +45,7 @@ def summary() -> list[str]:
         lines.append(f"| ***{paper}*** | | | |")
         for figure in (one for one in FIGURES.values() if one.paper == paper):
             found = stored(figure)
-            name = f"[{figure.number}](#{anchor(figure)})" if found else figure.number
+            name = f"[{figure.number}](#{figure.name})" if found else figure.number
             lines.append(
                 f"| {name}: {subject(figure)} | {verdict(found)} | {command(figure)} | {cost(found) if found else ''} |"
             )
@@ -57,7 +54,7 @@ def summary() -> list[str]:
 
 def subject(figure: Figure) -> str:
     """The title without the paper and the number, which stand beside it."""
-    return figure.title.removeprefix(figure.paper).removeprefix(",").strip().removeprefix(f"{figure.number}:").strip()
+    return figure.title.removeprefix(figure.paper).partition(": ")[2] or figure.title
 
 
 def sections() -> list[str]:
@@ -69,7 +66,8 @@ def sections() -> list[str]:
             continue
         lines += ["", f"### {figure.name}", "", f"*{figure.paper}*, {figure.number}. {subject(figure)}.", ""]
         lines += [f"**{verdict(found).capitalize()}.** {found['reason']}", ""]
-        lines += [f"![{figure.title}](../results/figures/{figure.name}.png)", ""]
+        if (FOLDER / f"{figure.name}.png").is_file():
+            lines += [f"![{figure.title}](../results/figures/{figure.name}.png)", ""]
         lines += ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]
         for one in found["findings"]:
             ours = one["words"].replace("|", "\\|")

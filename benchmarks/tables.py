@@ -27,6 +27,7 @@ import llama_tables
 import optimisers
 import products
 import reliability_tables
+import reproduction_tables
 import settings_tables
 import variants
 from _results import read
@@ -478,6 +479,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **llama_cost.TABLES,
     **llama_families.TABLES,
     **digits.TABLES,
+    **reproduction_tables.TABLES,
 }
 PAGES = (
     "README.md",
@@ -501,6 +503,7 @@ PAGES = (
     "docs/coverage.md",
     "docs/targets.md",
     "docs/speed.md",
+    "docs/reproduction.md",
 )
 
 

@@ -88,7 +88,7 @@ class Writer:
         self.check(path, stream=True)
         make_folder(path.parent)
         marked = [self.marked(one) for one in content] if isinstance(content, list) else self.marked(content)
-        write_whole(path, json.dumps(marked, indent=1) + "\n")
+        write_whole(path, json_text(marked))
 
     def marked(self, content: Mapping[str, Any]) -> dict[str, Any]:
         return {"made_by": self.mark, **content}
@@ -112,13 +112,22 @@ class Writer:
             for path in parts.values():
                 _flush(path)
             earlier = {name: sorted(known) for name, known in before.items()}
-            write_whole(folder / index, json.dumps({**made, BEFORE: earlier}, indent=1) + "\n")
+            write_whole(folder / index, json_text({**made, BEFORE: earlier}))
             for name, path in parts.items():
                 path.replace(folder / name)
-            write_whole(folder / index, json.dumps(made, indent=1) + "\n")
+            write_whole(folder / index, json_text(made))
         finally:
             for path in parts.values():
                 path.unlink(missing_ok=True)
+
+
+_LIST = re.compile(r"\[\n\s+[^\[\]{}\"]*\]")
+
+
+def json_text(content: Any) -> str:
+    """JSON for people: one entry a line, but a list of numbers on one line."""
+    text = json.dumps(content, indent=1)
+    return _LIST.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
 
 
 def read_text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8") -> str:
