@@ -175,12 +175,13 @@ class Study:
 class Finding:
     """One statement of the paper, and whether our numbers agree with it; None if these are not there yet.
 
-    ``words``: what was found, with numbers.
+    ``words``: what was found, with numbers. ``paper``: the paper's own number, if it gives one.
     """
 
     claim: str
     holds: bool | None
     words: str
+    paper: str = ""
 
 
 @dataclass(frozen=True)
