@@ -169,6 +169,18 @@ def test_attention_that_leaks() -> None:
     assert layer.name in row(found, "softmax leakage").reason
 
 
+def test_a_bound_as_large_as_the_weights_is_of_no_use() -> None:
+    """It has not diverged, and every error is below its bound; yet the row is red, and says why."""
+    X, y, _ = descent(2, 4, 1).random_prompt(6, 1, torch.Generator().manual_seed(1))
+    found = explain(ig.compile(descent(2, 4, 1, lr=0.3, steps=9, box=None), n_examples=6, epsilon=2e-2), X, y)
+    last = found.steps[-1].path_bound
+    assert last is not None
+    assert found.size < last < float("inf")
+    assert not found.useful
+    assert not row(found, "error growth").green
+    assert "is useless" in row(found, "error growth").reason
+
+
 def test_a_bound_that_diverges() -> None:
     tf = ig.compile(descent(2, 4, 4, 1, lr=1.0, steps=12, box=None), n_examples=5, epsilon=1e-2)
     found = explain(tf)
