@@ -287,8 +287,10 @@ def _worse(learned: Learned, predictions: Tensor) -> Symptom | None:
     if not learned.residual or not bool(rows.any()) or not _columns(y):
         return None
     worst = int(torch.where(rows, off / usual, -1.0).argmax())
-    found = f"predictions at the examples are off by {readable(math.sqrt(float(off[worst])), 3)}{_where(rows)}, and the mean of "
-    found += f"the labels would be by {readable(math.sqrt(float(own[worst])), 3)}"
+    there, mean = (readable(math.sqrt(float(part[worst])), 3) for part in (off, own))
+    found = (
+        f"predictions at the examples are off by {there}{_where(rows)}, and the mean of the labels would be by {mean}"
+    )
     return Symptom("worse than the mean", found, "scale the labels", _prompts(rows))
 
 
@@ -427,7 +429,8 @@ def _far(learned: Learned) -> Symptom | None:
     row = int(rows.to(torch.uint8).argmax())
     column = int(columns[row].to(torch.uint8).argmax())
     sizes = [float(part[row, :, column].abs().max()) for part in (X_query, X)]
-    found = f"input {column} is up to {readable(sizes[0], 3)} in the queries, and up to {readable(sizes[1], 3)} in the examples"
+    there, here = (readable(size, 3) for size in sizes)
+    found = f"input {column} is up to {there} in the queries, and up to {here} in the examples"
     return Symptom("far queries", found + _where(rows), "scale both alike", _prompts(rows))
 
 
