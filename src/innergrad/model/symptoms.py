@@ -287,9 +287,9 @@ def _worse(learned: Learned, predictions: Tensor) -> Symptom | None:
     if not learned.residual or not bool(rows.any()) or not _columns(y):
         return None
     worst = int(torch.where(rows, off / usual, -1.0).argmax())
-    there, mean = (readable(math.sqrt(float(part[worst])), 3) for part in (off, own))
+    there, centre = (readable(math.sqrt(float(part[worst])), 3) for part in (off, own))
     found = (
-        f"predictions at the examples are off by {there}{_where(rows)}, and the mean of the labels would be by {mean}"
+        f"predictions at the examples are off by {there}{_where(rows)}, and the mean of the labels would be by {centre}"
     )
     return Symptom("worse than the mean", found, "scale the labels", _prompts(rows))
 
