@@ -100,8 +100,14 @@ def _run(
 
 def _print_list(found: list[Figure], folders: Sequence[Path], as_json: bool) -> None:
     rows = [
-        {"name": one.name, "paper": one.paper, "number": one.number, "study": one.study.name, "title": one.title}
-        | {"verdict": _stored(one.name, folders)}
+        {
+            "name": one.name,
+            "paper": one.paper,
+            "number": one.number,
+            "study": one.study.name,
+            "title": one.title,
+            "verdict": _stored(one.name, folders),
+        }
         for one in found
     ]
     if as_json:

@@ -39,6 +39,11 @@ class Law:
     def holds(self) -> bool:
         return self.value <= self.limit
 
+    @property
+    def unit(self) -> str:
+        """What value and limit are sizes of."""
+        return UNITS.get(self.name, "")
+
 
 class WorstCase:
     """A law while it is being checked: keeps the largest value / limit seen. limit: where no other is given."""
