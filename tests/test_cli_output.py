@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 
@@ -171,6 +172,23 @@ def test_the_columns_to_predict_have_a_flag_of_their_own(llama: Path, table: Pat
 
 
 # ----------------------------------------------------------------------------------------------------- other commands
+
+
+def test_threads_sleep_while_they_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before torch is loaded, which reads it; but for bench, and for who has chosen otherwise."""
+    seen = list[str | None]()
+
+    def parsed(argv: list[str], **_: object) -> int:
+        seen.append(os.environ.get("OMP_WAIT_POLICY"))
+        return 0
+
+    monkeypatch.setattr("innergrad.cli.app.parser", lambda: parsed)
+    for command, before in (("cost", None), ("bench", None), ("cost", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if before is not None:
+            monkeypatch.setenv("OMP_WAIT_POLICY", before)
+        call(command)
+    assert seen == ["PASSIVE", None, "ACTIVE"]
 
 
 def test_compile_ends_in_the_lines_that_matter(tmp_path: Path) -> None:

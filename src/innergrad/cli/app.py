@@ -424,6 +424,7 @@ def main() -> None:
     What is too large for the machine, or for Python, is bad input. Without arguments, the help.
     """
     _say_everything()
+    _let_threads_sleep()
     try:
         code = parser()(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()  # here, where somebody can say that there is no room, or nobody who reads it
@@ -451,6 +452,15 @@ def _say_everything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _let_threads_sleep() -> None:
+    """Threads of torch that wait do so without work. By default they spin, and where other programs run, too, small
+    matrices take many times as long. torch reads this when it is loaded. Who has chosen a policy keeps it; so does
+    bench, whose numbers are those of torch as it is.
+    """
+    if sys.argv[1:2] != ["bench"]:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def _with_next_step(message: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from innergrad import figures
-from innergrad.errors import InputError, JobError, PoorRun, at_most, plural
+from innergrad.errors import InputError, JobError, PoorRun, at_most, plural, shortened
 from innergrad.evidence.explain import Explanation, explain
 from innergrad.evidence.explain.explanation import draw_layers
 from innergrad.evidence.pictures import draw_certificate
@@ -251,8 +251,8 @@ def _draw_predictions(ax: Axes, exact: Sequence[float], own: Sequence[float], ta
     ax.scatter(exact, own, s=22, color=ORANGE, edgecolor="white", lw=0.4)
     worst = max(abs(a - b) for a, b in zip(exact, own, strict=True))
     title = plural(len(own), "prediction")
-    of = f"{target}, by the ".replace("$", r"\$") if target else "the "
-    ax.set(title=title, xlabel=f"{of}algorithm itself", ylabel=f"{of}transformer, off the query token")
+    of = f"{shortened(target, 24)}: ".replace("$", r"\$") if target else ""
+    ax.set(title=title, xlabel=f"{of}the algorithm itself", ylabel=f"{of}the transformer")
     if max(abs(low), abs(high)) >= 1000:
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter("{x:,.0f}")

@@ -17,6 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from innergrad.errors import at_most, readable
 from innergrad.evidence.certificate import StepCertificate
 from innergrad.evidence.explain.explanation import Health, StepError
 from innergrad.interpret import plain
@@ -73,7 +74,9 @@ def growth(steps: Sequence[StepError], proven: bool, size: float) -> Health:
     alone = f"every step is within its bound from {kind} (no bound on the path: too many weights); {grown}"
     well = alone if last is None else f"{grown}, the bound on it to {last:.1e}"
     useless = last is not None and last > 0.0 and not last < size
-    too_large = f"the bound on the path, {last or 0.0:.1e}, is useless: all that was learned has size {size:.1e}"
+    too_large = (
+        f"the bound on the path, {at_most(last or 0.0)}, is useless: all that was learned has size {readable(size, 2)}"
+    )
     wrong = (
         (value > 1.0, f"a measured error is above its bound: {grown}"),
         (lost is not None, f"in step {lost} an argument may be at a jump, so nothing is known"),
