@@ -85,6 +85,8 @@ SMOOTH: dict[str, tuple[Call, float]] = {  # and the domain
     "gauss": (lambda t: torch.exp(-t * t), math.inf),
     "wave": (lambda t: t + torch.sin(2 * t), math.inf),
     "cube": (lambda t: t**3 / 10, 8.0),
+    "isru": (lambda t: t / torch.sqrt(1 + t**2), math.inf),
+    "bent": (lambda t: (torch.sqrt(t**2 + 1) - 1) / 2 + t, math.inf),
     "module": (torch.nn.Softplus(beta=2.0), math.inf),
 }
 LINEAR_BETWEEN: dict[str, tuple[Call, tuple[float, ...], tuple[int, ...]]] = {  # knots, and the side of each ramp
@@ -116,6 +118,28 @@ def test_what_is_proven_is_true_and_the_derivative_is_autograds(name: str) -> No
     assert torch.allclose(mine.dr(t.detach()), slope, rtol=1e-12, atol=1e-8)
     low, high = mine.closed_range
     assert bool(((value >= low - 1e-6) & (value <= high + 1e-6)).all())
+
+
+ROOTS: dict[str, tuple[Call, float, float]] = {  # slope and intercept of the right asymptote
+    "isru": (SMOOTH["isru"][0], 0.0, 1.0),
+    "by rsqrt": (lambda t: t * torch.rsqrt(t * t + 4.0), 0.0, 1.0),
+    "by a power": (lambda t: 3 * t * (t.square() / 4 + 1) ** -0.5, 0.0, 6.0),
+    "bent": (SMOOTH["bent"][0], 1.5, -0.5),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=pytest.mark.soak) if " " in one else one for one in ROOTS])
+def test_roots_of_squares_have_their_asymptotes(name: str) -> None:
+    """However they are written; so the functions are for every t, and not for a domain."""
+    f, slope, intercept = ROOTS[name]
+    mine = activation(f, name)
+    assert mine.state == "proven"
+    assert mine.r.radius == math.inf
+    assert mine.r.left is not None
+    assert mine.r.right is not None
+    assert (mine.r.right.slope, mine.r.right.intercept) == pytest.approx((slope, intercept), abs=1e-12)
+    assert mine.dr.right is not None
+    assert mine.dr.right.intercept == pytest.approx(slope, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", LINEAR_BETWEEN)
@@ -216,6 +240,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "dropout": (torch.nn.Dropout(0.5), "different values for the same t"),
     "a memory": (counting, "different values for the same t"),
     "rounded": (lambda t: torch.round(t), "not smooth"),
+    "sign": (torch.sign, "not smooth: it jumps; got from -1 to 1 at t = 0; allowed: a continuous slope"),
+    "item": (lambda t: t * t.item(), r"got a Python number made of a tensor, by item\(\)"),
+    "math": (lambda t: t * math.sin(t), r"use torch's functions, for example torch.sin\(t\)"),
     "a step": (lambda t: torch.where(t > 0, torch.ones_like(t), torch.zeros_like(t)), "differentiated"),
     "a jump": (lambda t: t + (t > 0.5).to(t.dtype), "mine jumps"),
     "a step behind lgamma": (lambda t: torch.where(t > 0.3, 1.0, 0.0) + torch.lgamma(t * t + 2), "not smooth"),

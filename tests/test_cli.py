@@ -463,12 +463,13 @@ def test_every_algorithm_runs(each: tuple[Model, Path], data: Path, tmp_path: Pa
     shown = json.loads(good("run", folder, "--data", data, "--json", "--out", tmp_path / "out"))
     learns, online = tf.program.n_weights > 0, tf.program.causal
     descends = isinstance(chosen.algorithm, ig.GradientDescent)
-    has = {"predictions": True, "weights": learns, "online": online, "loss": descends}
+    scored = learns and tf.algorithm.predicted(run.weights[-1:], X[None]) is not None
+    has = {"predictions": True, "weights": learns, "online": online, "loss": descends, "score": scored}
     assert set(shown) == {key for key, there in has.items() if there}
     assert shown["predictions"] == run.predictions.tolist()
     assert not learns or shown["weights"] == run.weights[-1].tolist()
     assert not online or shown["online"] == run.online.tolist()
-    assert {file.stem for file in (tmp_path / "out").iterdir()} == {*shown, "run"} - {"loss"}
+    assert {file.stem for file in (tmp_path / "out").iterdir()} == {*shown, "run"} - {"loss", "score"}
     assert read_rows(tmp_path / "out" / "predictions.csv") == (["a", "b", "t"], columns(X_query, run.predictions))
     if learns:
         assert read_rows(tmp_path / "out" / "weights.csv")[1] == run.weights.tolist()

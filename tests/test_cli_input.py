@@ -312,6 +312,8 @@ TABLES = {
     "a decimal comma": ("a,b,t\n1,5,2,3\n", "a comma inside a number? use a point"),
     "a label that is text": ("a,b,t\n1,2,yes\n", "line 2 of {path}, column 't' (number 3), is not a number; got 'yes'"),
     "too many rows": ("a,b,t\n" + "1,2,3\n" * 7, "compile with --n-examples 7"),
+    "a header alone": ("a,b,t\n", "has a header but no rows; got a, b, t; allowed: a header and at least one row"),
+    "nothing at all": ("", "is empty; got nothing"),
     "a column too many": ("a,b,c,t\n1,2,3,4\n", "compile with --sizes 3,...,1"),
     "a line inside quotes": ('a,"b\nc",t\n1,2,3\n1,x,3\n', "line 4 of {path}, column 'b\\nc' (number 2)"),
 }

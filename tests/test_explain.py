@@ -12,6 +12,7 @@ import torch
 
 import innergrad as ig
 from innergrad.evidence.explain import Explanation, Health, draw, explain
+from innergrad.evidence.explain.health import growth
 from innergrad.targets.parts.attention import SoftmaxAttention
 from innergrad.targets.parts.scores import ScoreAttention
 
@@ -167,6 +168,19 @@ def test_attention_that_leaks() -> None:
     found = explain(tf)
     assert not row(found, "softmax leakage").green
     assert layer.name in row(found, "softmax leakage").reason
+
+
+def test_a_bound_as_large_as_the_weights_is_of_no_use() -> None:
+    """It has not diverged, and every error is below its bound; yet the row is red, and says why."""
+    found = explain(ig.compile(descent(2, 3, 1), n_examples=5))
+    last = found.steps[-1].path_bound
+    assert last is not None
+    assert found.useful
+    for size, green in ((2 * last, True), (last / 2, False)):
+        health = growth(found.steps, found.proven, size)
+        assert health.green is green
+        assert ("is useless" in health.reason) is not green
+        assert replace(found, size=size).useful is green
 
 
 def test_a_bound_that_diverges() -> None:

@@ -197,6 +197,9 @@ def test_train_keeps_a_run(config: Path, tmp_path: Path) -> None:
     assert "there is a run in" in again.err
     report = json.loads(good("train", run, "--resume", "--json"))  # it is finished: nothing to do
     assert (report["step"], report["loss"]) == (20, read_log(run)[-1]["loss"])
+    said = good("train", run, "--resume")
+    assert "this run was finished before, after 20 steps" in said
+    assert f"innergrad train {run / 'config.toml'} --set train.steps=40 --out {run}-longer" in said
 
 
 def test_the_default_folder(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,6 +253,11 @@ def test_figures_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = CliRunner().invoke(app, given)
     assert json.loads(found.stdout)["verdict"] == "open"  # nothing to compare with
     assert (tmp_path / "mixtures-softmax.png").is_file()
+    rows = json.loads(CliRunner().invoke(app, ["figures", "--json", "--out", str(tmp_path)]).stdout)
+    assert {one["name"]: one["verdict"] for one in rows}["mixtures-softmax"] == "not judged yet (quick sizes)"
+    lines = CliRunner().invoke(app, ["figures", "--out", str(tmp_path)]).stdout.splitlines()
+    assert [line.split("  ")[0] for line in lines] == list(FIGURES)
+    assert sum("not run" in line for line in lines) == len(FIGURES) - 1
 
 
 @pytest.mark.parametrize("name", ["depth", "positions"])

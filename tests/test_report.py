@@ -8,9 +8,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
 
 import innergrad as ig
 from innergrad.config import to_toml
+from innergrad.errors import at_most, readable
 from innergrad.lab import evaluate_run
 from test_cli import SMALL, call, good, write_rows
 from test_lab_cli import SMALL as EXPERIMENT
@@ -157,6 +159,27 @@ def test_a_table_that_is_not_scaled_is_told_of_by_its_columns(model: Path, tmp_p
     assert not any("unit scale" in sentence for sentence in scaled["warnings"])
     assert "scaled by its own mean and deviation" in read(tmp_path / "report.html").text
     assert "Inputs: age, b. Target: y." in read(tmp_path / "report.html").text
+
+
+def test_a_scaled_table_is_shown_in_its_own_units(model: Path, tmp_path: Path) -> None:
+    """Predictions and their difference; the headline says what was measured, and what is proven."""
+    rows = [[100.0 * i, 0.5 - 0.1 * i * i, 250_000.0 + 9_000.0 * i * i] for i in range(5)]
+    data = write_rows(tmp_path / "data.csv", ["age", "b", "price ($)"], rows)
+    found = json.loads(good("report", model, "--data", data, "--scale", "--out", tmp_path / "report.html", "--json"))
+    X, y = torch.tensor(rows, dtype=torch.float64).split((2, 1), dim=1)
+    (X, _), (y, std) = (
+        ((part - part.mean(0)) / part.std(0, correction=0), part.std(0, correction=0)) for part in (X, y)
+    )
+    tf = ig.load(model)
+    apart = tf.run(X, y, X, executor="dense").predictions - ig.reference(tf.algorithm, X, y, X).predictions
+    assert found["prediction_difference"] == pytest.approx(float(apart.abs().max() * std), rel=1e-4)
+    shown = readable(found["prediction_difference"], 3)
+    assert f"Measured: its predictions differ from those of gradient descent itself by at most {shown}" in found["lead"]
+    assert f"Proven: the last weights are within {at_most(found['path_bound'][-1])} of the exact ones" in found["lead"]
+    page = read(tmp_path / "report.html").text
+    assert "In the units of the file." in page
+    assert "R² on 5 examples" in page
+    assert "Scroll the picture sideways" in page
 
 
 # ----------------------------------------------------------------------------------------------------------------- run

@@ -14,6 +14,7 @@ import numbers
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from importlib.util import find_spec
 from typing import Any, ParamSpec, SupportsIndex, TypeVar
 
 MOST_WORDS = 500  # characters of a part of a sentence
@@ -78,6 +79,30 @@ def one_of(what: str, name: object, known: Collection[str], *, hint: str = "") -
 def plural(number: int, word: str) -> str:
     """ "1 prediction", "2 predictions"."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def readable(value: float, digits: int = 5) -> str:
+    """A number as people write it: 330,412 and 152.33, not 3.3e+05. Very large and very small ones keep an exponent."""
+    if not 1e-4 <= abs(value) < 1e15:  # zero and NaN, too
+        return f"{value:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def at_most(bound: float) -> str:
+    """A bound with two digits, rounded up: a smaller number would not be proven."""
+    if not 0.0 < bound < math.inf:
+        return f"{bound:g}"
+    step = 10.0 ** (math.floor(math.log10(bound)) - 1)
+    return readable(math.ceil(bound / step * (1 - 1e-12)) * step, 2) if step > 0.0 else f"{bound:.1e}"
+
+
+def require_packages(what: str, *packages: str, hint: str = "pip install 'innergrad[export]'") -> None:
+    """An error if a package is not installed that ``what`` needs; the hint says how to install it."""
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise InputError(f"{what} needs {' and '.join(missing)}", got="not installed", hint=hint)
 
 
 class DomainError(InputError):

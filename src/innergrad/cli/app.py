@@ -30,7 +30,13 @@ Seed = Annotated[int, flags.seed("Seed of initial weights and random data, where
 ConfigFile = Annotated[Path | None, flags.path("--config", "TOML file with the same settings; flags override.")]
 ModelFolder = Annotated[Path | None, typer.Argument(metavar="MODEL", help="Folder written by `innergrad compile`.")]
 Targets = Annotated[
-    str | None, typer.Option("--target", metavar=LIST, help="Target columns, comma-separated; default: the last.")
+    str | None,
+    typer.Option(
+        "--target-columns",
+        "--target",
+        metavar=LIST,
+        help="Columns of the CSV that are to be predicted, comma-separated; default: the last.",
+    ),
 ]
 Data = Annotated[
     Path | None,
@@ -71,7 +77,10 @@ def demo(
     target: Annotated[
         str,
         flags.chosen(
-            "--target", "target", names.DEMOS, "llama: no approximation; relu: ReLUs alone, as the papers have it."
+            "--target",
+            "target",
+            names.DEMOS,
+            "The kind of transformer. llama: no approximation; relu: ReLUs alone, as the papers have it.",
         ),
     ] = "llama",
     animate: Annotated[
@@ -98,6 +107,12 @@ def compile_(
     given: Given,
     out: Annotated[Path, flags.path("--out", "Folder for the model; a model already there is replaced.", FOLDER)],
     config: ConfigFile = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Also the table of layers, the sizes, and what is known of each function."
+        ),
+    ] = False,
     force: Force = False,
     seed: Seed = 0,
     json: Json = False,
@@ -112,7 +127,8 @@ def compile_(
     from innergrad.cli import commands
     from innergrad.cli.settings import settings
 
-    commands.compile_model(settings(config, given, needed=True), out, force=force, as_json=json, quiet=quiet)
+    chosen = settings(config, given, needed=True)
+    commands.compile_model(chosen, out, verbose=verbose, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -121,7 +137,12 @@ def run(
     data: Data = None,
     targets: Targets = None,
     query: Annotated[
-        Path | None, flags.path("--query", "CSV with the input columns to predict; default: rows without targets.")
+        Path | None,
+        flags.path(
+            "--query",
+            "CSV with the input columns to predict; default: rows without targets. If it has the target columns, too, "
+            "they give a score on rows that did not teach.",
+        ),
     ] = None,
     scale: Scaled = False,
     executor: Annotated[
@@ -131,6 +152,14 @@ def run(
     std: Annotated[
         bool,
         typer.Option("--std", help="Also predictive standard deviations (rls; functional with kernel linear or exp)."),
+    ] = False,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Also a proven bound for every prediction: how far it can be from the algorithm's own, in the units "
+            "of the file.",
+        ),
     ] = False,
     until: Annotated[
         float | None, flags.amount("--until", "Stop where the certified norm of the gradient is at most this.")
@@ -166,7 +195,7 @@ def run(
 
     given = commands.Given(model, data, targets, query, scale)
     how = {"executor": executor, "until": until, "outside": outside, "seed": seed, "return_std": std}
-    commands.run_model(given, dtype, out, how, force=force, as_json=json, quiet=quiet)
+    commands.run_model(given, dtype, out, how, certify=certify, force=force, as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -395,6 +424,7 @@ def main() -> None:
     What is too large for the machine, or for Python, is bad input. Without arguments, the help.
     """
     _say_everything()
+    _let_threads_sleep()
     try:
         code = parser()(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.stdout.flush()  # here, where somebody can say that there is no room, or nobody who reads it
@@ -422,6 +452,15 @@ def _say_everything() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _let_threads_sleep() -> None:
+    """Threads of torch that wait do so without work. By default they spin, and where other programs run, too, small
+    matrices take many times as long. torch reads this when it is loaded. Who has chosen a policy keeps it; so does
+    bench, whose numbers are those of torch as it is.
+    """
+    if sys.argv[1:2] != ["bench"]:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def _with_next_step(message: str) -> str:

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from innergrad.cli.data import Examples, read_examples, write_csv
+from innergrad.cli.data import TARGETS, Examples, read_examples, write_csv
 from innergrad.cli.models import Known, known
 from innergrad.cli.words import in_flags, speaking_of_flags
 from innergrad.errors import DomainError, InputError, JobError, PoorRun
@@ -26,7 +28,9 @@ from innergrad.model.folder import CONFIG, WEIGHTS, check_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from innergrad.evidence.certificate import Certificate
     from innergrad.evidence.explain import Explanation
+    from innergrad.model.scores import Score
     from innergrad.transformer import CompiledTransformer, Run
 
 LARGE = 10**8  # bytes of an export that is worth a word
@@ -47,17 +51,19 @@ class Given:
     def examples(self, model: Known) -> Examples | None:
         if self.data is not None:
             return read_examples(self.data, self.targets, model, self.query, scale=self.scale)
-        for flag, asked in (("--target", self.targets), ("--query", self.query), ("--scale", self.scale or None)):
+        for flag, asked in ((TARGETS, self.targets), ("--query", self.query), ("--scale", self.scale or None)):
             if asked is not None:
                 raise InputError(f"{flag} is about the rows of --data", got="no --data", hint="give --data, a CSV file")
         return None
 
 
-def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json: bool, quiet: bool) -> None:
+def compile_model(
+    chosen: Mapping[str, Any], out: Path, *, verbose: bool, force: bool, as_json: bool, quiet: bool
+) -> None:
     check_folder(out, force)
     require_folder(out)
     from innergrad.cli.making import compile_settings
-    from innergrad.cli.show import print_cost, print_states, warning_lines, working
+    from innergrad.cli.show import print_compiled, print_cost, print_states, warning_lines, working
 
     with warning_lines(quiet), working("compiling", quiet or as_json), speaking_of_flags("compile"):
         tf = compile_settings(chosen)
@@ -65,13 +71,10 @@ def compile_model(chosen: Mapping[str, Any], out: Path, *, force: bool, as_json:
     if as_json:
         print(json.dumps({"saved": str(out), "state": tf.state, **tf.cost().to_json()}))
     elif not quiet:
-        print_cost(tf.cost())
-        print_states(tf)
-        if tf.solution is not None:
-            Console().print(str(tf.solution), markup=False, highlight=False, soft_wrap=True)
-        what = f"target {tf.options.target}, variant {tf.options.variant}"
-        hint = f"next: innergrad run {out} --data FILE, or innergrad verify {out}"
-        Console().print(f"saved to {out} ({what}); {hint}", markup=False, highlight=False, soft_wrap=True)
+        if verbose:
+            print_cost(tf.cost())
+            print_states(tf)
+        print_compiled(tf, out, verbose)
 
 
 def cost_model(
@@ -169,7 +172,8 @@ def verify_model(
         for name, report in reports.items():
             print_report(name, report)
         if explanation is not None:
-            print_explanation("a random prompt" if table is None else str(given.data), explanation)
+            scaled = table is not None and table.scales is not None
+            print_explanation("a random prompt" if table is None else str(given.data), explanation, scaled)
         if worst is not None:
             Console().print(f"\nAttack: {worst}", markup=False, highlight=False, soft_wrap=True)
     violated = [*(explanation.violations if explanation else ()), *(worst.violations if worst else ())]
@@ -194,12 +198,14 @@ def run_model(
     out: Path | None,
     how: Mapping[str, Any],
     *,
+    certify: bool,
     force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """how: further arguments of ``tf.run``."""
+    """how: further arguments of ``tf.run``. certify: also bound the errors of the predictions."""
     model = known(given.model)
+    how = _certifiable(how) if certify else how
     if given.data is None:
         raise InputError(
             "the examples are missing", hint="give --data, a CSV of yours, or examples/examples.csv of the checkout"
@@ -219,21 +225,72 @@ def run_model(
     with warning_lines(quiet), working("learning inside the forward pass", quiet or as_json), speaking_of_flags("run"):
         warnings.simplefilter("ignore", PoorRun)  # said below, with the names of the columns
         run = tf.run(table.X, table.y, table.X_query, dtype=getattr(torch, dtype), **how)
+        certificate = _certified(tf, table, getattr(torch, dtype), how) if certify else None
     told = warnings_of(run, table, model)
     for sentence in () if quiet else told:
         print(f"innergrad: warning: {sentence}", file=sys.stderr)
     losses = None
     if isinstance(tf.algorithm, GradientDescent):
         losses = tf.algorithm.risk(run.weights.double(), table.X.expand(len(run.weights), -1, -1), table.y).tolist()
+    scores = scores_of(tf, run, table, model)
     scale = {"scale": table.scale_json()} if table.scales is not None else {}
     if out is not None:
         content = {"model": str(given.model), "data": str(given.data), "warnings": told, **scale}
         with writer.several(out, RUN, content) as part:
-            _write_run(part, table, tf, run)
+            _write_run(part, table, tf, run, certificate)
     if as_json:
-        print(json.dumps(_run_json(run, table, losses) | ({"warnings": told} if told else {}) | scale))
+        found = _run_json(run, table, losses) | ({"warnings": told} if told else {}) | scale
+        found |= {"score": {name: one.to_json() for name, one in scores.items()}} if scores else {}
+        found |= {} if certificate is None else {"certificate": _certificate_json(certificate, table, run)}
+        print(json.dumps(found))
     elif not quiet:
-        print_run(table, run, losses, model.causal)
+        print_run(table, run, losses, scores, certificate, tf)
+
+
+def _certifiable(how: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a run whose layers can be followed: the certificate is about this very run."""
+    if how["executor"] == "fused":
+        what = "--certify follows every layer, and --executor fused has no layers"
+        raise InputError(what, got="--executor fused", allowed="auto, plain, dense")
+    if how["until"] is not None:
+        raise InputError("--certify is about all steps", got="--until, too", hint="leave one of the two out")
+    return {**how, "executor": "dense" if how["executor"] == "dense" else "plain"}
+
+
+def _certified(tf: CompiledTransformer, table: Examples, dtype: Any, how: Mapping[str, Any]) -> Certificate:
+    chosen = {name: how[name] for name in ("executor", "seed", "outside")}
+    return tf.certify(table.X, table.y, table.X_query, dtype=dtype, **chosen)
+
+
+def _certificate_json(certificate: Certificate, table: Examples, run: Run) -> dict[str, Any]:
+    """Bounds; those of predictions in the units of the file, all others of the data as they were learned from. Null
+    where nothing is known.
+    """
+    found: dict[str, Any] = {"state": certificate.state, "gradient": certificate.gradient}
+    if certificate.predictions is not None:
+        bounds = table.bounds_in_units(certificate.predictions[0], run.predictions)
+        found |= {"weights": certificate.weights, "predictions": bounds.tolist()}
+    return {name: _finite(value) for name, value in found.items()} | {"notes": list(certificate.notes)}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def scores_of(tf: CompiledTransformer, run: Run, table: Examples, model: Known) -> dict[str, Score]:
+    """How good the predictions are: on the examples, if the weights say what they are there, and on queries whose truth
+    is known.
+    """
+    from innergrad.model.scores import score
+
+    learned = tf.algorithm.predicted(run.weights[-1:].double(), table.X.unsqueeze(0)) if run.weights.numel() else None
+    found = {} if learned is None else {"examples": score(learned[0], table.y, table.targets, classes=model.classes)}
+    if table.truth is not None:
+        guesses, truth = table.in_units(run.predictions)[list(table.known)], table.truth.tensor()
+        found["held_out"] = score(guesses, truth, table.targets, classes=model.classes)
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def warnings_of(run: Run, table: Examples, model: Known) -> list[str]:
@@ -268,7 +325,9 @@ def _names(model: Known) -> list[str]:
     return ["predictions.csv", *["weights.csv"] * model.weights, *["online.csv"] * model.causal]
 
 
-def _write_run(part: Callable[[str], Path], table: Examples, tf: CompiledTransformer, run: Run) -> None:
+def _write_run(
+    part: Callable[[str], Path], table: Examples, tf: CompiledTransformer, run: Run, certificate: Certificate | None
+) -> None:
     """predictions.csv; weights.csv if the algorithm has weights, online.csv if it learns from one row at a time. Inputs
     and targets are in the units of the file, weights are those of the network.
     """
@@ -277,8 +336,11 @@ def _write_run(part: Callable[[str], Path], table: Examples, tf: CompiledTransfo
     X, y, X_query = (rows.tensor() for rows in table.rows)
     columns = [*table.inputs, *table.targets]
     std = {} if run.std is None else {"std": table.spread_in_units(run.std.double()).unsqueeze(-1)}
-    predictions = torch.cat([X_query, table.in_units(run.predictions.double()), *std.values()], dim=1)
-    write_csv(part("predictions.csv"), [*columns, *std], predictions)
+    bounds = None if certificate is None else certificate.predictions
+    proven = [] if bounds is None else [table.bounds_in_units(bounds[0], run.predictions).double()]
+    further = [*std, *(f"{name} proven to" for name in table.targets if proven)]
+    predictions = torch.cat([X_query, table.in_units(run.predictions.double()), *std.values(), *proven], dim=1)
+    write_csv(part("predictions.csv"), [*columns, *further], predictions)
     if run.weights.shape[-1]:
         write_csv(part("weights.csv"), weight_names(tf), run.weights)
     if run.online is not None:
@@ -359,6 +421,8 @@ def export_model(
     elif not quiet:
         use = "transformers.AutoModel.from_pretrained" if hf else "onnxruntime.InferenceSession"
         how = f"; {out / EXAMPLE} shows how it is called" if hf else ""
+        package = use.partition(".")[0]
+        how += "" if find_spec(package) else f" (needs {package}, which is not installed: pip install {package})"
         Console().print(f"exported to {out}; next: {use}({str(out)!r}){how}", markup=False, soft_wrap=True)
         if hf and (family_of(family).masked if llama else not tf.program.causal):
             print(

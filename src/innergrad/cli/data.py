@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from innergrad.cli.models import Known
 from innergrad.cli.places import near_path
-from innergrad.errors import InputError, suggestion
+from innergrad.errors import InputError, readable, suggestion
 from innergrad.files import require_regular
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOST, LONGEST = 2**28, 2**24  # bytes of a CSV file, and characters of a line of it
 LARGE, SMALL, OUTER = 10.0, 0.1, 3.0  # a column is far from unit scale: see innergrad.model.symptoms
 NAMED = 4  # columns of a warning
+TARGETS = "--target-columns"
+ROUNDED = 2.0**-50  # relative, of value * std + mean in float64, and more
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -80,11 +82,15 @@ class Scale:
 class Examples:
     """A CSV file: rows with targets are examples, rows with empty targets are queries.
 
-    rows: the numbers as the file has them. X, y, X_query: the prompt, which is scaled where ``scales`` say so.
+    rows: the numbers as the file has them. X, y, X_query: the prompt, which is scaled where ``scales`` say so. truth:
+    targets of queries that a file of their own knows; they are for a score, and nothing is learned from them. known:
+    the numbers of these queries, from 0.
     """
 
     rows: tuple[Numbers, Numbers, Numbers]
     scales: tuple[tuple[Scale, ...], tuple[Scale, ...]] | None = None
+    truth: Numbers | None = None
+    known: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> list[str]:
@@ -121,6 +127,14 @@ class Examples:
     def spread_in_units(self, std: Tensor) -> Tensor:
         """Standard deviations of the predictions of one target, likewise."""
         return std if self.scales is None else std.double() * self.scales[1][0].std
+
+    def bounds_in_units(self, bounds: Tensor, predictions: Tensor) -> Tensor:
+        """Bounds on the errors of predictions, (rows, targets), likewise; the way back rounds, which is added."""
+        if self.scales is None:
+            return bounds
+        size, std = predictions.double().abs(), bounds.double().new_tensor([one.std for one in self.scales[1]])
+        mean = bounds.double().new_tensor([abs(one.mean) for one in self.scales[1]])
+        return (bounds.double() + ROUNDED * size) * std * (1 + ROUNDED) + ROUNDED * mean
 
     def scale_json(self) -> dict[str, dict[str, list[float]]]:
         """Name -> mean, standard deviation, of what was scaled."""
@@ -159,8 +173,9 @@ def read_examples(
             "the examples are missing", hint="give --data, a CSV of yours, or examples/examples.csv of the checkout"
         )
     X, y, X_query = _read(path, targets, model)
+    truth, known = None, list[int]()
     if query is not None:
-        X_query = _read_inputs(query, X.names)
+        X_query, truth, known = _read_queries(query, X.names, y.names)
     if len(X) > model.n_examples:
         raise InputError(
             f"{path} has more rows that teach than the model takes",
@@ -172,7 +187,7 @@ def read_examples(
     scales = None
     if scale:
         scales = (_scales(X), _scales(y) if model.free else tuple(Scale() for _ in y.names))
-    found = Examples((X, y, X_query), scales)
+    found = Examples((X, y, X_query), scales, truth, tuple(known))
     _check_bounds(found, model)
     return found
 
@@ -183,7 +198,7 @@ def read_examples(
 def _read(path: Path, targets: str | None, model: Known) -> tuple[Numbers, Numbers, Numbers]:
     with _opened(path) as (header, rows):
         names = header[-model.d_y :] if targets is None else [name.strip() for name in targets.split(",")]
-        _require_columns(path, names, header, "--target")
+        _require_columns(path, names, header, TARGETS)
         inputs = [name for name in header if name not in names]
         if len(names) != model.d_y or len(inputs) != model.d_x:
             raise _misfit(path, header, inputs, names, model)
@@ -206,14 +221,14 @@ def _read(path: Path, targets: str | None, model: Known) -> tuple[Numbers, Numbe
             if all(given):
                 y.add(line, row)
     if not len(X):
-        hint = "rows with a target teach: fill the last column, or name another with --target"
+        hint = "rows with a target teach: fill the last column, or name another with --target-columns"
         raise InputError(f"{path} has no examples: every target is empty", got=", ".join(names), hint=hint)
     return X, y, X_query
 
 
 def _misfit(path: Path, header: list[str], inputs: list[str], names: list[str], model: Known) -> InputError:
     got = f"{len(inputs)} input and {len(names)} target columns"
-    hint = f"targets are the last columns, here {', '.join(names)}; --target names others"
+    hint = f"targets are the last columns, here {', '.join(names)}; --target-columns names others"
     if model.d_y > 1:
         hint += "; classes are one-hot columns of 0 and 1"
     elif len(header) - model.d_y != model.d_x:
@@ -221,20 +236,26 @@ def _misfit(path: Path, header: list[str], inputs: list[str], names: list[str], 
     return InputError(f"{path} does not fit the model", got=got, allowed=f"{model.d_x} and {model.d_y}", hint=hint)
 
 
-def _read_inputs(path: Path, inputs: list[str]) -> Numbers:
+def _read_queries(path: Path, inputs: list[str], targets: list[str]) -> tuple[Numbers, Numbers | None, list[int]]:
+    """Rows to predict. Where the file has the targets, too: those that are numbers, and which rows have them."""
     with _opened(path) as (header, rows):
         _require_columns(path, inputs, header, "--query")
         X = Numbers(path, inputs, [header.index(name) for name in inputs])
+        there = all(name in header for name in targets)
+        y, known = Numbers(path, targets, [header.index(name) for name in targets] if there else []), list[int]()
         for line, row in rows:
+            if there and all(NUMBER.fullmatch(row[place]) for place in y.columns):
+                known.append(len(X))
+                y.add(line, row)
             X.add(line, row)
-    return X
+    return X, y if known else None, known
 
 
 def _require_columns(path: Path, names: list[str], header: list[str], flag: str) -> None:
     missing = [name for name in names if name not in header]
     if missing:
         near = suggestion(missing[0], header)
-        asked = near or (f"{flag} names columns of the header" if flag == "--target" else "it has the inputs of --data")
+        asked = near or (f"{flag} names columns of the header" if flag == TARGETS else "it has the inputs of --data")
         raise InputError(f"no such column in {path}", got=", ".join(missing), allowed=", ".join(header), hint=asked)
 
 
@@ -250,7 +271,8 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[st
             first = next(lines, None)
             _check_separator(path, header)
             if first is None:
-                raise InputError(f"{path} is empty", allowed="a header and at least one row")
+                what = f"{path} has a header but no rows" if header else f"{path} is empty"
+                raise InputError(what, got=", ".join(header) or "nothing", allowed="a header and at least one row")
             _check_header(path, header)
             yield header, _as_long(path, header, itertools.chain([first], lines))
     except FileNotFoundError as error:
@@ -377,8 +399,8 @@ def _check_bounds(table: Examples, model: Known) -> None:
             where = rows.where(*divmod(place, len(rows.columns)))
             raise InputError(
                 f"{name} leaves the domain that the model was compiled for",
-                got=f"{values[place]:g} in {where}",
-                allowed=f"at most {bound:g}",
+                got=f"{readable(values[place], 6)} in {where}",
+                allowed=f"at most {readable(bound, 6)}",
                 hint=f"compile with a larger {flag}, or scale the data",
             )
 
@@ -391,7 +413,7 @@ def _scales(rows: Numbers) -> tuple[Scale, ...]:
         if not std > 1e-12 * abs(mean):
             raise InputError(
                 f"{_column(name, rows.columns[number])} of {rows.path} cannot be scaled",
-                got=f"{values[0]:g} in every row that teaches",
+                got=f"{readable(values[0])} in every row that teaches",
                 allowed="a column that varies",
                 hint="leave the column out" if len(values) > 1 else "one row has no spread: give more rows",
             )
@@ -414,7 +436,7 @@ def _far(rows: Numbers, number: int) -> str:
     """The words for a column far from unit scale, by the rule of innergrad.model.symptoms; empty if it is not."""
     mean, std, largest = _moments(rows.column(number))
     wrong = abs(mean) + OUTER * std > LARGE or 0 < largest < SMALL
-    return f"{rows.names[number]} (column {rows.columns[number] + 1}, up to {largest:.3g})" if wrong else ""
+    return f"{rows.names[number]} (column {rows.columns[number] + 1}, up to {readable(largest, 3)})" if wrong else ""
 
 
 def write_csv(path: Path, header: list[str], rows: Tensor) -> None:

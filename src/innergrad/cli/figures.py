@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +15,13 @@ from innergrad.cli import flags, names
 from innergrad.cli.flags import FOLDER, Force
 from innergrad.cli.lab import Device, Json, Quiet
 from innergrad.errors import JobError, one_of
+from innergrad.files import read_text
 
 if TYPE_CHECKING:
     from innergrad.papers.frame import Figure
+
+STORED = (Path("out/figures"), Path("results/figures"))  # your own results first, then those of the checkout
+NOT_RUN = "not run"
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +30,9 @@ def register(app: typer.Typer) -> None:
 
 
 def figures(
-    name: Annotated[str | None, typer.Argument(help="A figure. Without a name, the list of all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A figure. Without a name, the list of all, with the verdicts that are stored.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller learners and networks: minutes on a CPU.")] = False,
     seconds: Annotated[
         float | None, flags.amount("--seconds", "Training is shortened so that everything ends within these.")
@@ -53,7 +60,7 @@ def figures(
     from innergrad.papers.catalogue import FIGURES
 
     if name is None:
-        _print_list(list(FIGURES.values()), as_json)
+        _print_list(list(FIGURES.values()), (out,) if out else STORED, as_json)
         return
     limit = math.inf if seconds is None else seconds
     chosen = None if stages is None else [stage for stage in stages.split(",") if stage not in ("", "none")]
@@ -91,14 +98,34 @@ def _run(
     return found
 
 
-def _print_list(found: list[Figure], as_json: bool) -> None:
+def _print_list(found: list[Figure], folders: Sequence[Path], as_json: bool) -> None:
     rows = [
-        {"name": one.name, "paper": one.paper, "number": one.number, "study": one.study.name, "title": one.title}
+        {
+            "name": one.name,
+            "paper": one.paper,
+            "number": one.number,
+            "study": one.study.name,
+            "title": one.title,
+            "verdict": _stored(one.name, folders),
+        }
         for one in found
     ]
     if as_json:
         print(json.dumps(rows))
         return
-    width = max(len(row["name"]) for row in rows)
+    name, verdict = (max(len(row[key] or NOT_RUN) for row in rows) for key in ("name", "verdict"))
     for row in rows:
-        print(f"{row['name']:<{width}}  {row['title']}")
+        print(f"{row['name']:<{name}}  {row['verdict'] or NOT_RUN:<{verdict}}  {row['title']}")
+
+
+def _stored(name: str, folders: Sequence[Path]) -> str | None:
+    """The verdict of the first of these folders that has one: its word, and under which reservation."""
+    from innergrad.papers.frame import SAID
+
+    for folder in folders:
+        try:
+            found = json.loads(read_text(folder / f"{name}.json"))
+            return f"{SAID[found['verdict']]}{f' ({caveat})' if (caveat := found['caveat']) else ''}"
+        except (OSError, ValueError, KeyError, TypeError):  # not there, or of another form
+            continue
+    return None

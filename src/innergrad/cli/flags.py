@@ -75,8 +75,9 @@ MODEL: Table = {
         ),
         "target": (
             str,
-            "relu (only gradient-descent, its default), kernel (only functional, its default), gpt (all; the only one "
-            "of sgd and rls), softmax (gradient-descent, grid), sigma or llama (only gradient-descent)",
+            "The kind of transformer: relu (only gradient-descent, its default), kernel (only functional, its "
+            "default), gpt (all; the only one of sgd and rls), softmax (gradient-descent, grid), sigma or llama (only "
+            "gradient-descent)",
         ),
         "variant": (
             str,

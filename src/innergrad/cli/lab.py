@@ -101,7 +101,7 @@ def train(
     again = import_files(imports)
     if not imports:
         lab_settings.check_configuration(config / names.RUN_CONFIG if config.is_dir() else config, sets or ())
-    from innergrad.lab.checkpoints import newest
+    from innergrad.lab.checkpoints import newest, step_of
     from innergrad.lab.checks import check_task, is_users_own
     from innergrad.lab.sweeps import last_line, read_experiments
     from innergrad.lab.training import train as run
@@ -111,7 +111,8 @@ def train(
     folder = config if config.is_dir() else out or Path("out") / name
     first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started; it alone speaks
     quiet = quiet or not first
-    going_on = resume and newest(folder) is not None
+    last = newest(folder) if resume else None
+    going_on = last is not None
     if going_on and not quiet:
         _note_changes(folder)
     if not quiet:
@@ -133,6 +134,8 @@ def train(
     elif not quiet:
         for one, loss in zip(experiments, losses, strict=True):
             print(f"{one.name}, seed {one.seed}: loss {_number(loss)} after {plural(result.step, 'step')}")
+        if last is not None and step_of(last) == steps:
+            print(_finished(folder, steps, again))
         print(f"saved in {folder}; next: innergrad evaluate {folder}{again}")
 
 
@@ -325,6 +328,15 @@ def import_files(given: Sequence[str] | None) -> str:
         for name in given or ():
             import_code(name)
     return "".join(f" --import {name}" for name in given or ())
+
+
+def _finished(folder: Path, steps: int, again: str) -> str:
+    """Nothing was left to train; what to do for more."""
+    more = f"innergrad train {folder / names.RUN_CONFIG} --set train.steps={2 * steps} --out {folder}-longer{again}"
+    return (
+        f"this run was finished before, after {plural(steps, 'step')}: nothing was left to train. A longer run begins "
+        f"anew, for the learning rate follows the number of steps: {more}"
+    )
 
 
 def _note_changes(folder: Path) -> None:

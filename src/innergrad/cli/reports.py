@@ -53,7 +53,9 @@ def write_report(folder: Path, out: Path, asked: Asked, *, force: bool, seed: in
         got = f"{folder}, a run"
         raise InputError("--data is for compiled models", got=got, hint="give a compiled model's folder")
     if model and about_data and asked.data is None:
-        raise InputError("--target and --scale are about the rows of --data", got="no --data", hint="give --data")
+        raise InputError(
+            "--target-columns and --scale are about the rows of --data", got="no --data", hint="give --data"
+        )
     own = [CONFIG, WEIGHTS] if model else [RUN_CONFIG, MANIFEST, RUN_LOG]
     reads = [*(folder / name for name in own), *([] if asked.data is None else [asked.data])]
     writer = Writer("report", (*reads, *([] if model else checkpoints_of(folder))), force)
@@ -92,7 +94,8 @@ def _of_model(model: Known, table: Examples | None, seed: int) -> Page:
     unscaled = table.unscaled(model.classes)
     source = table.rows[0].path.name + (", scaled by its own mean and deviation" if table.scales is not None else "")
     columns, notes = (table.inputs, table.targets), [unscaled] if unscaled else []
-    return report_of_model(tf, name, **given, source=source, columns=columns, notes=notes, seed=seed)
+    units = table.in_units if table.scales is not None else None
+    return report_of_model(tf, name, **given, source=source, columns=columns, notes=notes, units=units, seed=seed)
 
 
 def _of_run(folder: Path, asked: Asked, seed: int) -> Page:

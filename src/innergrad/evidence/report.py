@@ -8,6 +8,23 @@ from typing import Any
 
 from innergrad.functions.states import StateName
 
+#: law -> what its value and its limit are sizes of
+UNITS = {
+    "weights": "error of an entry",
+    "probe": "error of an entry",
+    "proof": "error of a function",
+    "fit": "error of a function",
+    "declared": "error of a function",
+    "approximation": "error of an entry",
+    "gradient": "error, in epsilons",
+    "oracle": "difference of an entry",
+    "examples": "difference of an entry",
+    "shared": "difference of tokens",
+    "scratch": "entry that is left",
+    "inputs": "change of an entry",
+    "box": "distance outside",
+}
+
 
 @dataclass(frozen=True)
 class Law:
@@ -21,6 +38,11 @@ class Law:
     @property
     def holds(self) -> bool:
         return self.value <= self.limit
+
+    @property
+    def unit(self) -> str:
+        """What value and limit are sizes of."""
+        return UNITS.get(self.name, "")
 
 
 class WorstCase:
@@ -78,9 +100,9 @@ class Report:
         }
 
     def __str__(self) -> str:
-        lines = [f"{'law':<16}{'value':>12}{'limit':>12}   result"]
+        lines = [f"{'law':<16}{'value':>12}{'limit':>12}   {'of what':<24}result"]
         lines += [
-            f"{law.name:<16}{law.value:>12.2e}{law.limit:>12.2e}   {'holds' if law.holds else 'FAILS'}"
+            f"{law.name:<16}{law.value:>12.2e}{law.limit:>12.2e}   {law.unit:<24}{'holds' if law.holds else 'FAILS'}"
             f"{f' (worst: {law.where})' if law.where else ''}"
             for law in self.laws
         ]

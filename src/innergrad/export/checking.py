@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError, JobError
+from innergrad.errors import InputError, JobError, require_packages
 from innergrad.export.families import UNTURNED
-from innergrad.export.folder import NOTE, fingerprints
+from innergrad.export.folder import NEEDED, NOTE, fingerprints
 from innergrad.export.gpt2 import gpt2_inputs
 from innergrad.export.llama import llama_inputs
 from innergrad.files import read_text
@@ -230,6 +230,7 @@ def _hugging_face(folder: Path, model: Any) -> _Loaded:
         raise InputError(f"{folder} is no export of innergrad's", got=f"no {NOTE}", hint=hint)
     note = json.loads(read_text(folder / NOTE))
     if model is None:
+        require_packages("checking a folder", "transformers", hint=NEEDED)
         from transformers import AutoModel
 
         model = AutoModel.from_pretrained(folder)
@@ -254,6 +255,7 @@ def _hugging_face(folder: Path, model: Any) -> _Loaded:
 
 def _onnx(path: Path, session: Any) -> _Loaded:
     if session is None:
+        require_packages("checking a file", "onnxruntime", hint="pip install onnxruntime")
         import onnxruntime
 
         if not path.is_file():

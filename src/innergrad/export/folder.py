@@ -19,6 +19,7 @@ from innergrad.files import Writer, digest, digests
 NOTE, WHOLE, INDEX = "innergrad.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = 2**30  # bytes of the largest file
 LARGEST = 2 * 10**9  # bytes of a folder that is written without being asked for
+NEEDED = "pip install transformers"
 
 
 class Sizes(ABC):

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, require_packages
 from innergrad.export.card import card_texts
-from innergrad.export.folder import SHARD, Sizes, require_small, write_model
+from innergrad.export.folder import NEEDED, SHARD, Sizes, require_small, write_model
 from innergrad.export.note import note
 from innergrad.memory import require_memory
 from innergrad.targets.parts.attention import SoftmaxAttention
@@ -195,6 +195,7 @@ def to_gpt2(tf: CompiledTransformer, dtype: torch.dtype = torch.float32) -> GPT2
         >>> type(to_gpt2(ig.compile(ig.OnlineSGD(d=2), n_examples=2))).__name__
         'GPT2Model'
     """
+    require_packages("a model of Hugging Face", "transformers", hint=NEEDED)
     from transformers import GPT2Config, GPT2Model
 
     config, state = GPT2Config(**config_of(tf)), state_of(tf, dtype)

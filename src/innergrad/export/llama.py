@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, require_packages
 from innergrad.export.card import card_texts
 from innergrad.export.families import EPS, UNTURNED, family_of
-from innergrad.export.folder import SHARD, require_small, write_model
+from innergrad.export.folder import NEEDED, SHARD, require_small, write_model
 from innergrad.export.frames import frame
 from innergrad.export.heads import LlamaExport, sizes
 from innergrad.export.llama_weights import llama_blocks, llama_state
@@ -108,6 +108,7 @@ def to_llama(
         >>> type(to_llama(tf)).__name__
         'LlamaModel'
     """
+    require_packages("a model of Hugging Face", "transformers", hint=NEEDED)
     import transformers
 
     check_settings(tf, dtype, family)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import logging
 import warnings
@@ -12,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from innergrad.errors import InputError
+from innergrad.errors import InputError, require_packages
 from innergrad.export.note import note
 from innergrad.files import Writer, make_folder, whole
 from innergrad.targets.weights.modules import SparseStack
@@ -65,16 +64,6 @@ class _Layers(nn.Module):
         return stream
 
 
-def _require(*packages: str) -> None:
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        raise InputError(
-            "writing ONNX needs packages that are not installed",
-            got=f"no {', '.join(missing)}",
-            hint="pip install 'innergrad[export]'",
-        )
-
-
 def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = False) -> Path:
     """Write a file for ONNX Runtime: input ``stream``, output ``learned``, both (batch, tokens, d_model) float32.
 
@@ -104,7 +93,7 @@ def export_onnx(tf: CompiledTransformer, path: str | Path, *, force: bool = Fals
     example = torch.zeros(2, tokens, tf.d_model)
     example[..., tf.program.stream.entry("one")] = 1.0
     example[..., tf.program.stream.entry("t")] = 1.0
-    _require("onnx", "onnxscript")
+    require_packages("writing ONNX", "onnx", "onnxscript")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

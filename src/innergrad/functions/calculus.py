@@ -75,8 +75,9 @@ def _tangent(step: Step, args: list[Any], moved: list[Tangent], value: Any) -> T
     if step.name in ("mul", "multiply"):
         return _plus(_times(args[1], moved[0]), _times(args[0], moved[1]))
     if step.name in ("truediv", "divide", "true_divide", "rtruediv"):
-        (x, dx), (y, dy) = list(zip(args, moved, strict=True))[:: -1 if step.name == "rtruediv" else 1]
-        return _minus(None if dx is None else dx / y, None if dy is None else _times(dy, x / (y * y)))
+        (_, dx), (y, dy) = list(zip(args, moved, strict=True))[:: -1 if step.name == "rtruediv" else 1]
+        change = _minus(dx, _times(value, dy))  # of x - (x / y) y: where x / y is near a limit, nothing cancels
+        return None if change is None else change / y
     if step.name == "pow" and moved[1] is None and isinstance(args[1], int | float):
         return _times(moved[0], args[1] * args[0] ** (args[1] - 1) if args[1] != 2 else 2.0 * args[0])
     if step.name in ("to", "double", "contiguous"):

@@ -372,10 +372,7 @@ def _measured_pair(f: Formula, name: str, radius: float | None, reason: str) -> 
     seen, sharper = (_sups(f, name, domain, points) for points in (2**13 + 1, 2**14 + 1))
     for order, (coarse, fine) in enumerate(zip(seen, sharper, strict=True)):
         if fine > 1.25 * coarse + 1e-6:
-            words = ("values", "slope", "bend", "bend of the slope")[order]
-            what = f"{name} is not smooth, and nothing about it can be proven"
-            got = f"a {words} that grows without bound on finer grids; and {reason}"
-            raise InputError(what, got=got, hint="write it with torch.where, abs, clamp or relu, which can be followed")
+            raise _rough(f, name, domain, order, reason)
     if not sharper[1]:
         raise InputError(f"{name} is constant: nothing is learned through it", got="f' = 0 on a grid")
     sups = [_MEASURED * size for size in sharper]
@@ -395,6 +392,26 @@ def _measured_pair(f: Formula, name: str, radius: float | None, reason: str) -> 
     with torch.no_grad():
         values = f(t)
     return Pair(made[0], made[1], (float(values.min()), float(values.max())))
+
+
+def _rough(f: Formula, name: str, radius: float, order: int, reason: str) -> InputError:
+    """The refusal of a function that is not smooth: where it jumps, has a kink, or is steeper than any number. order:
+    that of the derivative which grows without bound on finer grids.
+    """
+    t = torch.linspace(-radius, radius, 2**14, dtype=torch.float64)  # 0, where functions like to jump, is between
+    with torch.no_grad():
+        found = f(t) if order <= 1 else _by_autograd(f, t)
+    change, wider = found.diff().abs(), (found[2:] - found[:-2]).abs().max()
+    at = int(change.argmax())
+    ends = f"from {found[at]:.3g} to {found[at + 1]:.3g} at t = {float(t[at] + t[at + 1]) / 2:.3g}"
+    allowed = "a continuous slope; or straight pieces between kinks"
+    if order > 1:
+        none = f"; {reason} has none" if reason.startswith(("torch.", "the derivative of torch.")) else ""
+        hint = f"write kinks with torch.where, abs, clamp or relu, and the rest with what has an interval rule{none}"
+        return InputError(f"{name} is not smooth", got=f"a slope that goes {ends}", allowed=allowed, hint=hint)
+    hint = "take a smooth function near it, for example torch.tanh(10 * t) in place of torch.sign(t)"
+    what = "not smooth: it jumps" if float(change[at]) > 0.9 * float(wider) else "not smooth: it is too steep"
+    return InputError(f"{name} is {what}", got=ends, allowed=allowed, hint=hint)
 
 
 def _sups(f: Formula, name: str, radius: float, points: int) -> tuple[float, float, float, float]:

@@ -3,7 +3,8 @@
 A *tape* is the list of operations that a function does (:mod:`innergrad.functions.tape`). Functions of
 ``torch.nn.functional`` that are formulas of simpler operations are written out (:data:`FORMULAS`), so that facts about
 them can be proven. One of them is not what torch computes: beyond its threshold torch takes t for softplus(t), which
-makes a jump of 2e-9. Written out it is softplus for every t.
+makes a jump of 2e-9. Written out it is softplus for every t. The root of a square and a number, sqrt(1 + t^2), becomes
+torch.hypot, which can be followed far out.
 
 :func:`check_callable` tries a function on tensors before anything else, and says in one sentence what is wrong with it.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +22,15 @@ from torch import Tensor
 
 from innergrad.errors import InputError, own_gradients
 from innergrad.functions.jets import NoRule
-from innergrad.functions.tape import Formula, Ref, Tape, filled, record
+from innergrad.functions.tape import Formula, Ref, Step, Tape, filled, record
 
 SAME = 1e-8  # how far a formula that is written out may be from what torch computes, relative to 1 or to its size
 _ELEMENTWISE = 1e-9  # how far values may be apart that must be the same, relative to the largest
 _POINTS = 257
+NUMBER = (
+    "a Python number made of a tensor, by item(), float() or a function of math",
+    "use torch's functions, for example torch.sin(t) in place of math.sin(t)",
+)
 
 Call = Callable[[Tensor], Tensor]
 
@@ -112,17 +118,79 @@ def traced(f: Formula, arguments: int = 1) -> Tape:
 
 
 def _replayed(tape: Tape, given: tuple[Any, ...]) -> Any:
-    values = list(given)
-    for step in tape.steps:
+    values, inverse = list(given), dict[Any, Any]()  # a step that is one over a root -> the root
+    for number, step in enumerate(tape.steps, start=tape.arguments):
         args = [filled(x, values) for x in step.args]
         named = {name: filled(x, values) for name, x in step.kwargs if name != "inplace"}
         if step.name in OF_TENSORS:
             args = [torch.full_like(given[0], x) if isinstance(x, int | float) else x for x in args]
-        if step.name == "sub" and step.args == (Ref(1), Ref(0)) and tape.arguments == 2:  # so that t - y is seen
+        root = _root(tape, step)
+        if root is not None:
+            x = values[root.x.number]
+            side = torch.hypot(x if root.factor == 1.0 else x * root.factor, torch.full_like(x, root.other))
+            inverse |= {Ref(number): side} if root.power < 0 else {}
+            values.append(side if root.power > 0 else 1.0 / side)
+        elif (
+            step.name == "mul" and not named and any(x in inverse for x in step.args)
+        ):  # x * rsqrt(...) is x / sqrt(...)
+            top, bottom = step.args if step.args[1] in inverse else step.args[::-1]
+            values.append(filled(top, values) / inverse[bottom])
+        elif step.name == "sub" and step.args == (Ref(1), Ref(0)) and tape.arguments == 2:  # so that t - y is seen
             values.append(-(given[0] - given[1]))
-            continue
-        values.append(FORMULAS.get(step.name, step.call)(*args, **named))
+        else:
+            values.append(FORMULAS.get(step.name, step.call)(*args, **named))
     return values[tape.result.number]
+
+
+@dataclass(frozen=True)
+class _Root:
+    """A step that is sqrt((factor x)^2 + other^2), or one over it if power is -1. The same is torch.hypot(factor x,
+    other), which neither overflows nor cancels far out: there asymptotes are proven.
+    """
+
+    power: int
+    x: Ref
+    factor: float
+    other: float
+
+
+ROOTS = {("sqrt",): 1, ("rsqrt",): -1, ("pow", 0.5): 1, ("pow", -0.5): -1}
+
+
+def _root(tape: Tape, step: Step) -> _Root | None:
+    """What is under the root, if a step takes one of a square and a positive number; None of anything else."""
+    power, sum_ = ROOTS.get((step.name, *step.args[1:])), _made_by(tape, *step.args[:1])
+    if power is None or step.kwargs or sum_ is None or sum_.name != "add" or sum_.kwargs:
+        return None
+    square, number = sum_.args
+    found = _squared(tape, square)
+    if found is None or not _positive(number):
+        return None
+    return _Root(power, found[0], math.sqrt(found[1]), math.sqrt(number))
+
+
+def _squared(tape: Tape, value: Any) -> tuple[Ref, float] | None:
+    """x and k > 0 of a value that is k x^2."""
+    step = _made_by(tape, value)
+    if step is None or step.kwargs or not step.args or not isinstance(step.args[0], Ref):
+        return None
+    x, *more = step.args
+    if (step.name, *more) in (("square",), ("pow", 2)) or (step.name == "mul" and more == [x]):
+        return x, 1.0
+    if step.name not in ("mul", "truediv") or not _positive(*more):
+        return None
+    inner = _squared(tape, x)
+    return None if inner is None else (inner[0], inner[1] * more[0] if step.name == "mul" else inner[1] / more[0])
+
+
+def _positive(*numbers: Any) -> bool:
+    return all(isinstance(x, int | float) and not isinstance(x, bool) and 0 < x < math.inf for x in numbers)
+
+
+def _made_by(tape: Tape, value: Any = None) -> Step | None:
+    """The step whose result a value is."""
+    inner = isinstance(value, Ref) and value.number >= tape.arguments
+    return tape.steps[value.number - tape.arguments] if inner else None
 
 
 def takes(f: Any, arguments: int) -> bool:
@@ -197,9 +265,7 @@ def _tried(f: Any, what: str, given: list[Tensor]) -> Tensor:
     except InputError:
         raise
     except Exception as error:  # of the caller's own code
-        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        hint = "use torch.where in place of an if" if "Boolean value of Tensor" in said else ""
-        raise InputError(f"{what} cannot be applied to a tensor", got=said, hint=hint) from error
+        raise _failed(f"{what} cannot be applied to a tensor", error) from error
     shape, dtype = given[0].shape, given[0].dtype
     if not isinstance(found, Tensor):
         raise InputError(f"{what} does not give a tensor", got=type(found).__name__, allowed="one number for each t")
@@ -209,6 +275,27 @@ def _tried(f: Any, what: str, given: list[Tensor]) -> Tensor:
     if found.dtype != dtype:
         raise InputError(f"{what} changes the type of its numbers", got=f"{found.dtype} from {dtype}")
     return found.detach()
+
+
+#: part of a message of torch's -> what a function has done, and what it should do instead
+MISTAKES = {
+    "Boolean value of Tensor": ("an if, or a comparison as True or False", "use torch.where in place of an if"),
+    "converted to Scalar": NUMBER,
+    "converted to Python scalar": NUMBER,
+    "call numpy() on Tensor": ("a conversion to numpy", "use torch's function of the same name"),
+}
+
+
+def _failed(what: str, error: Exception) -> InputError:
+    """The error of a user's function in a sentence: what it did, where that can be told; else what Python said."""
+    said = str(error).splitlines() or [""]
+    for words, (done, instead) in MISTAKES.items():
+        if words in said[0]:
+            return InputError(
+                what, got=done, allowed="functions of torch, which take all entries at once", hint=instead
+            )
+    hint = "try it: f(torch.linspace(-1, 1, 5, dtype=torch.float64)) must give five numbers"
+    return InputError(what, got=f"{type(error).__name__}: {said[0]}", hint=hint)
 
 
 def _check_repeats(f: Any, what: str, given: list[Tensor], whole: Tensor) -> None:
@@ -226,9 +313,7 @@ def _with_gradients(f: Any, what: str, given: list[Tensor]) -> Tensor:
     try:
         found: Tensor = f(*(t.clone().requires_grad_() for t in given))
     except Exception as error:
-        raise InputError(
-            f"{what} cannot be differentiated by autograd", got=f"{type(error).__name__}: {error}"
-        ) from error
+        raise _failed(f"{what} cannot be differentiated by autograd", error) from error
     if not found.requires_grad:
         hint = "use torch's own operations, without detach, numpy or rounding"
         raise InputError(f"{what} cannot be differentiated by autograd", got="a result without gradients", hint=hint)

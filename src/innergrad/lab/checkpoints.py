@@ -101,6 +101,12 @@ def newest(folder: str | Path) -> Path | None:
     return found[-1] if found else None
 
 
+def step_of(path: Path) -> int | None:
+    """The step that a checkpoint has in its name, if it has one."""
+    named = NAME.fullmatch(path.name)
+    return int(named[1]) if named else None
+
+
 class Damaged(InputError):
     """A file that begins like a checkpoint, or is named like one, and cannot be read to the end."""
 

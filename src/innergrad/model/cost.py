@@ -17,6 +17,7 @@ from innergrad.model.comparison import Compared, Comparison
 from innergrad.targets.weights.modules import Count
 
 SAME_NORM = 1e-9
+WORDS = "A layer is attention, a product or an mlp. A block is attention and the mlp after it. The read-out is apart."
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,12 @@ class Cost:
 
     @property
     def blocks(self) -> int:
-        """Depth of the body when an attention layer and the mlp after it count as one: a block."""
+        """Depth of the body in blocks: attention and the mlp after it count as one. The read-out is apart."""
         return _blocks([row for row in self.rows if row.times])
 
     @property
     def readout_blocks(self) -> int:
-        """The read-out, likewise."""
+        """Depth of the read-out, likewise: the blocks that turn what was learned into predictions."""
         return _blocks([row for row in self.rows if not row.times])
 
     @property
@@ -117,13 +118,14 @@ class Cost:
         return sum(row.nonzeros for row in self.rows)
 
     def totals(self) -> dict[str, Any]:
-        """Name -> number; the names are those of the paper's column."""
+        """Name -> number; the names are those of the paper's column. :data:`WORDS` says what is counted."""
         return {
             "layers": self.n_layers,
             "read-out layers": self.n_readout_layers,
-            "layers, attention + mlp as one": self.blocks,
-            "layers a step": self.layers_a_step,
-            "sublayers a step": self.sublayers_a_step,
+            "layers a step": self.sublayers_a_step,
+            "blocks": self.blocks,
+            "read-out blocks": self.readout_blocks,
+            "blocks a step": self.blocks_a_step,
             "width D": self.d_model,
             "heads of the widest layer": self.heads,
             "parameters (nonzero)": self.nonzeros,
@@ -152,7 +154,7 @@ class Cost:
             f"{row.norm:>10.3g}"
             for row in condensed(self.rows)
         ]
-        lines += [""] + [
+        lines += ["", WORDS] + [
             f"{name:<34}{number(value):>14}   {self.paper.get(name, '')}".rstrip()
             for name, value in self.totals().items()
         ]

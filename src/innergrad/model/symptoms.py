@@ -30,6 +30,7 @@ from torch import Tensor
 from innergrad.algorithms.base import Algorithm
 from innergrad.algorithms.gradient_descent import GradientDescent
 from innergrad.algorithms.losses import ResidualLoss
+from innergrad.errors import readable
 from innergrad.functions.activation import Activation
 from innergrad.ir.program import Program
 from innergrad.model.prompt import Prompt
@@ -83,7 +84,7 @@ class Column:
         how = f"({name} - {self.mean:.3g}) / {self.std:.3g}"
         if not self.std:
             how = "the same everywhere: " + ("subtract it" if kind == LABELS else "leave it out")
-        return f"{name} is up to {self.largest:.3g}: {how}"
+        return f"{name} is up to {readable(self.largest, 3)}: {how}"
 
 
 @dataclass(frozen=True)
@@ -257,9 +258,9 @@ def _rising(learned: Learned, losses: Tensor) -> Symptom | None:
         return None
     worst = int(torch.where(risen, after - least, -math.inf).argmax())
     first, low, last = float(before[worst]), float(least[worst]), float(after[worst])
-    way = f"from {first:.4g} to {last:.4g}"
+    way = f"from {readable(first, 4)} to {readable(last, 4)}"
     if last <= first:
-        way = f"again: {first:.4g}, then {low:.4g}, at last {last:.4g}"
+        way = f"again: {readable(first, 4)}, then {readable(low, 4)}, at last {readable(last, 4)}"
     return Symptom("loss rising", f"it rose {way} on the examples{_where(risen)}", prompts=_prompts(risen))
 
 
@@ -272,7 +273,7 @@ def _standing(learned: Learned, losses: Tensor) -> Symptom | None:
         return None
     worst = int(still.to(torch.uint8).argmax())
     first, last = float(before[worst]), float(after[worst])
-    found = f"it was {first:.4g} on the examples, and is {last:.4g}{_where(still)}"
+    found = f"it was {readable(first, 4)} on the examples, and is {readable(last, 4)}{_where(still)}"
     return Symptom("loss standing", found, prompts=_prompts(still))
 
 
@@ -286,8 +287,10 @@ def _worse(learned: Learned, predictions: Tensor) -> Symptom | None:
     if not learned.residual or not bool(rows.any()) or not _columns(y):
         return None
     worst = int(torch.where(rows, off / usual, -1.0).argmax())
-    found = f"predictions at the examples are off by {math.sqrt(float(off[worst])):.3g}{_where(rows)}, and the mean of "
-    found += f"the labels would be by {math.sqrt(float(own[worst])):.3g}"
+    there, centre = (readable(math.sqrt(float(part[worst])), 3) for part in (off, own))
+    found = (
+        f"predictions at the examples are off by {there}{_where(rows)}, and the mean of the labels would be by {centre}"
+    )
     return Symptom("worse than the mean", found, "scale the labels", _prompts(rows))
 
 
@@ -389,7 +392,9 @@ def _constant(learned: Learned, at_examples: Tensor, at_queries: Tensor) -> Symp
             column = int(same[row].to(torch.uint8).argmax())
             value, apart = float(predictions[row, 0, column]), float(width[row, column])
             about = f" up to {apart:.1g}" if apart > EQUAL * abs(value) else ""
-            text = f"at {where} they all are {value:.4g}{about}{_where(found)}, though inputs and labels differ"
+            text = (
+                f"at {where} they all are {readable(value, 4)}{about}{_where(found)}, though inputs and labels differ"
+            )
             return Symptom("constant predictions", text, _instead(learned), _prompts(found))
     return None
 
@@ -424,7 +429,8 @@ def _far(learned: Learned) -> Symptom | None:
     row = int(rows.to(torch.uint8).argmax())
     column = int(columns[row].to(torch.uint8).argmax())
     sizes = [float(part[row, :, column].abs().max()) for part in (X_query, X)]
-    found = f"input {column} is up to {sizes[0]:.3g} in the queries, and up to {sizes[1]:.3g} in the examples"
+    there, here = (readable(size, 3) for size in sizes)
+    found = f"input {column} is up to {there} in the queries, and up to {here} in the examples"
     return Symptom("far queries", found + _where(rows), "scale both alike", _prompts(rows))
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from innergrad import figures
-from innergrad.errors import InputError
+from innergrad.errors import InputError, readable
 
 TEMPLATE = "page.html.j2"
 MOST_ROWS = 24  # of a table by step; of more, some are shown
@@ -83,4 +83,4 @@ def some(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
 
 def number(value: float) -> str:
     """Short, in words where it is no number."""
-    return "infinite" if value == float("inf") else f"{value:.3g}"
+    return "infinite" if value == float("inf") else readable(value, 3)

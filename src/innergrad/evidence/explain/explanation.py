@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 HUGE = 1e4  # an axis ends before bounds so much above every measured error, lest all else be squeezed
 
+#: row of the health table -> what its value and its limit are sizes of
+UNITS = {
+    "error growth": "measured / bound",
+    "range use": "part of the range",
+    "rounding share": "part of the bound",
+    "cancellation in products": "bits lost",
+    "softmax leakage": "part of a value",
+}
+
 
 @dataclass(frozen=True)
 class StepError:
@@ -51,6 +60,11 @@ class Health:
     green: bool
     reason: str
 
+    @property
+    def unit(self) -> str:
+        """What value and limit are sizes of."""
+        return UNITS.get(self.name, "")
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -58,7 +72,8 @@ class Explanation:
     by function, layer and instruction, largest first, adding up to one; the health table.
 
     proven: the bounds follow from proven errors of the approximants; else from their errors at the arguments. state: of
-    the functions. notes: further assumptions that a reader should know, as in a certificate.
+    the functions. notes: further assumptions that a reader should know, as in a certificate. size: of the algorithm's
+    own weights (or state) after the last step, as a norm: a bound on the path that is larger says nothing.
     """
 
     steps: tuple[StepError, ...]
@@ -72,6 +87,13 @@ class Explanation:
     proven: bool
     state: StateName = "proven"
     notes: tuple[str, ...] = ()
+    size: float = math.inf
+
+    @property
+    def useful(self) -> bool:
+        """The bound on the path says something: there is one, and it is smaller than what it is about."""
+        last = self.steps[-1].path_bound
+        return last is not None and last < self.size
 
     @property
     def violations(self) -> list[str]:
@@ -118,9 +140,10 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        lines = [*self.tables(), "", f"{'health':<26}{'value':>11}{'limit':>11}"]
+        lines = [*self.tables(), "", f"{'health':<26}{'value':>11}{'limit':>11}   {'of what':<20}"]
         lines += [
-            f"{row.name:<26}{row.value:>11.3g}{row.limit:>11.3g}   {'green' if row.green else 'RED'}: {row.reason}"
+            f"{row.name:<26}{row.value:>11.3g}{row.limit:>11.3g}   {row.unit:<20}"
+            f"{'green' if row.green else 'RED'}: {row.reason}"
             for row in self.health
         ]
         return "\n".join(lines)

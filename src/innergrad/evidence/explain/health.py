@@ -1,6 +1,6 @@
 """The health table: five things that go wrong in a transformer that computes, each observed and compared with a limit.
 
-error growth          the distance to the algorithm's path against the certificate's prediction of it
+error growth          the distance to the algorithm's path against the bound on it, which must be of use
 range use             arguments and lanes against the intervals that approximants, products and the box are made for
 rounding share        how much of the bound is rounding
 cancellation          sum |terms| / |sum| of inner products and sums over tokens, in bits
@@ -17,6 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from innergrad.errors import at_most, readable
 from innergrad.evidence.certificate import StepCertificate
 from innergrad.evidence.explain.explanation import Health, StepError
 from innergrad.interpret import plain
@@ -59,8 +60,10 @@ class Largest:
 # -------------------------------------------------------------------------------------------------------- error growth
 
 
-def growth(steps: Sequence[StepError], proven: bool) -> Health:
-    """Red if a measured error is above its bound, or if the bound on the path has diverged."""
+def growth(steps: Sequence[StepError], proven: bool, size: float) -> Health:
+    """Red if a measured error is above its bound, or if the bound on the path is useless: it has diverged, or it is
+    larger than what it is about, which has this size.
+    """
     pairs = [(step.measured, step.bound) for step in steps]
     pairs += [(step.path, step.path_bound) for step in steps if step.path_bound is not None]
     value = max(0.0 if measured == 0.0 else measured / bound if bound else math.inf for measured, bound in pairs)
@@ -70,10 +73,15 @@ def growth(steps: Sequence[StepError], proven: bool) -> Health:
     last, kind = steps[-1].path_bound, "sup errors" if proven else "errors at the arguments"
     alone = f"every step is within its bound from {kind} (no bound on the path: too many weights); {grown}"
     well = alone if last is None else f"{grown}, the bound on it to {last:.1e}"
+    useless = last is not None and last > 0.0 and not last < size
+    too_large = (
+        f"the bound on the path, {at_most(last or 0.0)}, is useless: all that was learned has size {readable(size, 2)}"
+    )
     wrong = (
         (value > 1.0, f"a measured error is above its bound: {grown}"),
         (lost is not None, f"in step {lost} an argument may be at a jump, so nothing is known"),
         (diverged is not None, f"the bound on the path diverged at step {diverged}, though {grown}"),
+        (useless, f"{too_large}; {grown}"),
     )
     reason = next((text for applies, text in wrong if applies), None)
     return Health("error growth", value, 1.0, reason is None, reason or well)

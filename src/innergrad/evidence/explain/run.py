@@ -64,7 +64,7 @@ def explain(
     )
     shares, proven = [_normalised(step) for step in certificate.steps], certificate.errors == "sup"
     rows = (
-        health.growth(steps, proven),
+        health.growth(steps, proven, seen.size),
         seen.ranges.row(),
         seen.rounding.row(tf, dtype, executor == "dense", certificate.steps, shares),
         seen.cancellation.row(dtype),
@@ -82,6 +82,7 @@ def explain(
         proven,
         certificate.state,
         certificate.notes,
+        seen.size,
     )
 
 
@@ -92,6 +93,7 @@ class _Seen:
     steps: list[float] = field(default_factory=list)
     layers: list[dict[str, float]] = field(default_factory=list)
     path: list[float] = field(default_factory=list)
+    size: float = 0.0  # of what the algorithm itself has learned, at the end
     ranges: health.Ranges = field(default_factory=health.Ranges)
     rounding: health.Rounding = field(default_factory=health.Rounding)
     cancellation: health.Cancellation = field(default_factory=health.Cancellation)
@@ -112,6 +114,7 @@ def _watch(tf: Compiled, prompt: Prompt, given: Prompt, executor: Executor) -> _
             found, one_step, exactly = (learned(program, prompt, state) for state in (after, ideal, truth))
             seen.steps.append(_norm(found - one_step))
             seen.path.append(_norm(found - exactly))
+            seen.size = _norm(exactly)
             seen.layers.append(errors)
             seen.ranges.weights(program, after)
             ideal, errors = after, {}
