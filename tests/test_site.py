@@ -40,11 +40,11 @@ def test_a_notebook_becomes_a_page_with_its_outputs() -> None:
     markdown = {"cell_type": "markdown", "source": ["# A title\n", "Words."]}
     shown = {"output_type": "display_data", "data": {"image/png": "aGVsbG8=\n", "text/plain": ["<Figure>"]}}
     printed = {"output_type": "stream", "text": ["1\n", "2\n"]}
-    code = {"cell_type": "code", "source": ["print(1)\n", "print(2)"], "outputs": [printed, shown]}
+    code = {"cell_type": "code", "source": ["print(1)\n", "2"], "outputs": [printed, shown]}
     text, pictures = notebook({"cells": [markdown, code]}, "book")
     assert text.startswith("# A title\n\n")
     assert text.endswith(
-        "Words.\n\n```python\nprint(1)\nprint(2)\n```\n\n```text\n1\n2\n```\n\n![Output of the cell above](book-1.png)\n"
+        "Words.\n\n```python\nprint(1)\n2\n```\n\n```text\n1\n2\n```\n\n![Output of the cell above](book-1.png)\n"
     )
     assert pictures == {"book-1.png": b"hello"}
     assert 'href="book.ipynb"' in text
