@@ -65,6 +65,11 @@ def found() -> set[tuple[str, str]]:
     return lanes
 
 
+def targets(where: str) -> list[str]:
+    named = [name for name in re.findall(r"`(\w+)`", where) if name in TARGETS]
+    return [name for name in TARGETS if name not in named] if where.startswith("all") else named
+
+
 def rows() -> list[tuple[re.Pattern[str], str]]:
     """(name, target) of every row; a number stands for any number."""
     tables = re.findall(r"^\| (`.*?) \| .* \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
@@ -72,8 +77,7 @@ def rows() -> list[tuple[re.Pattern[str], str]]:
         (re.compile(re.sub(r"\d+", r"\\d+", name) + "$"), target)
         for names, where in tables
         for name in re.findall(r"`(\w+)`", names)
-        for target in re.findall(r"`(\w+)`", where)
-        if target in TARGETS
+        for target in targets(where)
     ]
 
 
