@@ -5,7 +5,7 @@ shows such a file under ``files/``: Markdown as a page, other text as code, a fo
 A page of HTML in docs/ goes there as well: docs/ledger.md becomes ledger.html already.
 Notebooks: docs/notebooks/NAME.ipynb is a page, with its stored outputs, beside the file itself.
 Places: headings get the names that GitHub gives them. A link named after a file is named after its title instead, and
-marks of generated tables are taken out.
+marks of generated tables are taken out. A picture is a link to its file.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
 CODE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"\[[\w/.-]+\.md\](?=\(([^)\s#]+)[^)\s]*\))")  # [inside.md](inside.md#hooks)
 TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
+PICTURE = re.compile(r'(<img [^>]*src="([^"]+)"[^>]*>)(?!</a>)')
 MARK = re.compile(r"^<!-- .* -->$", re.MULTILINE)
 
 
@@ -92,6 +93,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     parts = CODE.split(markdown)  # text, code, text, ...
     parts[::2] = [with_links(with_titles(MARK.sub("\n", part), name), name, uri) for part in parts[::2]]
     return "".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A picture is a link to its file: on a narrow screen it fits, and can be opened and enlarged."""
+    return PICTURE.sub(r'<a href="\2">\1</a>', html)
 
 
 def targets(markdown: str, name: str) -> list[str]:
