@@ -243,6 +243,7 @@ form {{ position: sticky; top: 0; background: #fff; padding: .6rem 0; display: f
 input, select {{ font: inherit; padding: .25rem .4rem; }}
 input {{ flex: 1; min-width: 12rem; }}
 table {{ border-collapse: collapse; width: 100%; }}
+.scroll {{ overflow-x: auto; }} /* narrow screens scroll the table, and not the page */
 td, th {{ text-align: left; vertical-align: top; padding: .35rem .5rem; border-bottom: 1px solid #ddd; }}
 td:nth-child(6), td:nth-child(7) {{ font-size: .85em; color: #555; }}
 tr:target {{ background: cornsilk; }}
@@ -255,11 +256,11 @@ tr:target {{ background: cornsilk; }}
 <select id="verdict" aria-label="verdict"><option value="">all verdicts</option>{verdicts}</select>
 <output id="shown"></output>
 </form>
-<table><thead><tr><th>paper</th><th>number</th><th>says</th><th>verdict</th><th>instead</th><th>measured, limit</th>
+<div class="scroll"><table><thead><tr><th>paper</th><th>number</th><th>says</th><th>verdict</th><th>instead</th><th>measured, limit</th>
 <th>test, mutants</th></tr></thead>
 <tbody>
 {rows}
-</tbody></table>
+</tbody></table></div>
 <script>
 const rows = [...document.querySelectorAll("tbody tr")];
 const get = id => document.getElementById(id);

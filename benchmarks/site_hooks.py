@@ -3,15 +3,19 @@
 Links: a page may link to a file outside docs/, such as ../README.md, ../configs or ../src/innergrad/errors.py. The site
 shows such a file under ``files/``: Markdown as a page, other text as code, a folder as a list, a large file as it is.
 A page of HTML in docs/ goes there as well: docs/ledger.md becomes ledger.html already.
+Notebooks: docs/notebooks/NAME.ipynb is a page, with its stored outputs, beside the file itself.
 Places: headings get the names that GitHub gives them. A link named after a file is named after its title instead, and
-marks of generated tables are taken out.
+marks of generated tables are taken out. A picture is a link to its file.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -24,11 +28,13 @@ ABOUT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")  # pages of the site th
 LARGE = 100_000  # bytes; a file beyond is copied, and not shown
 PICTURES = (".png", ".svg", ".gif")
 FENCE = "`" * 5
+PICTURES = {"image/svg+xml": "svg", "image/png": "png"}  # kinds of output that are shown as they are, the best first
 LANGUAGE = {".py": "python", ".toml": "toml", ".json": "json", ".hpp": "cpp", ".cpp": "cpp", ".cff": "yaml"}
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
 CODE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"\[[\w/.-]+\.md\](?=\(([^)\s#]+)[^)\s]*\))")  # [inside.md](inside.md#hooks)
 TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
+PICTURE = re.compile(r'(<img [^>]*src="([^"]+)"[^>]*>)(?!</a>)')
 MARK = re.compile(r"^<!-- .* -->$", re.MULTILINE)
 
 
@@ -37,7 +43,12 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add every file outside docs/ that a page links to, and what these link to."""
+    """Add the notebooks as pages, every file outside docs/ that a page links to, and the files that these link to."""
+    for book in sorted((ROOT / DOCS / "notebooks").glob("*.ipynb")):
+        text, pictures = notebook(json.loads(book.read_text()), book.stem)
+        files.append(File.generated(config, f"notebooks/{book.stem}.md", content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     waiting = list(ABOUT)
     for file in files.documentation_pages():
         waiting += outside(file.content_string, DOCS + file.src_uri)
@@ -53,12 +64,41 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, uri_of(DOCS + page.name), content=content))
 
 
+def notebook(book: dict[str, Any], stem: str) -> tuple[str, dict[str, bytes]]:
+    """A notebook as a page of Markdown, with the outputs that it stores, and the pictures among these by name."""
+    parts, pictures = list[str](), dict[str, bytes]()
+    for cell in book["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else _fenced("python", source))
+        for output in cell.get("outputs", ()):
+            data = {kind: "".join(part) for kind, part in output.get("data", {}).items()}
+            data.setdefault("text/plain", "".join(output.get("text", ())))
+            if kind := next((kind for kind in PICTURES if kind in data), None):
+                name = f"{stem}-{len(pictures) + 1}.{PICTURES[kind]}"
+                pictures[name] = base64.b64decode(data[kind]) if kind == "image/png" else data[kind].encode()
+                parts.append(f"![Output of the cell above]({name})")
+            else:
+                parts.append(_fenced("text", data["text/plain"]))
+    title, rest = parts[0].split("\n", 1)
+    about = f'*A notebook, with the outputs of its last run. <a href="{stem}.ipynb" download>The file itself</a>.*'
+    return "\n\n".join([title, about, rest, *parts[1:]]) + "\n", pictures
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     uri = page.file.src_uri
     name = uri.removeprefix(FILES) if uri.startswith(FILES) else DOCS + uri
     parts = CODE.split(markdown)  # text, code, text, ...
     parts[::2] = [with_links(with_titles(MARK.sub("\n", part), name), name, uri) for part in parts[::2]]
     return "".join(parts)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A picture is a link to its file: on a narrow screen it fits, and can be opened and enlarged."""
+    return PICTURE.sub(r'<a href="\2">\1</a>', html)
 
 
 def targets(markdown: str, name: str) -> list[str]:
@@ -90,6 +130,7 @@ def resolved(link: str, name: str) -> str:
 def uri_of(name: str) -> str:
     """Where the site has a file of the repository."""
     if name.startswith(DOCS):
+        name = re.sub(r"\.ipynb$", ".md", name)
         return FILES * name.endswith(".html") + name.removeprefix(DOCS)
     path = ROOT / name
     shown = path.suffix not in (".md", *PICTURES) and (path.is_dir() or path.stat().st_size <= LARGE)
@@ -112,7 +153,7 @@ def with_links(markdown: str, name: str, uri: str) -> str:
 
     def moved(match: re.Match[str]) -> str:
         target = resolved(match[1], name)
-        stays = target.startswith(DOCS) and name.startswith(DOCS) and not target.endswith(".html")
+        stays = target.startswith(DOCS) and name.startswith(DOCS) and not target.endswith((".html", ".ipynb"))
         if stays or not (ROOT / target).exists():
             return match[1]
         return posixpath.relpath(uri_of(target), posixpath.dirname(uri) or ".")

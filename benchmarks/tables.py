@@ -277,7 +277,7 @@ def _violations(part: str, *keys: str) -> list[str]:
     lines.append("|---" * 8 + "|")
     for row in [row for key in keys for row in stored[key]]:
         checked = row["entries"] + row["infinite"]
-        cells = [row["group"], f"{row['configurations']:,}", f"{checked:,}", str(row["violations"])]
+        cells = [row["group"].replace("|", "\\|"), f"{row['configurations']:,}", f"{checked:,}", str(row["violations"])]
         cells += [_percent(row["infinite"] / checked), *(_short(row[key]) for key in ("median", "q95"))]
         lines.append("| " + " | ".join([*cells, f"{row['closest']:.2f}"]) + " |")
     refused: Counter[str] = Counter()

@@ -15,6 +15,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from site_check import check
+from site_hooks import notebook
 
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "mkdocs.yml"
@@ -29,9 +30,24 @@ def in_navigation(part: Any) -> list[str]:
 
 def test_the_navigation_has_every_page_once() -> None:
     listed = in_navigation(yaml.safe_load(CONFIG.read_text())["nav"])
-    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    pages = [page.relative_to(ROOT / "docs").with_suffix(".md").as_posix() for page in sources]
     assert sorted(page for page in listed if not page.startswith("files/")) == sorted(pages)
     assert all((ROOT / page.removeprefix("files/")).exists() for page in listed if page.startswith("files/"))
+
+
+def test_a_notebook_becomes_a_page_with_its_outputs() -> None:
+    markdown = {"cell_type": "markdown", "source": ["# A title\n", "Words."]}
+    shown = {"output_type": "display_data", "data": {"image/png": "aGVsbG8=\n", "text/plain": ["<Figure>"]}}
+    printed = {"output_type": "stream", "text": ["1\n", "2\n"]}
+    code = {"cell_type": "code", "source": ["print(1)\n", "2"], "outputs": [printed, shown]}
+    text, pictures = notebook({"cells": [markdown, code]}, "book")
+    assert text.startswith("# A title\n\n")
+    assert text.endswith(
+        "Words.\n\n```python\nprint(1)\n2\n```\n\n```text\n1\n2\n```\n\n![Output of the cell above](book-1.png)\n"
+    )
+    assert pictures == {"book-1.png": b"hello"}
+    assert 'href="book.ipynb"' in text
 
 
 @pytest.mark.soak  # make check builds it, too
@@ -42,6 +58,8 @@ def test_the_site_is_built_without_a_warning_and_every_link_leads_somewhere(tmp_
     assert done.returncode == 0, done.stderr
     assert check(tmp_path) == []
     assert "<table>" in (tmp_path / "targets.html").read_text()  # a generated one, between its marks
+    assert "1-the-idea-1.png" in (tmp_path / "notebooks" / "1-the-idea.html").read_text()  # with its outputs
+    assert "ipynb" not in (tmp_path / "idea.html").read_text()  # links lead to pages, and not to files of JSON
     assert 'id="innergrad.compile"' in (tmp_path / "api" / "compile.html").read_text()
 
 

@@ -7,10 +7,8 @@ layer, the one of ``tf.trace``. Skipped where the packages are not installed (``
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +21,6 @@ from innergrad.export.gpt2 import blocks_of
 from innergrad.export.llama_weights import llama_blocks
 
 WITHIN = 1e-5
-PAGE = Path(__file__).parent.parent / "docs" / "howto" / "inspect.md"
 PADS = ("pad", "spare", "pad_up", "pad_down")  # of norms: up to 2^40, and no part of the algorithm
 X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 PROMPT = X, torch.sin(X.sum(1, keepdim=True)), X[:2] + 0.1
@@ -98,14 +95,3 @@ def test_nnsight_reads_every_lane(exported: tuple[Any, ...]) -> None:
         nnsight.save(saved)
     ends = {(i, at): part for i, pair in enumerate(saved) for at, part in zip(("mid", "post"), pair, strict=True)}
     compare(tf, blocks, {place: part[0] if isinstance(part, tuple) else part for place, part in ends.items()})
-
-
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its blocks in one file: nnsight reads the source of what it traces."""
-    for package in ("transformers", "transformer_lens", "nnsight"):
-        pytest.importorskip(package)
-    monkeypatch.chdir(tmp_path)
-    blocks = PAGE.read_text().split("```python\n")[1:]
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(block.split("```")[0] for block in blocks))
-    runpy.run_path(str(script))
