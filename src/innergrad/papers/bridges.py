@@ -199,15 +199,15 @@ def learners(run: Run) -> bool:
         start = time.monotonic()
         x, y = draw_prompts(run, one)
         scale, about = one.task(sizes).scale, {"test": vars(one), "prompts": len(x)}
-        found = {name: (chunked(predict, x, y), range(sizes.n_points)) for name, predict in beside(one, sizes).items()}
-        found |= {name: (p, sizes.ks) for name, p in trained(run, records, one, x, y, sizes.ks).items()}
-        for name, (p, ks) in found.items():
+        found = {name: chunked(predict, x, y) for name, predict in beside(one, sizes).items()}
+        fits = trained(run, records, one, x, y, sizes.ks)
+        for name, p in (found | fits).items():
             if not records.has(by=name, test=vars(one)):
-                records.add({"by": name, **about, "curves": curves(p, y, scale, ks)})
+                records.add({"by": name, **about, "curves": curves(p, y, scale, sizes.ks if name in fits else None)})
         for number, seed in enumerate(sizes.seeds):
             p = chunked(learner.model(place * len(sizes.seeds) + number).predict, x, y)
             measured = {LEARNER: curves(p, y, scale)}
-            measured |= {TO + name: distance(p, q, scale, sizes.ks) for name, (q, _) in found.items()}
+            measured |= {TO + name: distance(p, q, scale, sizes.ks) for name, q in (found | fits).items()}
             for name, each in measured.items():
                 if not records.has(by=name, test=vars(one), seed=seed):
                     records.add({"by": name, "seed": seed, **about, "curves": each})
@@ -258,7 +258,7 @@ def trained(
     run: Run, records: Records, one: Functions, x: Tensor, y: Tensor, ks: tuple[int, ...], depths: Sequence[int] = ()
 ) -> dict[str, Tensor]:
     """Predictions of networks that were trained on the prompts, at the lengths ``ks``, by name."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for layers in depths or run.sizes.layers:
         fits = fitted(run.sizes, one, layers, ks, rate(run, records, one, layers, ks)).fit(with_ones(one, x), y)
         found |= {network(layers, epoch): fits.at(epoch) for epoch in EPOCHS}

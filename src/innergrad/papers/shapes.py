@@ -29,12 +29,13 @@ from innergrad.papers.views import ERROR, LEARNER, at, pick
 
 NEAR = 1.05
 Shape = tuple[int, int]  # layers and width
+Line = tuple[str, str, str, Record]  # label and colour; a predictor, and what else its row says
 
 
 def plain(record: Record) -> bool:
     """Inputs, weights and labels are those of training."""
     test = record["test"]
-    return test["w1"] == 1.0 and test["weight_mean"] == 0.0 and test["labels"] == "raw"
+    return (test["w1"], test["weight_mean"], test["labels"]) == (1.0, 0.0, "raw")
 
 
 def shape(test: Record) -> Shape:
@@ -100,11 +101,11 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     names = [f"{layers} layers\nof {width}" for layers, width in shapes(sizes)]
-    lines = [("learner", figures.ORANGE, LEARNER, {}), *BESIDE]
+    lines: list[Line] = [("learner", figures.ORANGE, LEARNER, {}), *BESIDE]
     draw_shapes(sizes, rows, shapes(sizes), [f"{names[0]}\n(training)", *names[1:]], lines, title, save)
 
 
-BESIDE: list[tuple[str, str, str, Record]] = [
+BESIDE: list[Line] = [
     ("ridge", figures.GREY, "ridge", {}),
     ("posterior", figures.DARK, "NNGP", {}),
 ]
@@ -115,11 +116,11 @@ def draw_shapes(
     rows: Sequence[Record],
     on: Sequence[Shape],
     names: Sequence[str],
-    lines: Sequence[tuple[str, str, str, Record]],
+    lines: Sequence[Line],
     title: str,
     save: Save,
 ) -> None:
-    """Squared errors at the longest prompt of training, by shape; bars: 95 % intervals. Lines: label, colour, rows."""
+    """Squared errors at the longest prompt of training, by shape; bars: 95 % intervals."""
     k = sizes.n_points - 1
     with figures.new(size=(11.0, 4.8)) as (figure, (ax,)):
         for number, (label, colour, by, wanted) in enumerate(lines):
@@ -196,8 +197,11 @@ def mixed_draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> 
     seen = {layers: "\n(mixed)" if layers in sizes.layers else "\n(new to both)" for layers, _ in depths(sizes)}
     names = [f"{layers} layers{words}" for layers, words in seen.items()]
     own = sizes.shifted_layers
-    lines = [(f"learner of {own} layers", figures.ORANGE, LEARNER, {"layers": own}),
-             ("learner of mixed depths", figures.BLUE, LEARNER, {"layers": MIXED}), *BESIDE]  # fmt: skip
+    lines: list[Line] = [
+        (f"learner of {own} layers", figures.ORANGE, LEARNER, {"layers": own}),
+        ("learner of mixed depths", figures.BLUE, LEARNER, {"layers": MIXED}),
+        *BESIDE,
+    ]
     draw_shapes(sizes, rows, depths(sizes), names, lines, title, save)
 
 
