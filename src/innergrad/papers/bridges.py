@@ -62,6 +62,7 @@ class Sizes:
     dims: tuple[int, ...] = (5, 10, 20)  # of balls
     smooth_dims: tuple[int, ...] = (5, 20)
     smoothness: tuple[int, ...] = (1, 4)
+    waves: int = 256  # of a smooth function
     centre: float = 0.5  # of balls, in each coordinate
     seeds: tuple[int, ...] = (0, 1, 2)
     blocks: int = 8
@@ -88,25 +89,27 @@ class Sizes:
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=400,
-    batch=32,
-    lr=3e-3,
+    steps=700,
+    batch=16,
+    lr=5e-3,
     precision="fp32",
-    n_points=17,
-    dims=(2, 4, 8),
-    smooth_dims=(2, 8),
-    seeds=(0, 1),
+    n_points=13,
+    dims=(1, 2, 4),
+    smooth_dims=(1, 4),
+    waves=64,
+    seeds=(0,),
     blocks=2,
     d_model=32,
     heads=2,
     d_mlp=32,
-    prompts=200,
-    long_prompts=100,
-    ks=(4, 8, 16),
-    long_ks=(64, 128),
+    prompts=300,
+    long_prompts=160,
+    ks=(3, 6, 12),
+    long_ks=(24, 48),
+    layers=(2, 3),
     width=32,
-    epochs=100,
-    rates=(3e-3, 1e-2),
+    epochs=80,
+    rates=(1e-2,),
     evaluation=8.0,
     networks=5.0,
 )
@@ -147,14 +150,18 @@ class Functions:
 
     @property
     def words(self) -> str:
-        return f"{self.inputs} inputs" + (f", {self.smoothness} derivatives" if self.kind == "smooth" else "")
+        several = "s" * (self.inputs > 1)
+        smooth = f", {self.smoothness} derivative{'s' * (self.smoothness != 1)}"
+        return f"{self.inputs} input{several}" + smooth * (self.kind == "smooth")
 
     def task(self, sizes: Sizes) -> Task:
         """All have d inputs, the last of which may be zero. Of smooth functions these do not count for the length."""
         shape: dict[str, Any] = {"d": sizes.d, "inputs": Leading(count=self.inputs)}
         if self.kind == "ball":
             return Balls(**shape, centre=sizes.centre)
-        return SmoothFunctions(**shape, smoothness=self.smoothness, length=(self.inputs / sizes.d) ** 0.5)
+        return SmoothFunctions(
+            **shape, smoothness=self.smoothness, length=(self.inputs / sizes.d) ** 0.5, waves=sizes.waves
+        )
 
 
 def balls(sizes: Sizes) -> list[Functions]:
