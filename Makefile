@@ -3,6 +3,7 @@
 # make soak   the long versions of some tests
 # make docs   renew the tables of the pages, build the site (out/site), check its links
 # make notebooks   run the notebooks of docs/notebooks and store their outputs
+# make figures-quick   every experiment of the papers, at sizes for a CPU: at most ten minutes
 # make dist   wheel and sdist, installed into clean environments and tested from outside the checkout
 PYTHON ?= python3
 VENV   := .venv
@@ -74,7 +75,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python benchmarks/site_check.py out/site
 
 figures-quick: $(VENV)/.dev
-	for name in mixtures-softmax parameters-softmax shapes-softmax mixtures-relu parameters-relu shapes-relu depth positions; do \
+	for name in $$($(BIN)/python -c "from innergrad.cli.names import FIGURES; print(*FIGURES)"); do \
 	  $(BIN)/innergrad figures $$name --quick || exit 1; done
 
 notebooks: $(VENV)/.notebooks

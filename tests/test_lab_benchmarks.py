@@ -13,7 +13,6 @@ import torch
 
 import lab as bench
 import lab_figure
-import lab_shifts
 import training
 from innergrad.config import to_table, to_toml
 from innergrad.errors import InputError
@@ -245,47 +244,3 @@ def test_the_reference_loop_has_the_curriculum() -> None:
     easy = next(training.reference(one, "cpu"))
     hard = next(training.reference(replace(one, train=replace(one.train, curriculum=Curriculum())), "cpu"))
     assert easy < 0.7 * hard
-
-
-# --------------------------------------------------------------------------------------------------------------- shifts
-
-
-def test_learners_under_shifts(tmp_path: Path) -> None:
-    """Every shift is measured and stored; under w1 the inputs are other ones, and so under other weights the labels."""
-    sizes = replace(lab_shifts.TINY, steps=4, n_prompts=8, layers=(3,))
-    content = lab_shifts.run(sizes, ["softmax, no positions"], "cpu", tmp_path, minutes=8.0)
-    stored = json.loads((tmp_path / "lab_shifts.json").read_text())
-    assert stored["findings"] == content["findings"]
-    assert {one["shift"] for one in stored["findings"]} == set(lab_shifts.SHIFTS)
-    curves = content["models"]["softmax, no positions"]["3-layer networks"]
-    errors = {name: bench.at(rows["squared error"], 8) for name, rows in curves.items()}
-    assert len(set(errors.values())) == len(errors)
-    task = lab_shifts.task_of(sizes, 3)
-    assert lab_shifts.shifted(task, {"w1": 0.5}).inputs == replace(task.inputs, w1=0.5)
-    assert lab_shifts.shifted(task, {"weight_mean": 0.5}).weight_mean == 0.5
-
-
-def test_no_kind_is_begun_that_would_end_too_late(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = replace(lab_shifts.TINY, steps=2, n_prompts=4, layers=(3,), epochs=1)
-    content = lab_shifts.run(sizes, ["softmax", "relu"], "cpu", tmp_path, minutes=1e-3)
-    assert list(content["models"]) == ["softmax"]
-    assert "no time is left for relu" in capsys.readouterr().out
-
-
-def test_what_shifts_are_asked() -> None:
-    """A learner as good as the posterior has the ratio 1, and R^2 is compared at the longest trained length."""
-
-    def rows(*values: float) -> dict[str, Any]:
-        found = [{"k": k, "value": value} for k, value in zip((5, 8), values, strict=True)]
-        return {"squared error": found, "pooled R^2": [{"k": row["k"], "value": 1 - row["value"]} for row in found]}
-
-    references = {"NNGP, 3 layers": rows(0.2, 0.1), "3-layer network, adam 0.003, last epoch": rows(0.5, 0.4)}
-    content = {
-        "sizes": {"n_points": 6, "asked": 9},
-        "models": {"softmax": {"3": {"none": rows(0.2, 0.3)}}},
-        "references": {"3": {"none": references}},
-    }
-    found = {one["what"]: one["value"] for one in lab_shifts.findings(content)}
-    assert found == pytest.approx(
-        {"error over posterior": 1.0, "past the trained": 1.5, "R^2": 0.8, "R^2 less networks'": 0.3}
-    )

@@ -27,6 +27,7 @@ from innergrad.lab.tasks import (
     GaussianProcesses,
     Inputs,
     KernelTerm,
+    Leading,
     Linear,
     Matern,
     Mixture,
@@ -442,6 +443,7 @@ INPUTS = [
     Sphere(radius=2.0),
     Covariance(),
     Covariance(base=GaussianMixture(mean=1.0)),
+    Leading(Gaussian(mean=1.0), 3),
 ]
 
 

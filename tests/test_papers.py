@@ -22,9 +22,10 @@ from innergrad.cli.app import app
 from innergrad.errors import InputError
 from innergrad.lab import checkpoints, timed
 from innergrad.lab.timed import _chosen, train_within
-from innergrad.papers import catalogue, deep_optimizers, mixtures, parameters
+from innergrad.papers import bridges, catalogue, deep_optimizers, mixtures, parameters, shapes, through_networks
+from innergrad.papers.bridges import Functions, network
 from innergrad.papers.catalogue import FIGURES
-from innergrad.papers.deep_optimizers import SOFTMAX, TINY, Test, Variant, experiments, trained
+from innergrad.papers.deep_optimizers import MIXED, SOFTMAX, TINY, Test, Variant, experiments, trained
 from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
 from innergrad.papers.views import BEST, LEARNER, MEASURES
 
@@ -167,7 +168,7 @@ def test_a_verdict_follows_from_its_findings() -> None:
     assert Verdict((no, unknown)).reason == "c."
 
 
-def row(by: str, test: Test, values: list[float], **more: Any) -> Record:
+def row(by: str, test: Test | Functions, values: list[float], **more: Any) -> Record:
     curve = {"value": values, "low": values, "high": values}
     return {"by": by, "test": vars(test), "k": list(range(len(values))), **dict.fromkeys(MEASURES, curve), **more}
 
@@ -208,6 +209,104 @@ def test_dead_networks_do_not_reproduce() -> None:
     found = parameters.judged(TINY, [dead], 0.5, "raw")
     assert found.holds is False
     assert "the same label" in found.words
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "mixed", "new", "held"),
+    [
+        (1.04, 1.2, 1.09, 1.2, [True, True, True]),  # over the posterior: 1.09 is 1.05 times 1.04
+        (1.06, 1.2, 1.09, 1.2, [False, True, True]),
+        (1.04, 1.04, 1.09, 1.2, [False, True, True]),
+        (1.04, 1.2, 1.1, 1.04, [True, False, False]),
+    ],
+)
+def test_mixed_depths_are_judged_by_their_rules(
+    own: float, other: float, mixed: float, new: float, held: list[bool]
+) -> None:
+    """The learner of 4 layers at its own depth and at others; that of mixed depths at its own, and at a new one."""
+    sizes, rows = replace(TINY, other_layers=(3, 6)), []
+    for layers in (3, 4, 6):
+        test = trained(TINY, layers)
+        rows += [row("NNGP", test, [1.0] * TINY.asked), row(LEARNER, test, [own], layers=3, k=[TINY.n_points - 1])]
+        rows.append(row(LEARNER, test, [own if layers == 4 else other] * TINY.asked, layers=4))
+        rows.append(row(LEARNER, test, [new if layers == 6 else mixed] * TINY.asked, layers=MIXED))
+    assert [one.holds for one in shapes.mixed_judge(sizes, rows)] == held
+
+
+def bridge_rows(families: list[Functions], errors: dict[str, list[float]]) -> list[Record]:
+    """A value for each family and predictor, at all lengths."""
+    longest = max(bridges.TINY.long_ks) + 1
+    return [
+        row(by, one, [value] * longest)
+        for by, values in errors.items()
+        for one, value in zip(families, values, strict=True)
+    ]
+
+
+TWO, THREE = network(2, "pooled"), network(3, "pooled")
+BALLS: dict[str, list[float]] = {  # all rules hold
+    TWO: [0.3, 0.5],
+    THREE: [0.2, 0.3],
+    LEARNER: [0.1, 0.3],
+    f"to {THREE}": [0.1, 0.1],
+    f"to {TWO}": [0.2, 0.2],
+    "to ridge": [0.2, 0.2],
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "held"),
+    [
+        ({}, [True, True, True, True]),
+        ({THREE: [0.299, 0.3]}, [False, True, True, True]),
+        ({TWO: [0.5, 0.5]}, [True, False, True, True]),
+        ({LEARNER: [0.1, 0.31]}, [True, True, False, True]),
+        ({"to ridge": [0.2, 0.05]}, [True, True, True, False]),
+        ({TWO: [float("nan")] * 2}, [None, None, True, True]),
+    ],
+)
+def test_balls_are_judged_by_their_rules(changed: dict[str, list[float]], held: list[bool | None]) -> None:
+    rows = bridge_rows(bridges.balls(bridges.TINY), BALLS | changed)
+    assert [one.holds for one in through_networks.judge_balls(bridges.TINY, rows)] == held
+
+
+SMOOTH: dict[str, list[float]] = {  # 1 derivative: 2 and 3 inputs; 4 derivatives: 2 and 3 inputs
+    LEARNER: [0.3, 0.4, 0.1, 0.2],
+    THREE: [0.35, 0.5, 0.15, 0.3],
+    TWO: [0.40, 0.51, 0.3, 0.4],
+    f"to {TWO}": [0.1] * 4,
+    "to posterior": [0.2] * 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "held"),
+    [
+        ({}, [True] * 5),
+        ({LEARNER: [0.3, 0.4, 0.3, 0.2]}, [False, True, True, False, True]),
+        ({THREE: [0.35, 0.5, 0.36, 0.4]}, [True, False, False, True, True]),
+        ({TWO: [0.40, 0.75, 0.3, 0.4]}, [True, True, False, True, True]),
+        ({"to posterior": [0.2, 0.2, 0.2, 0.01]}, [True, True, True, True, False]),
+    ],
+)
+def test_smooth_functions_are_judged_by_their_rules(changed: dict[str, list[float]], held: list[bool]) -> None:
+    rows = bridge_rows(bridges.smooth(bridges.TINY), SMOOTH | changed)
+    assert [one.holds for one in through_networks.judge_smooth(bridges.TINY, rows)] == held
+
+
+def test_functions_of_few_inputs_among_many_are_functions_of_few() -> None:
+    """Zeros beside the inputs change neither balls nor the size of features; distances are those of predictions."""
+    ball = Functions("ball", 2).task(bridges.TINY)
+    x, y, params = ball.sample(lab.CounterRNG.of(0), torch.arange(50), 20)
+    few = lab.tasks.Balls(d=2).evaluate({name: value[:, :2] for name, value in params.items()}, x[..., :2])
+    assert x.shape[2] == 3
+    assert torch.equal(y, few)
+    assert 0.2 < float(y.mean()) < 0.8
+    smooth = Functions("smooth", 2, 1).task(bridges.TINY)
+    assert isinstance(smooth, lab.tasks.SmoothFunctions)
+    assert smooth.kernel.length == pytest.approx(2**0.5)
+    found = bridges.distance(y, y + 0.5, 0.5, (3, 7))
+    assert (found["k"], found["squared error"]["value"]) == ([3, 7], [1.0, 1.0])
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
@@ -260,7 +359,7 @@ def test_figures_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum("not run" in line for line in lines) == len(FIGURES) - 1
 
 
-@pytest.mark.parametrize("name", ["depth", "positions"])
+@pytest.mark.parametrize("name", ["depth", "positions", "shapes-mixed", "balls"])
 def test_other_studies_run_too(name: str, tmp_path: Path) -> None:
     """One stage of each, and the figure, which is open."""
     figure = FIGURES[name]

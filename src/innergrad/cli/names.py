@@ -40,6 +40,9 @@ FIGURES = (
     "positions",
     "shapes-relu",
     "shapes-softmax",
+    "shapes-mixed",
+    "balls",
+    "smooth",
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab

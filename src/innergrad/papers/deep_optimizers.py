@@ -6,6 +6,7 @@ prompts of 51 points. Every learner is then measured on prompts of 76 points:
     mixtures      inputs w1 N(-2, I) + (1 - w1) N(2, I), w1 = 1, 0.9, 0.7, 0.5                    (Fig. 1 and 2)
     parameters    4 layers, weights N(m, 1), m = 0, -0.5, 0.5, labels raw and rescaled            (Fig. 3 and 4)
     shapes        learners of 4 layers on networks of other depths and widths                     (B.3)
+    depths        one learner of mixed depths, on networks of each                                (B.3)
 
 Rescaled labels: those of a prompt are divided by their root mean square, times that of training. Beside the learners
 stand, on the same prompts, the mean of the labels seen, ridge regression, the posterior of infinitely wide networks
@@ -37,7 +38,7 @@ from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
-from innergrad.lab.tasks import GaussianMixture, Networks
+from innergrad.lab.tasks import GaussianMixture, Mixture, Networks, Task
 from innergrad.lab.timed import train_within
 from innergrad.papers.frame import Record, Records, Run, Study
 
@@ -47,7 +48,7 @@ CHUNK, DRAWN = 1024, 256  # prompts that are predicted, and drawn, at a time
 LINES = 200  # of a stored log
 PACE = 2.2e-9  # seconds a fit and a weight, on an H200: 480,000 fits of 44,200 weights, 100 epochs, took 46
 SLACK = 3.0  # seconds that are left unused
-LEARNER = "learner"
+LEARNER, MIXED = "learner", "mixed"
 EPOCHS = {"last": "networks, last epoch", "pooled": "networks, best epoch (oracle)"}
 
 
@@ -92,8 +93,8 @@ class Sizes:
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=1500,
-    batch=32,
+    steps=800,
+    batch=16,
     lr=3e-3,
     precision="fp32",
     n_points=17,
@@ -106,11 +107,12 @@ QUICK = replace(
     d_model=32,
     heads=2,
     d_mlp=32,
-    prompts=800,
-    shifted_prompts=400,
-    ks=(1, 4, 8, 12, 16, 20, 24),
+    prompts=400,
+    shifted_prompts=120,
+    ks=(1, 4, 8, 12, 16, 24),
     all_ks=False,
-    rates=(3e-3, 1e-2),
+    epochs=60,
+    rates=(1e-2,),
     other_layers=(3, 6),
     other_widths=(10, 80),
     depths=(1, 2, 3, 4),
@@ -196,12 +198,14 @@ class Variant:
     """A kind of learner: its name, and what is special about its shape. ``effort``: its share of the time.
 
     ``depth``: which of the sizes' ``depths`` it has, if it has not their ``blocks``.
+    ``mixed``: one learner for networks of all depths together, instead of one for each.
     """
 
     name: str
     attention: Literal["softmax", "relu"] = "softmax"
     positions: Literal["learned", "rotary", "none"] = "learned"
     depth: int | None = None
+    mixed: bool = False
     effort: float = 1.0
 
     def shape(self, sizes: Sizes) -> GPTConfig:
@@ -211,7 +215,7 @@ class Variant:
 
 
 def experiments(sizes: Sizes, variant: Variant) -> list[Experiment]:
-    """One stack: a learner for every depth of the networks and every seed."""
+    """One stack: a learner for every depth of the networks, or one for all of them, and every seed."""
     every = max(1, sizes.steps // (8 * max(1, sizes.d - 5)))  # all coordinates after an eighth of the steps
     warmup = max(8, sizes.steps // 50)
     config = TrainConfig(
@@ -222,13 +226,15 @@ def experiments(sizes: Sizes, variant: Variant) -> list[Experiment]:
         curriculum=Curriculum(first_dims=min(5, sizes.d), every=every),
         log_every=200,
     )
-    learner, found = variant.shape(sizes), []
-    for layers in sizes.layers:
-        task = trained(sizes, layers).task(sizes)
-        for seed in sizes.seeds:
-            name = f"networks-{layers}-{variant.name}-{seed}"
-            found.append(Experiment(name, seed, sizes.n_points, task, learner, config))
-    return found
+    tasks: dict[str, Task] = {f"{layers}-{variant.name}": trained(sizes, layers).task(sizes) for layers in sizes.layers}
+    if variant.mixed:
+        tasks = {variant.name: Mixture(tuple(tasks.values()))}
+    shape = variant.shape(sizes)
+    return [
+        Experiment(f"networks-{name}-{seed}", seed, sizes.n_points, task, shape, config)
+        for name, task in tasks.items()
+        for seed in sizes.seeds
+    ]
 
 
 def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
@@ -243,14 +249,14 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
         (number, test): _key(variant, one, test)
         for test in all_tests(sizes)
         for number, one in enumerate(stack)
-        if test in tests(sizes, _layers(one))
+        if test in own_tests(sizes, one)
     }
     if all(records.has(**key) for key in wanted.values()):
         return True
     began = time.monotonic()
     rehearse(run, stack[0])
     share = variant.effort / sum(stages[name].effort for name in run.waiting or (stage,) if name in stages)
-    learner, stack = _train(run, records, stack, share * run.clock.left - sizes.evaluation)
+    learner, stack = train_stack(run, records, stack, share * run.clock.left - sizes.evaluation)
     longest = 0.0
     for test in dict.fromkeys(test for _, test in wanted):
         if run.clock.left < 1.2 * longest:
@@ -262,7 +268,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
             records.add({**key, "prompts": len(x), "curves": found})
         longest = max(longest, time.monotonic() - start)
         run.say(f"{run.clock.spent:7.1f} s   measured: {test}")
-    _noted(records, run, began)
+    noted(records, run, began)
     return True
 
 
@@ -275,9 +281,11 @@ def rehearse(run: Run, one: Experiment) -> None:
         curves(learner.predict(x, y), y, one.task.scale)
 
 
-def _train(run: Run, records: Records, stack: list[Experiment], seconds: float) -> tuple[Learner, list[Experiment]]:
+def train_stack(
+    run: Run, records: Records, stack: list[Experiment], seconds: float
+) -> tuple[Learner, list[Experiment]]:
     """The trained stack, in 16 bits, and its experiments with the steps that were taken."""
-    sizes: Sizes = run.sizes
+    sizes = run.sizes
     began, said = time.monotonic(), -10.0
 
     def progress(step: int, words: str = "") -> None:
@@ -323,13 +331,20 @@ def save(run: Run, learner: Learner, stack: Sequence[Experiment], step: int, see
             checkpoints.save(run.out / one.name, step, {"theta": theta}, meta, keep=1)
 
 
-def _layers(one: Experiment) -> int:
-    assert isinstance(one.task, Networks)
-    return one.task.layers
+def own_tests(sizes: Sizes, one: Experiment) -> list[Test]:
+    """What a learner is measured on; one of mixed depths: on networks of every depth."""
+    if isinstance(one.task, Networks):
+        return tests(sizes, one.task.layers)
+    return [Test(layers, sizes.width) for layers in sorted({*sizes.layers, *sizes.other_layers})]
+
+
+def learned(one: Experiment) -> int | str:
+    """The depth of the networks that a learner was trained on."""
+    return one.task.layers if isinstance(one.task, Networks) else MIXED
 
 
 def _key(variant: Variant, one: Experiment, test: Test) -> Record:
-    return {"by": LEARNER, "variant": variant.name, "layers": _layers(one), "seed": one.seed, "test": vars(test)}
+    return {"by": LEARNER, "variant": variant.name, "layers": learned(one), "seed": one.seed, "test": vars(test)}
 
 
 # ----------------------------------------------------------------------------------------------------------- baselines
@@ -352,7 +367,7 @@ def references(run: Run) -> bool:
             found = curves(chunked(one, x, y), y, scale)
             records.add({"by": one.name, "test": vars(test), "prompts": len(x), "curves": found})
         longest = max(longest, time.monotonic() - start)
-    _noted(records, run, began)
+    noted(records, run, began)
     return True
 
 
@@ -392,7 +407,7 @@ def fits(run: Run) -> bool:
             records.add({**about, "curves": curves(made.at(epoch), y, scale, ks)})
         slowest = max(slowest, (time.monotonic() - start) / work)
         run.say(f"{run.clock.spent:7.1f} s   networks of {test.layers} layers, {len(x):,} prompts, {len(ks)} lengths")
-    _noted(records, run, began)
+    noted(records, run, began)
     return True
 
 
@@ -436,7 +451,7 @@ def size(y: Tensor) -> float:
     return float(y.square().mean().sqrt()) or 1.0
 
 
-def _noted(records: Records, run: Run, began: float) -> None:
+def noted(records: Records, run: Run, began: float) -> None:
     if not records.notes.get("complete"):
         records.note(seconds=round(time.monotonic() - began, 1), device=device_name(run.device), complete=True)
 

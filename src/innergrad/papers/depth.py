@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
 from innergrad import figures
 from innergrad.papers import views
-from innergrad.papers.deep_optimizers import SIZES, Sizes, Variant, study
-from innergrad.papers.frame import Figure, Finding, Record, Save
+from innergrad.papers.deep_optimizers import SIZES, Sizes, Variant, learners
+from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import COLUMNS, LEARNER, POOLED, at, pick
 
@@ -101,7 +102,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
 
 
 OWN_SIZES = {name: replace(sizes, **OWN) for name, sizes in SIZES.items()}
-OWN_SIZES["quick"] = replace(OWN_SIZES["quick"], steps=800)
-DEPTH = study("depth", OWN_SIZES, STAGES)
+OWN_SIZES["quick"] = replace(OWN_SIZES["quick"], steps=400)
+DEPTH = Study("depth", OWN_SIZES, {name: partial(learners, name, STAGES) for name in STAGES})
 TITLE = f"{PAPER}, Fig. 5: the depth of the transformer"
 FIGURES = (Figure("depth", PAPER, "Fig. 5", TITLE, DEPTH, rows, judge, numbers, draw),)

@@ -186,26 +186,46 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``reproduced`` if all findings hold, ``not`` if none does, else ``partly``; ``open`` as long as one is open."""
+    """``reproduced`` if all findings hold, ``not`` if none does, else ``partly``; ``open`` as long as one is open.
+
+    ``size``: of the run. ``trained``: the steps of the learners that were cut short most, taken and planned. With too
+    few of them the verdict is ``open``, whatever was found.
+    """
 
     findings: tuple[Finding, ...]
+    size: str = "full"
+    trained: tuple[int, int] = (1, 1)
+
+    @property
+    def too_short(self) -> bool:
+        return self.trained[0] < ENOUGH * self.trained[1]
 
     @property
     def word(self) -> str:
         held = [one.holds for one in self.findings]
-        if None in held:
+        if self.too_short or None in held:
             return OPEN
         return REPRODUCED if all(held) else PARTLY if any(held) else NOT
 
     @property
     def reason(self) -> str:
         """One sentence: what is open; else what does not hold; else, if all does, what was found."""
+        if self.too_short:
+            return "learners were trained for {:,} of {:,} steps, too few to be judged.".format(*self.trained)
         opened = [one for one in self.findings if one.holds is None]
         told = opened or [one for one in self.findings if not one.holds] or self.findings
         return "; ".join(one.words for one in told) + "."
 
+    @property
+    def caveat(self) -> str:
+        """What a reader should know of any result; nothing if it is as planned."""
+        found = [f"{self.size} sizes"] * (self.size != "full")
+        taken, planned = self.trained
+        return ", ".join(found + [f"trained for {taken:,} of {planned:,} steps"] * (taken < planned))
+
     def to_json(self) -> Record:
-        return {"verdict": self.word, "reason": self.reason, "findings": [vars(one) for one in self.findings]}
+        findings = [vars(one) for one in self.findings]
+        return {"caveat": self.caveat, "verdict": self.word, "reason": self.reason, "findings": findings}
 
 
 @dataclass(frozen=True)
@@ -234,20 +254,15 @@ class Figure:
             raise InputError(f"there are no results of {self.study.name} in {run.out}", hint="run it first")
         rows = self.rows(run.sizes, records)
         cost = {name: {key: one.notes.get(key) for key in ("seconds", "device")} for name, one in stages.items()}
-        about = {"figure": self.name, "paper": self.paper, "number": self.number, "title": self.title}
+        about: Record = {"figure": self.name, "paper": self.paper, "number": self.number, "title": self.title}
         made = {name: one.notes.get("manifest") for name, one in stages.items()}
-        verdict = Verdict(tuple(self.judge(run.sizes, rows))).to_json() | {"numbers": self.numbers(run.sizes, rows)}
-        notes = {name: one.notes.get("training") for name, one in stages.items() if "training" in one.notes}
-        sizes = {"size": run.size, "sizes": plain(run.sizes)}
-        trained = [(one["steps"], one["planned"]) for one in notes.values() if one]
-        least, planned = min(trained, key=lambda pair: pair[0] / pair[1], default=(1, 1))
-        caveats = [f"{run.size} sizes"] * (run.size != "full")
-        caveats += [f"trained for {least:,} of {planned:,} steps"] * (least < planned)
-        if least < ENOUGH * planned:
-            reason = f"learners were trained for {least:,} of {planned:,} steps, too few to be judged."
-            verdict |= {"verdict": OPEN, "reason": reason}
-        sizes["caveat"] = ", ".join(caveats)
-        return {**about, **sizes, **verdict, "cost": cost, "training": notes, "manifest": made, "rows": rows}
+        notes = {name: one.notes["training"] for name, one in stages.items() if "training" in one.notes}
+        trained = [(one["steps"], one["planned"]) for one in notes.values()]
+        least = min(trained, key=lambda pair: pair[0] / pair[1], default=(1, 1))
+        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least).to_json()
+        about |= {"size": run.size, "sizes": plain(run.sizes)}
+        verdict |= {"numbers": self.numbers(run.sizes, rows)}
+        return {**about, **verdict, "cost": cost, "training": notes, "manifest": made, "rows": rows}
 
     def finish(self, run: Run, *, force: bool = False) -> Record:
         """The result of a run as NAME.json, NAME.png and NAME.svg in its folder."""

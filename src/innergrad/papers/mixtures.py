@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
-from innergrad import figures
 from innergrad.papers import views
 from innergrad.papers.deep_optimizers import RELU, SOFTMAX, Sizes
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
@@ -114,8 +113,7 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """A column a depth; pooled R^2 above, within-prompt R^2 below; shaded: 95 % intervals, of learners over seeds."""
-    columns = len(sizes.layers)
-    with figures.new(2, columns, size=(4.6 * columns + 2.6, 7.4), share_y=True) as (figure, axes):
+    with views.panels(2, len(sizes.layers), title, save) as axes:
         for place, (measure, layers) in enumerate((m, n) for m in (POOLED, WITHIN) for n in sizes.layers):
             ax = axes[place]
             views.draw_beside(ax, rows, {"layers": layers, "w1": 1.0}, measure)
@@ -125,10 +123,6 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                     label = f"learner, w₁ = {w1:g}" + (" (training)" if w1 == 1.0 else "")
                     views.draw_row(ax, row, measure, label, color=colour, lw=2.0, zorder=3)
             views.frame(ax, measure, sizes.n_points - 1, f"{layers}-layer networks" if measure == POOLED else "")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
-        figure.suptitle(title)
-        save(figure)
 
 
 def figure(number: str, attention: str, study: Study) -> Figure:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from innergrad import figures
+from innergrad.figures import ORANGE
 from innergrad.papers import views
 from innergrad.papers.deep_optimizers import RELU, SOFTMAX, Sizes
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
@@ -73,20 +73,16 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """A column a mean of the weights; raw labels above, rescaled ones below."""
     means = (0.0, *sizes.weight_means)
-    with figures.new(2, len(means), size=(4.6 * len(means) + 2.6, 7.4), share_y=True) as (figure, axes):
+    with views.panels(2, len(means), title, save) as axes:
         for ax, (labels, mean) in zip(axes, ((one, m) for one in LABELS for m in means), strict=True):
             test = about(mean, labels)
             views.draw_beside(ax, rows, test, POOLED)
             row = pick(rows, LEARNER, test)
             if row is not None:
-                views.draw_row(ax, row, POOLED, "learner", color=figures.ORANGE, lw=2.0, zorder=3)
+                views.draw_row(ax, row, POOLED, "learner", color=ORANGE, lw=2.0, zorder=3)
             if row is not None and all(value is None for value in row[POOLED]["value"]):
                 ax.text(0.5, 0.5, "all labels are zero:\nR² is not defined", transform=ax.transAxes, ha="center")
             views.frame(ax, POOLED, sizes.n_points - 1, f"weights N({mean:g}, 1), labels {labels}")
-        handles, names = axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside right center")
-        figure.suptitle(title)
-        save(figure)
 
 
 def figure(number: str, attention: str, study: Study) -> Figure:

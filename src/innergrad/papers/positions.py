@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from innergrad import figures
+from innergrad.figures import BLUE, GREEN, ORANGE
 from innergrad.papers import views
 from innergrad.papers.deep_optimizers import SIZES, Sizes, Variant, study
 from innergrad.papers.depth import OWN
@@ -20,7 +20,7 @@ from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import LEARNER, POOLED, WITHIN, at, pick
 
 KINDS: tuple[Literal["learned", "rotary", "none"], ...] = ("learned", "rotary", "none")
-COLOURS = (figures.ORANGE, figures.BLUE, figures.GREEN)
+COLOURS = (ORANGE, BLUE, GREEN)
 
 
 def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
@@ -50,7 +50,7 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """Pooled R^2 on the left, within-prompt R^2 on the right."""
-    with figures.new(1, 2, size=(13.4, 4.6), share_y=True) as (figure, axes):
+    with views.panels(1, 2, title, save) as axes:
         for ax, measure in zip(axes, (POOLED, WITHIN), strict=True):
             views.draw_beside(ax, rows, {}, measure)
             for kind, colour in zip(KINDS, COLOURS, strict=True):
@@ -58,9 +58,6 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 if row is not None:
                     views.draw_row(ax, row, measure, f"learner, positions: {kind}", color=colour, lw=2.0, zorder=3)
             views.frame(ax, measure, sizes.n_points - 1)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
-        figure.suptitle(title)
-        save(figure)
 
 
 def one_seed(sizes: Sizes) -> Sizes:

@@ -1,44 +1,82 @@
 """Appendix B.3 of *Transformers are Deep Optimizers*: networks of another depth or width than those of training.
 
-The paper says that its learners are for networks of the depth and the width of training. So those of 4-layer networks
-are measured on others. Judged by this rule: at the longest prompt of training, the squared error on every other shape
-is at least 1.05 times that of the posterior for that shape, while on the shape of training it is less.
+The paper says that its learners are for networks of the depth and the width of training.
+
+*Other shapes.* Learners of 4-layer networks are measured on other depths and widths. Judged by this rule: at the
+longest prompt of training, the squared error on every other shape is at least 1.05 times that of the posterior for that
+shape, while on the shape of training it is less.
+
+*Mixed depths.* Another learner is trained on networks of 3, 4 and 6 layers together. It is measured on these, and on 10
+layers, beside the learner of 4. Judged by these rules, at the longest prompt of training:
+
+- the learner of 4 layers has at least 1.05 times the error of the posterior at every other depth, and less at its own;
+- the learner of mixed depths has, at each of them, at most 1.05 times the error of the learner of that depth alone;
+- at a depth that it has not seen, it has at least 1.05 times the error of the posterior: the limit has moved, no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from innergrad import figures
 from innergrad.papers import views
-from innergrad.papers.deep_optimizers import RELU, SOFTMAX, Sizes
+from innergrad.papers.deep_optimizers import MIXED, RELU, SIZES, SOFTMAX, Sizes, Variant, learners
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import ERROR, LEARNER, at, pick
 
 NEAR = 1.05
-BARS = ((LEARNER, "learner", figures.ORANGE), ("ridge", "ridge", figures.GREY), ("NNGP", "posterior", figures.DARK))
+Shape = tuple[int, int]  # layers and width
+Line = tuple[str, str, str, Record]  # label and colour; a predictor, and what else its row says
+
+
+def plain(record: Record) -> bool:
+    """Inputs, weights and labels are those of training."""
+    test = record["test"]
+    return (test["w1"], test["weight_mean"], test["labels"]) == (1.0, 0.0, "raw")
+
+
+def shape(test: Record) -> Shape:
+    return test["layers"], test["width"]
+
+
+def error(sizes: Sizes, rows: Sequence[Record], by: str, on: Shape, learned: int | str | None = None) -> float | None:
+    """The squared error at the longest prompt of training. ``learned``: what a learner was trained on."""
+    row = pick(rows, by, {"layers": on[0], "width": on[1]}, **({"layers": learned} if by == LEARNER else {}))
+    return None if row is None else at(row, ERROR, sizes.n_points - 1)
+
+
+def over(error: float | None, other: float | None) -> float | None:
+    return error / other if error is not None and other else None
+
+
+def told(ratios: Record) -> str:
+    return ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+
+
+def own_alone(ratios: Record) -> bool:
+    """The first, that of training, is near; no other is."""
+    first, *others = ratios.values()
+    return first < NEAR and all(ratio >= NEAR for ratio in others)
+
+
+# --------------------------------------------------------------------------------------------------------- other shapes
 
 
 def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
     """Learners of one depth on networks of every shape, and what is beside them."""
 
     def ours(record: Record) -> bool:
-        test = record["test"]
-        plain = test["w1"] == 1.0 and test["weight_mean"] == 0.0 and test["labels"] == "raw"
         own = record.get("layers", sizes.shifted_layers) == sizes.shifted_layers
-        return plain and own and shape(test) in shapes(sizes)
+        return plain(record) and own and shape(record["test"]) in shapes(sizes)
 
     return views.rows_of(record for record in records if ours(record))
 
 
-def shape(test: Record) -> tuple[int, int]:
-    return test["layers"], test["width"]
-
-
-def shapes(sizes: Sizes) -> list[tuple[int, int]]:
-    """Layers and width: that of training first."""
+def shapes(sizes: Sizes) -> list[Shape]:
+    """That of training first."""
     own = sizes.shifted_layers
     others = [(layers, sizes.width) for layers in sizes.other_layers if layers != own]
     return [(own, sizes.width), *others, *((own, width) for width in sizes.other_widths)]
@@ -46,41 +84,54 @@ def shapes(sizes: Sizes) -> list[tuple[int, int]]:
 
 def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
     """The error over that of the posterior, by shape."""
-    found: Record = {}
-    for layers, width in shapes(sizes):
-        test = {"layers": layers, "width": width}
-        mine, posterior = pick(rows, LEARNER, test), pick(rows, "NNGP", test)
-        if mine is not None and posterior is not None:
-            k = sizes.n_points - 1
-            error, best = at(mine, ERROR, k), at(posterior, ERROR, k)
-            found[f"{layers} layers of {width}"] = error / best if error is not None and best else None
+    found = {}
+    for on in shapes(sizes):
+        mine = error(sizes, rows, LEARNER, on, sizes.shifted_layers)
+        found[f"{on[0]} layers of {on[1]}"] = over(mine, error(sizes, rows, "NNGP", on))
     return found
 
 
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
-    claim, found = "a learner is for networks of the depth and the width of training", numbers(sizes, rows)
-    ratios = [ratio for ratio in found.values() if ratio is not None]
-    if len(ratios) < len(shapes(sizes)):
+    claim, ratios = "a learner is for networks of the depth and the width of training", numbers(sizes, rows)
+    if None in ratios.values():
         return [Finding(claim, None, "not all shapes are measured yet")]
-    told = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items())
-    held = ratios[0] < NEAR and all(ratio >= NEAR for ratio in ratios[1:])
-    return [Finding(claim, held, f"error over that of the posterior at k = {sizes.n_points - 1}: {told}")]
+    words = f"error over that of the posterior at k = {sizes.n_points - 1}: {told(ratios)}"
+    return [Finding(claim, own_alone(ratios), words)]
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    names = [f"{layers} layers\nof {width}" for layers, width in shapes(sizes)]
+    lines: list[Line] = [("learner", figures.ORANGE, LEARNER, {}), *BESIDE]
+    draw_shapes(sizes, rows, shapes(sizes), [f"{names[0]}\n(training)", *names[1:]], lines, title, save)
+
+
+BESIDE: list[Line] = [
+    ("ridge", figures.GREY, "ridge", {}),
+    ("posterior", figures.DARK, "NNGP", {}),
+]
+
+
+def draw_shapes(
+    sizes: Sizes,
+    rows: Sequence[Record],
+    on: Sequence[Shape],
+    names: Sequence[str],
+    lines: Sequence[Line],
+    title: str,
+    save: Save,
+) -> None:
     """Squared errors at the longest prompt of training, by shape; bars: 95 % intervals."""
     k = sizes.n_points - 1
     with figures.new(size=(11.0, 4.8)) as (figure, (ax,)):
-        for number, (by, label, colour) in enumerate(BARS):
-            known = [(n, row) for n, (layers, width) in enumerate(shapes(sizes))
-                     if (row := pick(rows, by, {"layers": layers, "width": width}))]  # fmt: skip
+        for number, (label, colour, by, wanted) in enumerate(lines):
+            known = [(n, row) for n, (layers, width) in enumerate(on)
+                     if (row := pick(rows, by, {"layers": layers, "width": width}, **wanted))]  # fmt: skip
             curves = [[row[ERROR][column][row["k"].index(k)] for column in views.COLUMNS] for _, row in known]
             spread = [[0 if low is None else value - low for value, low, _ in curves]] * 2
-            places = [n + 0.2 * (number - 1) for n, _ in known]
+            places = [n + 0.2 * (number - (len(lines) - 1) / 2) for n, _ in known]
             style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 7, "lw": 0, "elinewidth": 1.5, "capsize": 4}
             ax.errorbar(places, [value for value, _, _ in curves], spread, label=label, **style)
-        names = [f"{layers} layers\nof {width}" for layers, width in shapes(sizes)]
-        ax.set_xticks(range(len(names)), [f"{names[0]}\n(training)", *names[1:]])
+        ax.set_xticks(range(len(names)), names)
         ax.set(ylabel=f"squared error / mean square, k = {k}", xlabel="networks that make the labels")
         ax.set_ylim(bottom=0)
         ax.legend()
@@ -88,9 +139,101 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
         save(figure)
 
 
+# --------------------------------------------------------------------------------------------------------- mixed depths
+
+
+def mixed_rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
+    """Every learner on networks of every depth, and what is beside them."""
+    return views.rows_of(one for one in records if plain(one) and shape(one["test"]) in depths(sizes))
+
+
+def depths(sizes: Sizes) -> list[Shape]:
+    return [(layers, sizes.width) for layers in sorted({*sizes.layers, *sizes.other_layers})]
+
+
+def mixed_numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    """Errors of both learners over that of the posterior, and of the mixed one over that of the depth's own learner."""
+    own, names = sizes.shifted_layers, (f"{sizes.shifted_layers} layers", MIXED)
+    found: Record = {**{f"{name}, over the posterior": {} for name in names}, "mixed, over the depth's own": {}}
+    for on in sorted(depths(sizes), key=lambda shape: shape[0] != own):
+        posterior, mixed = error(sizes, rows, "NNGP", on), error(sizes, rows, LEARNER, on, MIXED)
+        for name, mine in zip(names, (error(sizes, rows, LEARNER, on, own), mixed), strict=True):
+            found[f"{name}, over the posterior"][f"{on[0]} layers"] = over(mine, posterior)
+        if on[0] in sizes.layers:
+            alone = error(sizes, rows, LEARNER, on, on[0])
+            found["mixed, over the depth's own"][f"{on[0]} layers"] = over(mixed, alone)
+    return found
+
+
+def mixed_judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    one, mixed, alone = mixed_numbers(sizes, rows).values()
+    new = {name: ratio for name, ratio in mixed.items() if name not in alone}
+    where = f"at k = {sizes.n_points - 1}"
+    rules = [
+        ("a learner of one depth is for that depth", one, own_alone, "the learner of one depth, over the posterior"),
+        (
+            "a learner of mixed depths is as good at each as a learner of that depth alone",
+            alone,
+            lambda ratios: all(ratio <= NEAR for ratio in ratios.values()),
+            "the learner of mixed depths, over the learner of that depth",
+        ),
+        (
+            "a learner of mixed depths is for those depths",
+            new,
+            lambda ratios: all(ratio >= NEAR for ratio in ratios.values()),
+            "the learner of mixed depths, over the posterior",
+        ),
+    ]
+    found = []
+    for claim, ratios, rule, what in rules:
+        if None in ratios.values():
+            found.append(Finding(claim, None, f"{what}: not all depths are measured yet"))
+        elif ratios:
+            found.append(Finding(claim, rule(ratios), f"error of {what}, {where}: {told(ratios)}"))
+    return found
+
+
+def mixed_draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    seen = {layers: "\n(mixed)" if layers in sizes.layers else "\n(new to both)" for layers, _ in depths(sizes)}
+    names = [f"{layers} layers{words}" for layers, words in seen.items()]
+    own = sizes.shifted_layers
+    lines: list[Line] = [
+        (f"learner of {own} layers", figures.ORANGE, LEARNER, {"layers": own}),
+        ("learner of mixed depths", figures.BLUE, LEARNER, {"layers": MIXED}),
+        *BESIDE,
+    ]
+    draw_shapes(sizes, rows, depths(sizes), names, lines, title, save)
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
 def figure(attention: str, study: Study) -> Figure:
     title = f"{PAPER}, B.3: {attention} attention, networks of other depths and widths"
     return Figure(f"shapes-{attention}", PAPER, "App. B.3", title, study, rows, judge, numbers, draw)
 
 
-FIGURES = (figure("relu", RELU), figure("softmax", SOFTMAX))
+#: The learner of mixed depths, and beside it the records of those of one depth.
+NETWORKS_MIXED = Study(
+    "networks-mixed",
+    SIZES,
+    {"mixed": partial(learners, "mixed", {"mixed": Variant(MIXED, mixed=True)})}
+    | {name: SOFTMAX.stages[name] for name in ("learners", "references")},
+    {"learners": SOFTMAX.name, "references": SOFTMAX.shared["references"]},
+)
+MIXED_TITLE = f"{PAPER}, B.3: a learner of mixed depths, softmax attention"
+FIGURES = (
+    figure("relu", RELU),
+    figure("softmax", SOFTMAX),
+    Figure(
+        "shapes-mixed",
+        PAPER,
+        "App. B.3",
+        MIXED_TITLE,
+        NETWORKS_MIXED,
+        mixed_rows,
+        mixed_judge,
+        mixed_numbers,
+        mixed_draw,
+    ),
+)

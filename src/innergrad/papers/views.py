@@ -7,11 +7,13 @@ A row is one curve: ``by`` a predictor, on a ``test``, at the lengths ``k``; eve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from innergrad import figures
 from innergrad.figures import AMBER, BLUE, DARK, GREEN, GREY, ORANGE, SKY, whole_numbers
-from innergrad.papers.frame import Record, over_seeds
+from innergrad.papers.frame import Record, Save, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,6 +82,19 @@ def least(
 
 
 # ------------------------------------------------------------------------------------------------------------- drawing
+
+
+@contextmanager
+def panels(rows: int, columns: int, title: str, save: Save) -> Iterator[list[Axes]]:
+    """Panels of one scale, row by row, to draw into. Then the legend of the first is put beside them all, and the
+    figure is saved.
+    """
+    size = (4.6 * columns + 2.6, 3.1 * rows + 1.3)
+    with figures.new(rows, columns, size=size, share_y=True) as (figure, axes):
+        yield axes
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+        figure.suptitle(title)
+        save(figure)
 
 
 def draw_row(ax: Axes, row: Record, measure: str, label: str, **style: Any) -> None:

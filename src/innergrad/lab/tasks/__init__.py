@@ -23,7 +23,7 @@ from innergrad.lab.tasks.base import Params, Prompts, Task, measured_scale
 from innergrad.lab.tasks.combined import Mixture, Pool
 from innergrad.lab.tasks.covariances import KernelTerm, Matern, SumKernel
 from innergrad.lab.tasks.gaussian_processes import GaussianProcesses
-from innergrad.lab.tasks.inputs import Covariance, Gaussian, GaussianMixture, Inputs, Sphere
+from innergrad.lab.tasks.inputs import Covariance, Gaussian, GaussianMixture, Inputs, Leading, Sphere
 from innergrad.lab.tasks.linear import Linear, SparseLinear
 from innergrad.lab.tasks.networks import Networks
 from innergrad.lab.tasks.scores import DiffusionScores
@@ -40,6 +40,7 @@ __all__ = [
     "GaussianProcesses",
     "Inputs",
     "KernelTerm",
+    "Leading",
     "Linear",
     "Matern",
     "Mixture",

@@ -186,6 +186,37 @@ class Covariance(Inputs, kind="covariance"):
         return x @ _constant(self.inverse_root, x.dtype, x.device)
 
 
+@dataclass(frozen=True)
+class Leading(Inputs, kind="leading"):
+    """Inputs of which only the first few coordinates are not zero.
+
+    So functions of few inputs can be learned beside functions of many, by learners of one shape.
+
+    Args:
+        base: the distribution of these coordinates.
+        count: how many.
+    """
+
+    base: Inputs = field(default_factory=Gaussian)
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Inputs):
+            raise InputError("base must be a distribution of inputs", got=repr(self.base))
+        self.base.check(integer("count", self.count))
+
+    def check(self, d: int) -> None:
+        if self.count > d:
+            raise InputError("leading coordinates are some of d", got=self.count, allowed=f"1 to {d}")
+
+    def sample(self, rng: CounterRNG, index: Tensor, n: int, d: int) -> Tensor:
+        return torch.nn.functional.pad(self.base.sample(rng, index, n, self.count), (0, d - self.count))
+
+    def second_moment(self, d: int) -> float:
+        del d
+        return self.base.second_moment(self.count)
+
+
 def _orthogonal(seed: int, d: int) -> Tensor:
     """A uniformly random orthogonal matrix (Haar): the QR factor of a normal one, once R has a positive diagonal."""
     normal = CounterRNG.of(seed, "sigma").normal(torch.zeros(1, dtype=torch.int64), d, d, dtype=torch.float64)
