@@ -18,6 +18,7 @@ import abilities_tables
 import architecture
 import coverage_tables
 import deep
+import diffusion
 import digits
 import executor_tables
 import lab_tables
@@ -478,6 +479,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **llama_cost.TABLES,
     **llama_families.TABLES,
     **digits.TABLES,
+    **diffusion.TABLES,
 }
 PAGES = (
     "README.md",
@@ -501,6 +503,7 @@ PAGES = (
     "docs/coverage.md",
     "docs/targets.md",
     "docs/speed.md",
+    "docs/diffusion.md",
 )
 
 

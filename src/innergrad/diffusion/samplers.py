@@ -5,7 +5,8 @@
 
 Both have the law of x_t at every time, if the score is exact and they begin with the law of x_T. They begin with
 N(0, I), which is near to it. Times are geometric from T to T_0: each is the same multiple of the one before. At T_0
-some noise is left. A last step replaces x by the data to be expected, E[x_0 | x] = e^T_0 (x + sigma^2 score) (``denoise``).
+some noise is left. A last step replaces x by the data to be expected, E[x_0 | x] = e^T_0 (x + sigma^2 score)
+(``denoise``).
 """
 
 from __future__ import annotations
