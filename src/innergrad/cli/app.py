@@ -94,7 +94,7 @@ def demo(
         from innergrad.cli.diffusion import run_diffusion
 
         folder = out or Path("out/diffusion")
-        run_diffusion(folder, verbose=verbose, force=force, seed=seed, as_json=json, quiet=quiet)
+        run_diffusion(folder, target, verbose=verbose, force=force, seed=seed, as_json=json, quiet=quiet)
         return
     from innergrad.cli.demo import Asked, run_demo
 

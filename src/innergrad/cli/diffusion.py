@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from innergrad.diffusion.compiled import ScoreLearner
-from innergrad.diffusion.pictures import draw_film, draw_line, draw_plane
+from innergrad.diffusion.pictures import a_transformer, draw_film, draw_line, draw_plane
 from innergrad.diffusion.shapes import SHAPES
 from innergrad.diffusion.study import CONTEXT, DIRECT, EXACT, Sampling, Study, study
 from innergrad.diffusion.targets import ScoreTask
@@ -21,25 +21,25 @@ LINE, PLANE, FILM, NUMBERS = "line.png", "plane.png", "diffusion.gif", "diffusio
 IN_THE_PLANE = ("eight-gaussians", "moons", "spiral")
 
 
-def line_learner() -> ScoreLearner:
+def line_learner(target: str = "llama") -> ScoreLearner:
     """For one dimension."""
-    return ScoreLearner(d=1, task=ScoreTask(), hidden=(16, 16), n_examples=256, steps=2000)
+    return ScoreLearner(d=1, task=ScoreTask(), hidden=(16, 16), n_examples=256, steps=2000, target=target)
 
 
-def plane_learner() -> ScoreLearner:
+def plane_learner(target: str = "llama") -> ScoreLearner:
     """For two."""
-    return ScoreLearner(d=2, task=ScoreTask(), hidden=(48, 48), n_examples=1024, steps=2000)
+    return ScoreLearner(d=2, task=ScoreTask(), hidden=(48, 48), n_examples=1024, steps=2000, target=target)
 
 
-def run_diffusion(out: Path, *, verbose: bool, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+def run_diffusion(out: Path, target: str, *, verbose: bool, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
     writer, started = Writer("demo", force=force), time.perf_counter()
     for name in (NUMBERS, LINE, PLANE, FILM):
         writer.check(out / name)
     make_folder(out)
     console = Console(quiet=quiet or as_json)
     with console.status("learning scores inside forward passes ..."):
-        on_line = learned("two-bumps", line_learner(), Sampling(), seed)
-        learner = plane_learner()
+        on_line = learned("two-bumps", line_learner(target), Sampling(), seed)
+        learner = plane_learner(target)
         in_plane = [learned(name, learner, Sampling(moments=36), seed) for name in IN_THE_PLANE]
     records = [one.record() for one in (on_line, *in_plane)]
     with console.status("drawing ..."):
@@ -68,7 +68,7 @@ def sentence(record: dict[str, Any]) -> str:
     """What was learned, how good the samples are, and how near it is to direct training."""
     share = record["on_the_scale"]["sliced Wasserstein-1"][CONTEXT]
     return (
-        f"From {record['examples']:,} examples in its prompt a Llama learned, in one forward pass, the score of "
+        f"From {record['examples']:,} examples in its prompt {a_transformer(record['target'])} learned, in one forward pass, the score of "
         f"{record['name'].replace('-', ' ')}: its samples are {max(0.0, share):.0%} of the way from those of the exact "
         f"score to noise, and its score equals that of direct training to {record['score_difference']:.0e}."
     )
