@@ -66,9 +66,9 @@ def learned(name: str, learner: ScoreLearner, how: Sampling, seed: int) -> Study
 
 def sentence(record: dict[str, Any]) -> str:
     """What was learned, how good the samples are, and how near it is to direct training."""
-    share = record["on_the_scale"]["sliced Wasserstein-1"][CONTEXT]
+    share, who = record["on_the_scale"]["sliced Wasserstein-1"][CONTEXT], a_transformer(record["target"])
     return (
-        f"From {record['examples']:,} examples in its prompt {a_transformer(record['target'])} learned, in one forward pass, the score of "
+        f"From {record['examples']:,} examples in its prompt {who} learned, in one forward pass, the score of "
         f"{record['name'].replace('-', ' ')}: its samples are {max(0.0, share):.0%} of the way from those of the exact "
         f"score to noise, and its score equals that of direct training to {record['score_difference']:.0e}."
     )

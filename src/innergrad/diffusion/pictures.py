@@ -46,20 +46,16 @@ def draw_line(one: Study, path: Path, mark: str | None = None) -> None:
 
 def _title(one: Study) -> str:
     learner = one.learned.learner
+    who = a_transformer(learner.target)
     return (
-        f"{_first(a_transformer(learner.target))} learns a score from {len(one.examples)} examples in its prompt: {one.learned.steps:,} steps of "
-        f"gradient descent on a {learner.network.depth}-layer {_named(learner.activation)} network, in one forward pass"
+        f"{who[0].upper()}{who[1:]} learns a score from {len(one.examples)} examples in its prompt: "
+        f"{one.learned.steps:,} steps of gradient descent on a {learner.network.depth}-layer {_named(learner.activation)} network, in one forward pass"
     )
 
 
 def a_transformer(target: str) -> str:
     """In words."""
     return {"llama": "a Llama", "relu": "a transformer of ReLUs"}.get(target, "a transformer")
-
-
-def _first(words: str) -> str:
-    """With a capital letter."""
-    return words[0].upper() + words[1:]
 
 
 def _named(activation: str) -> str:
@@ -119,7 +115,8 @@ def draw_plane(studies: Sequence[Study], path: Path, mark: str | None = None) ->
         learner = studies[0].learned.learner
         figure.suptitle(
             f"Scores learned in one forward pass: gradient descent on a {learner.network.depth}-layer "
-            f"{_named(learner.activation)} network of {learner.network.n_weights:,} weights, inside {a_transformer(learner.target)}"
+            f"{_named(learner.activation)} network of {learner.network.n_weights:,} weights, "
+            f"inside {a_transformer(learner.target)}"
         )
         figures.save(figure, path, mark=mark)
 
