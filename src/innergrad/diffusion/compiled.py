@@ -27,6 +27,7 @@ from innergrad.diffusion.process import Times
 from innergrad.diffusion.targets import Examples, ScoreTask
 from innergrad.errors import InputError, integer, real
 from innergrad.evidence.certificate import Certificate
+from innergrad.model.executors import Name
 from innergrad.model.prompt import ArrayLike
 from innergrad.transformer import CompiledTransformer
 
@@ -145,14 +146,16 @@ class ScoreLearner:
         w0: ArrayLike | None = None,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        executor: Name = "auto",
     ) -> LearnedScore:
-        """One forward pass on a prompt, by the fused executor.
+        """One forward pass on a prompt.
 
         Args:
             examples: of the prompt; ``task`` makes them.
             w0: initial weights of the network; by default ``start(seed)``.
             seed: of these.
             dtype: the precision of the pass.
+            executor: as in ``CompiledTransformer.run``. ``auto`` is the fused one, but for runs that are very short.
         """
         self.check(examples)
         start = self.start(seed) if w0 is None else w0
@@ -162,7 +165,7 @@ class ScoreLearner:
             examples.y,
             w0=start,
             sample_weight=examples.weight,
-            executor="fused",
+            executor=executor,
             dtype=dtype,
             record=window,
             diagnose=False,

@@ -49,7 +49,8 @@ def _title(one: Study) -> str:
     who = a_transformer(learner.target)
     return (
         f"{who[0].upper()}{who[1:]} learns a score from {len(one.examples)} examples in its prompt: "
-        f"{one.learned.steps:,} steps of gradient descent on a {learner.network.depth}-layer {_named(learner.activation)} network, in one forward pass"
+        f"{one.learned.steps:,} steps of gradient descent on a {learner.network.depth}-layer "
+        f"{_named(learner.activation)} network, in one forward pass"
     )
 
 
