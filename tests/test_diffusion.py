@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy.integrate import quad
 from scipy.stats import energy_distance as scipy_energy
 from scipy.stats import multivariate_normal, wasserstein_distance
@@ -16,12 +17,12 @@ from torch import Tensor
 
 from innergrad import diffusion
 from innergrad.cli import diffusion as demo
-from innergrad.diffusion import LABELS, SHAPES, GaussianMixture, Plateau, ScoreLearner, ScoreTask
-from innergrad.diffusion.pictures import draw_film, draw_line, draw_plane
+from innergrad.diffusion import LABELS, SHAPES, GaussianMixture, Plateau, ScoreLearner, ScoreTask, pictures
 from innergrad.diffusion.process import decay, noised, sigma
 from innergrad.diffusion.study import CONTEXT, DIRECT, EXACT, Sampling, Study, study
 from innergrad.errors import InputError, JobError
 from innergrad.files import made_by
+from test_cli import call
 
 DOUBLE = torch.float64
 
@@ -319,19 +320,45 @@ def test_the_record_of_a_study_has_a_scale(small: Study) -> None:
         assert record["on_the_scale"][what][CONTEXT] == pytest.approx(expected)
 
 
-def test_pictures_are_drawn(small: Study, tmp_path: Path) -> None:
-    draw_plane([small], tmp_path / "plane.png", "innergrad demo")
-    draw_film([small], tmp_path / "film.gif", "innergrad demo")
-    task, mixture = ScoreTask(), SHAPES["two-bumps"]()
-    learner = ScoreLearner(d=1, task=task, hidden=(4, 4), n_examples=16, steps=20)
-    how = Sampling(n=100, steps=10)
-    draw_line(study("two-bumps", mixture, learner, task.from_mixture(mixture, 16), how), tmp_path / "line.png")
-    assert made_by(tmp_path / "plane.png") == made_by(tmp_path / "film.gif") == "demo"
-    assert (tmp_path / "line.png").stat().st_size > 10_000
-    from PIL import Image
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo of the smallest size: one distribution in the plane, a film of three moments."""
+    small = {"hidden": (4, 4), "n_examples": 16, "steps": 20}
+    for d, name in ((1, "line_learner"), (2, "plane_learner")):
+        monkeypatch.setattr(demo, name, lambda target, d=d: ScoreLearner(d=d, target=target, **small))
+    monkeypatch.setattr(demo, "IN_THE_PLANE", ("moons",))
+    monkeypatch.setattr(demo, "SAMPLES", 100)
+    monkeypatch.setattr(demo, "FRAMES", 3)
+    monkeypatch.setattr(pictures, "HOLD", 1)
 
-    with Image.open(tmp_path / "film.gif") as gif:
-        assert getattr(gif, "n_frames", 1) > 4
+
+@pytest.mark.usefixtures("tiny")
+def test_the_demo(tmp_path: Path) -> None:
+    """All its files, marked as its own, and not over a file of somebody else."""
+    out = tmp_path / "out"
+    done = call("demo", "diffusion", "--out", out, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert {path.name: made_by(path) for path in out.iterdir()} == dict.fromkeys(
+        ("diffusion.gif", "diffusion.json", "line.png", "plane.png"), "demo"
+    )
+    result = json.loads((out / "diffusion.json").read_text())
+    assert {key: result[key] for key in json.loads(done.out)} == json.loads(done.out)
+    with Image.open(out / "diffusion.gif") as gif:
+        assert getattr(gif, "n_frames", 1) >= 3
+    (out / "plane.png").write_text("mine")
+    assert call("demo", "diffusion", "--out", out).code == 2
+    assert call("demo", "diffusio").code == 2
+
+
+@pytest.mark.soak
+def test_the_demo_at_full_size(tmp_path: Path) -> None:
+    """Less than 30 seconds on a core that has nothing else to do, and a film of less than 3 MB."""
+    assert call("demo", "diffusion", "--out", tmp_path).code == 0
+    assert (tmp_path / "diffusion.gif").stat().st_size < 3e6
+    found = json.loads((tmp_path / "diffusion.json").read_text())
+    for one in found["studies"]:
+        assert one["score_difference"] < 1e-3
+    assert found["studies"][1]["on_the_scale"]["sliced Wasserstein-1"][CONTEXT] <= 0.2
 
 
 def test_the_sentence_of_the_demo_has_its_numbers(small: Study) -> None:

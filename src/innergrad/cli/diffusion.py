@@ -19,6 +19,7 @@ from innergrad.files import Writer, make_folder
 
 LINE, PLANE, FILM, NUMBERS = "line.png", "plane.png", "diffusion.gif", "diffusion.json"
 IN_THE_PLANE = ("eight-gaussians", "moons", "spiral")
+SAMPLES, FRAMES = 2000, 36
 
 
 def line_learner(target: str = "llama") -> ScoreLearner:
@@ -38,9 +39,9 @@ def run_diffusion(out: Path, target: str, *, verbose: bool, force: bool, seed: i
     make_folder(out)
     console = Console(quiet=quiet or as_json)
     with console.status("learning scores inside forward passes ..."):
-        on_line = learned("two-bumps", line_learner(target), Sampling(), seed)
+        on_line = learned("two-bumps", line_learner(target), Sampling(SAMPLES), seed)
         learner = plane_learner(target)
-        in_plane = [learned(name, learner, Sampling(moments=36), seed) for name in IN_THE_PLANE]
+        in_plane = [learned(name, learner, Sampling(SAMPLES, moments=FRAMES), seed) for name in IN_THE_PLANE]
     records = [one.record() for one in (on_line, *in_plane)]
     with console.status("drawing ..."):
         draw_line(on_line, out / LINE, writer.mark)
