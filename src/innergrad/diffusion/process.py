@@ -14,6 +14,7 @@ one call evaluates a batch of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -151,7 +152,7 @@ class GaussianMixture:
         pulls = -away / variance
         if self.axes is not None:
             pulls = (axes @ pulls[..., None])[..., 0]
-        return logits - 0.5 * self.d * torch.log(torch.tensor(2.0 * torch.pi)), pulls
+        return logits - 0.5 * self.d * math.log(2.0 * math.pi), pulls
 
 
 def _numbers(name: str, values: object) -> Tensor:
