@@ -38,7 +38,7 @@ def learner_of(name: str, activation: str) -> ScoreLearner:
     return base if activation == base.activation else replace(base, activation=activation, lr=TANH_RATE)
 
 
-TANH_RATE = 0.2
+TANH_RATE = 0.1
 
 
 def row(name: str, activation: str, prompt: str, seed: int = 0) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from innergrad.transformer import CompiledTransformer
 
 LEAST_LAYERS = 3  # N of the networks of Appendix H
 KINKED = 2.0**0.5  # of initial weights, where half of the units are zero
+GENTLE = 0.1  # of those of the last layer
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Plateau:
     """
 
     window: int = 250
-    fall: float = 0.05
+    fall: float = 0.2
 
     def __post_init__(self) -> None:
         integer("window", self.window)
@@ -90,12 +91,12 @@ class ScoreLearner:
 
     d: int
     task: ScoreTask = field(default_factory=ScoreTask)
-    hidden: tuple[int, ...] = (48, 48, 48)
+    hidden: tuple[int, ...] = (48, 48)
     activation: str = "relu"
-    n_examples: int = 1024
-    lr: float = 0.2
-    momentum: float = 0.95
-    steps: int = 2000
+    n_examples: int = 2048
+    lr: float = 0.05
+    momentum: float = 0.9
+    steps: int = 1250
     plateau: Plateau = field(default_factory=Plateau)
     target: str = "llama"
 
@@ -122,10 +123,13 @@ class ScoreLearner:
         return compile(self.algorithm, target=self.target, n_examples=self.n_examples)
 
     def start(self, seed: int = 0) -> Tensor:
-        """Initial weights: normal numbers, of a size that keeps signals at their size from layer to layer."""
-        parts = self.network.unflatten(self.network.init(seed))
+        """Initial weights: normal numbers, of a size that keeps signals at their size from layer to layer. Those of the
+        last layer are small, so that training begins gently.
+        """
+        *parts, last = self.network.unflatten(self.network.init(seed))
         gain = KINKED if self.activation == "relu" else 1.0
-        return self.network.flatten([(V * (gain if j else 1.0), b) for j, (V, b) in enumerate(parts)])
+        hidden = [(V * (gain if j else 1.0), b) for j, (V, b) in enumerate(parts)]
+        return self.network.flatten([*hidden, (GENTLE * last[0], last[1])])
 
     def check(self, examples: Examples) -> None:
         """An error if the prompt does not fit."""

@@ -106,7 +106,7 @@ def draw_plane(studies: Sequence[Study], path: Path, mark: str | None = None) ->
             panels = axes[5 * row : 5 * row + 5]
             _draw_prompt(panels[0], one)
             _draw_field(panels[1], one)
-            found = one.distances()["sliced Wasserstein-1"]
+            found = one.distances["sliced Wasserstein-1"]
             scale = Scale(found[EXACT], found["noise"])
             for ax, name in zip(panels[2:], (EXACT, DIRECT, CONTEXT), strict=True):
                 x = one.samples[name].x

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -84,6 +85,7 @@ class Study:
             found.append((self.learned(x, t) - self.trained(x, t)).square().sum(-1).mean())
         return float(torch.stack(found).mean().sqrt())
 
+    @cached_property
     def distances(self) -> dict[str, dict[str, float]]:
         """Of samples to the data, by measure; ``noise`` is N(0, I)."""
         noise = torch.randn(self.data.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
@@ -98,7 +100,7 @@ class Study:
     def record(self) -> dict[str, Any]:
         """Everything that is measured, as JSON values."""
         learner, errors = self.learned.learner, self.errors()
-        distances = self.distances()
+        distances = self.distances
         scales = {what: Scale(found[EXACT], found["noise"]) for what, found in distances.items()}
         return {
             "name": self.name,

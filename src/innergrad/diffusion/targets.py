@@ -16,8 +16,8 @@ The loss (H.1) has a weight gamma(t). A squared error of the label is alpha(t)^2
 drawn with a density q(t), log-uniform on [T_0, T]. So examples of equal weight have gamma = alpha^2 q. For any other
 gamma an example has the weight gamma / (alpha^2 q).
 
-Time is an input (Problem 3 leaves it out): beside x an example has the lanes e^-t, sigma_t and log t, the last scaled
-to [-1, 1].
+Time is an input (Problem 3 leaves it out): beside x an example has the lanes e^-t, sigma_t and log t, scaled to
+[-1, 1].
 
 All functions take leading axes, of prompts: x (..., n, d), t (..., n).
 """
@@ -113,7 +113,7 @@ class ScoreTask:
         64
     """
 
-    min_time: float = 0.01
+    min_time: float = 0.03
     max_time: float = 3.0
     label: str = "data"
     gamma: Callable[[Tensor], Tensor] | None = None
@@ -137,7 +137,7 @@ class ScoreTask:
         """(..., n, d + 3): the lanes of the points x at times t."""
         low, high = math.log(self.min_time), math.log(self.max_time)
         scaled = (2.0 * t.log() - low - high) / (high - low)
-        return torch.cat([x, torch.stack([decay(t), sigma(t), scaled], -1)], -1)
+        return torch.cat([x, torch.stack([2.0 * decay(t) - 1.0, 2.0 * sigma(t) - 1.0, scaled], -1)], -1)
 
     def labels(self, x: Tensor, t: Tensor, score: Tensor) -> Tensor:
         """(..., n, d): alpha(t) score + beta(t) x."""
