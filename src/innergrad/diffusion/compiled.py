@@ -25,7 +25,7 @@ from innergrad.algorithms.networks import Network
 from innergrad.compiler import compile
 from innergrad.diffusion.process import Times
 from innergrad.diffusion.targets import Examples, ScoreTask
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, integer, real, seed_number
 from innergrad.evidence.certificate import Certificate
 from innergrad.model.executors import Name
 from innergrad.model.prompt import ArrayLike
@@ -33,7 +33,7 @@ from innergrad.transformer import CompiledTransformer
 
 LEAST_LAYERS = 3  # N of the networks of Appendix H
 KINKED = 2.0**0.5  # of initial weights, where half of the units are zero
-GENTLE = 0.1  # of those of the last layer
+CLOSE, SPREAD, GENTLE = 1.0, 0.5, 0.1  # of those on x; of hidden biases; of those of the last layer
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,20 @@ class ScoreLearner:
         return compile(self.algorithm, target=self.target, n_examples=self.n_examples)
 
     def start(self, seed: int = 0) -> Tensor:
-        """Initial weights: normal numbers, of a size that keeps signals at their size from layer to layer. Those of the
-        last layer are small, so that training begins gently.
+        """Initial weights: normal numbers, of a size that keeps signals at their size from layer to layer.
+
+        Three things help a score network. Biases are not zero, so that kinks are everywhere in space. The first layer
+        looks at x more closely than at the time. And the last layer is small, so that training begins gently.
         """
-        *parts, last = self.network.unflatten(self.network.init(seed))
+        *parts, (last, end) = self.network.unflatten(self.network.init(seed))
+        generator, hidden = torch.Generator().manual_seed(seed_number(seed) + 1), list[tuple[Tensor, Tensor | None]]()
         gain = KINKED if self.activation == "relu" else 1.0
-        hidden = [(V * (gain if j else 1.0), b) for j, (V, b) in enumerate(parts)]
-        return self.network.flatten([*hidden, (GENTLE * last[0], last[1])])
+        for V, b in parts:
+            assert b is not None
+            by = torch.full_like(V[:1], gain) if hidden else torch.ones_like(V[:1])
+            by[:, : 0 if hidden else self.d] = CLOSE
+            hidden.append((V * by, SPREAD * torch.randn(b.shape, generator=generator, dtype=b.dtype)))
+        return self.network.flatten([*hidden, (GENTLE * last, end)])
 
     def check(self, examples: Examples) -> None:
         """An error if the prompt does not fit."""
