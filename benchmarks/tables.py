@@ -18,6 +18,7 @@ import abilities_tables
 import architecture
 import coverage_tables
 import deep
+import diffusion
 import digits
 import executor_tables
 import lab_tables
@@ -480,6 +481,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **llama_families.TABLES,
     **digits.TABLES,
     **reproduction_tables.TABLES,
+    **diffusion.TABLES,
 }
 PAGES = (
     "README.md",
@@ -504,6 +506,7 @@ PAGES = (
     "docs/targets.md",
     "docs/speed.md",
     "docs/reproduction.md",
+    "docs/diffusion.md",
 )
 
 

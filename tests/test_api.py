@@ -16,7 +16,7 @@ import torch
 from innergrad.functions.fits.sigmas import SIGMAS
 
 PAGES = Path(__file__).parent.parent / "docs" / "api"
-MODULES = ("innergrad", "innergrad.lab", "innergrad.export", "innergrad.testing")
+MODULES = ("innergrad", "innergrad.diffusion", "innergrad.export", "innergrad.lab", "innergrad.testing")
 PUBLIC = [f"{module}.{name}" for module in MODULES for name in importlib.import_module(module).__all__]
 SHOWN = [name for page in sorted(PAGES.glob("*.md")) for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -37,6 +37,7 @@ ORDER = (
     ("evidence",),
     ("transformer",),
     ("compiler",),
+    ("diffusion",),
     ("config",),
     ("manifest",),
     ("lab",),

@@ -45,6 +45,13 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
     ),
     "certificates.no_certificate_on_llama_is_violated": ("certificates_llama", ("violations",), to([{"number": 1}])),
     "claims.every_stored_verdict_is_accepted": ("claims", ("claims", 7, "measured"), to(1e-3)),
+    "diffusion.in_context_equals_direct_training": ("diffusion", ("studies", 1, "score_difference"), to(2e-3)),
+    "diffusion.eight_gaussians_are_sampled": (
+        "diffusion",
+        ("seeds", 0, "on_the_scale", "energy distance", "in context"),
+        to(0.21),
+    ),
+    "diffusion.certificates_hold": ("diffusion", ("certificates", 0, "score_apart"), to(1.0)),
     "executor.the_grid_is_whole_and_meets_its_goals": ("executor_grid_1", ("rows", 9, "ratio"), to(1.01)),
     "executor.batches_are_faster_than_vmap": ("executor_batch_gpu", ("rows", 0, "ratio"), to(float("nan"))),
     "executor.the_large_network_fits": ("executor_memory", ("rows", -4, "peak_mib"), to(8193)),

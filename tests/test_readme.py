@@ -18,7 +18,12 @@ README, DOCS = ROOT / "README.md", ROOT / "docs"
 QUICKSTART, COMMANDS = DOCS / "quickstart.md", DOCS / "commands.md"
 FIRST = [README, QUICKSTART, COMMANDS]  # read first: commands of other pages use the models that these make
 PAGES = [*FIRST, *(page for page in sorted(DOCS.rglob("*.md")) if page not in FIRST)]
-SESSIONS = [DOCS / "idea.md", DOCS / "theory.md", *(p for p in PAGES if p.parent.name in ("tutorials", "howto"))]
+SESSIONS = [
+    DOCS / "idea.md",
+    DOCS / "theory.md",
+    DOCS / "diffusion.md",
+    *(p for p in PAGES if p.parent.name in ("tutorials", "howto")),
+]
 
 
 def blocks(language: str, pages: list[Path] = PAGES) -> list[str]:

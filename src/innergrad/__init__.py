@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from innergrad.moved import install
 
 if TYPE_CHECKING:
+    from innergrad import diffusion as diffusion
     from innergrad import lab as lab
     from innergrad.algorithms import (
         Adam,
@@ -71,7 +72,7 @@ _NAMES = {
     "ir.stream": "Lane Stream",
     "transformer": "CompiledTransformer Run load reference",
 }
-_MODULES = ("lab",)  # of the package, as attributes of it
+_MODULES = ("diffusion", "lab")  # of the package, as attributes of it
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "ACTIVATIONS",

@@ -14,7 +14,7 @@ import typer
 from innergrad.cli import figures, flags, lab, names
 from innergrad.cli.flags import FOLDER, LIST, MODEL, THEOREM, Force, takes
 from innergrad.cli.words import usage
-from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, shortened
+from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, one_of, shortened
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -71,9 +71,13 @@ def _options(
 
 @app.command()
 def demo(
-    out: Annotated[Path, flags.path("--out", "Folder for the figure, the table and the model.", FOLDER)] = Path(
-        "out/demo"
-    ),
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="training, or diffusion: a score is learned, and noise becomes data.")
+    ] = "training",
+    out: Annotated[
+        Path | None,
+        flags.path("--out", "Folder for figures, tables and the model; default: out/demo, or out/diffusion.", FOLDER),
+    ] = None,
     target: Annotated[
         str,
         flags.chosen(
@@ -95,10 +99,16 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure."""
+    if one_of("there is no such demo", what, names.SUBJECTS) == "diffusion":
+        from innergrad.cli.diffusion import run_diffusion
+
+        folder = out or Path("out/diffusion")
+        run_diffusion(folder, target, verbose=verbose, force=force, seed=seed, as_json=json, quiet=quiet)
+        return
     from innergrad.cli.demo import Asked, run_demo
 
     asked = Asked(target, animate, verbose)
-    run_demo(out, asked, force=force, seed=seed, as_json=json, quiet=quiet)
+    run_demo(out or Path("out/demo"), asked, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
 @app.command("compile")

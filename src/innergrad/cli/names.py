@@ -28,6 +28,7 @@ OUTSIDE = ("error", "flag")
 FORMATS = ("hf", "onnx")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "stablelm", "smollm3")
 DEMOS = ("llama", "relu")
+SUBJECTS = ("training", "diffusion")  # of the demo
 ALGORITHMS = ("gradient-descent", "functional", "sgd", "rls", "grid")
 THEOREMS = ("neural-networks-2", "neural-networks-3", "neural-networks-4")
 BENCHES = ("executor",)

@@ -140,6 +140,11 @@ class Fused(Executor):
             for _ in Plain(self.of).layers(prompt, guard):
                 pass
 
+    def answers(self, prompt: Prompt) -> Tensor:
+        """Predictions (batch, n_query, d_y) by the weights that the prompt begins with: the read-out, and no step."""
+        state = self._with(self.read_later, prompt, prompt.state(self.program))
+        return prompt.predictions(self.program, self._read_out(prompt, state))
+
     def read_out(self, state: State, guard: Guard) -> State:
         return Plain(self.of).read_out(state, guard)
 
