@@ -20,6 +20,7 @@ import coverage_tables
 import deep
 import digits
 import executor_tables
+import from_compiled
 import lab_tables
 import llama_cost
 import llama_families
@@ -29,6 +30,7 @@ import products
 import reliability_tables
 import settings_tables
 import variants
+import zoo
 from _results import read
 from innergrad import figures
 
@@ -478,6 +480,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **llama_cost.TABLES,
     **llama_families.TABLES,
     **digits.TABLES,
+    "from_compiled": from_compiled.table,
+    "zoo": zoo.table,
 }
 PAGES = (
     "README.md",
@@ -501,6 +505,7 @@ PAGES = (
     "docs/coverage.md",
     "docs/targets.md",
     "docs/speed.md",
+    "docs/howto/zoo.md",
 )
 
 

@@ -37,7 +37,7 @@ ORDER = (
     ("evidence",),
     ("transformer",),
     ("compiler",),
-    ("config",),
+    ("config", "zoo"),
     ("manifest",),
     ("lab",),
     ("export", "bench", "papers"),
