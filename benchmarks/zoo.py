@@ -106,7 +106,8 @@ def train(name: str, out: Path, seconds: float, device: str, prompts: int) -> No
 
     left = max(seconds - MEASURING, 1.0)
     result = train_within([entry.experiment], left, device=device, progress=progress)
-    took = {"seconds": round(time.monotonic() - began, 1), "device": device_name(device)}
+    command = f"python benchmarks/zoo.py train {name} --seconds {seconds:g}"
+    took = {"seconds": round(time.monotonic() - began, 1), "device": device_name(device), "command": command}
     experiment = replace(result.experiments[0], name=name)
     shelve(name, result.learner, experiment, result.step, took, out, device, prompts)
 
@@ -242,7 +243,7 @@ def main() -> None:
     one, other = commands.add_parser("train"), commands.add_parser("take")
     commands.add_parser("check")
     other.add_argument("checkpoint", type=Path)
-    other.add_argument("--took", type=json.loads, default={"device": "unknown"}, help="JSON: seconds and device")
+    other.add_argument("--took", type=json.loads, default={"device": "unknown"}, help="JSON: seconds, device, command")
     for each in (one, other):
         each.add_argument("name", choices=list(ENTRIES))
         each.add_argument("--out", type=Path, required=True)
