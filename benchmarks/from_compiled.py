@@ -35,7 +35,7 @@ from _results import read, store
 from innergrad import figures, lab
 from innergrad.algorithms.functional import FunctionalGradientDescent
 from innergrad.compiler import compile
-from innergrad.figures import BLUE, GREY, ORANGE
+from innergrad.figures import BLUE, ORANGE
 from innergrad.lab import checkpoints
 from innergrad.lab.evaluation import prompts
 from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig, distance, from_compiled
@@ -89,9 +89,9 @@ def compiled(free_A: bool) -> KernelLearner:
     return from_compiled(compile(descent, n_examples=EXAMPLES), free_A=free_A)
 
 
+@torch.no_grad()
 def measure(learner: KernelLearner, one: lab.Experiment, x: Tensor, y: Tensor) -> Row:
     """One learner on prompts whose last label is asked for."""
-    learner.requires_grad_(False)
     inputs = one.task.inputs
     sigma = inputs.sigma() if isinstance(inputs, Covariance) else torch.eye(D, dtype=torch.float64)
     found, formed = learner(x[None], y[None])[0, :, 0], nearest(learner, sigma)(x[None], y[None])[0, :, 0]
@@ -191,14 +191,14 @@ def draw(path: Path) -> None:
                         found = [chosen(rows, inputs, free_A, start, step) for step in steps]
                         values = [next(row[measure_] for row in some if row["seed"] == seed) for some in found]
                         label = {"compiled": "from the compiled transformer", "random": "from random weights"}[start]
-                        ax.plot([step + 1 for step in steps], [max(value, 1e-7) for value in values], color=colour,
+                        ax.plot([step + 1 for step in steps], values, color=colour,
                                 lw=1.6, label=label if seed == SEEDS[0] else None)  # fmt: skip
-                ax.set(xscale="log", yscale="log", xlabel="steps of training + 1")
-            where = "inputs on the unit sphere" if inputs == "sphere" else "inputs Σ^½ · sphere"
+                ax.set(xscale="log", xlabel="steps of training + 1", yscale="log" if measure_ == "error" else "linear")
+            where = "inputs on the unit sphere" if inputs == "sphere" else "inputs $\\Sigma^{1/2}$ · sphere"
             axes[place].set_title(f"{where}\n{'A trained, too' if free_A else 'A = 0'}")
-            axes[len(CASES) + place].axhline(0.1, color=GREY, lw=0.8, ls="--")
+            axes[len(CASES) + place].set_ylim(-0.03, 1.05)
         axes[0].set_ylabel("squared error / mean square")
-        axes[len(CASES)].set_ylabel("distance of Σ^½ BᵀC Σ^½\nto a multiple of 1")
+        axes[len(CASES)].set_ylabel("distance of $\\Sigma^{1/2} B^T C\\, \\Sigma^{1/2}$\nto a multiple of 1")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
         figures.save(figure, path)

@@ -203,3 +203,52 @@ def test_kernel_learners_have_no_8_bits_to_lose(tmp_path: Path) -> None:
     one = replace(ONE, task=lab.Linear(d=3), learner=learner.config)
     again, _ = lab.load_learner(write_learner(tmp_path, learner, one, 1, bits=8))
     assert torch.equal(again.get_parameter("r"), learner.r.half().float())
+
+
+# ------------------------------------------------------------------------------------------------ the stored experiment
+
+
+def test_the_experiment_about_constructions(tmp_path: Path) -> None:
+    """Before training, the compiled transformer has its form, and the error of three steps of descent."""
+    import from_compiled
+
+    rows = from_compiled.run(tmp_path, steps=2, tested=64)
+    first = [row for row in rows if row["start"] == "compiled" and row["step"] == 0 and row["inputs"] == "sphere"]
+    assert len(first) == 2 * len(from_compiled.SEEDS)
+    assert {(row["plain"], row["apart"]) for row in first} == {(0.0, 0.0)}
+    one = from_compiled.experiments(False)[0]
+    x, y = from_compiled.prompts(one.task, 64, 21, 1, 64, "cpu")
+    w = torch.zeros(64, 5)
+    for _ in range(3):
+        w = w + 0.15 * torch.einsum("bnd,bn->bd", x[:, :-1], y[:, :-1] - torch.einsum("bnd,bd->bn", x[:, :-1], w))
+    error = ((x[:, -1] * w).sum(-1) - y[:, -1]).square().mean()
+    assert first[0]["error"] == pytest.approx(float(error), rel=1e-4)
+
+
+def test_what_the_page_says_about_constructions() -> None:
+    """docs/lab.md, from the stored results: which form is kept, which is reached, and which is not."""
+    import from_compiled
+
+    rows = from_compiled.read("from_compiled")["rows"]
+    last = max(row["step"] for row in rows)
+
+    def ends(inputs: str, free_A: bool, start: str, name: str, step: int = last) -> list[float]:
+        return [row[name] for row in from_compiled.chosen(rows, inputs, free_A, start, step)]
+
+    assert max(ends("sphere", False, "compiled", "whitened")) < 0.05
+    assert max(ends("sphere", False, "compiled", "error")) < 0.25 * min(ends("sphere", False, "compiled", "error", 0))
+    assert ends("sphere", False, "random", "error") == pytest.approx(
+        ends("sphere", False, "compiled", "error"), rel=0.1
+    )
+    assert (
+        max(ends("Sigma", False, "compiled", "whitened")) < 0.05 < 0.5 < min(ends("Sigma", False, "compiled", "plain"))
+    )
+    assert min(ends("Sigma", False, "compiled", "whitened", 0)) > 0.5
+    assert min(ends("Sigma", False, "random", "whitened")) > 0.1
+    for inputs in ("sphere", "Sigma"):
+        before, after = (ends(inputs, True, "compiled", "error", step) for step in (0, last))
+        assert max(after) < 0.01 * min(before)
+        assert min(ends(inputs, True, "random", "error")) > 10 * max(after)
+    assert (
+        max(ends("sphere", True, "compiled", "whitened")) < 0.1 < 0.3 < min(ends("Sigma", True, "compiled", "whitened"))
+    )

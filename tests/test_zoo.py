@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,25 @@ def test_precision_is_said() -> None:
         assert about["bits"] in (8, 16)
         assert about["bits"] == 16 or max(about["error_8_over_16"].values()) <= 1.01
         assert all(parameter.dtype == torch.float32 for parameter in lab.load_pretrained(name)[0].parameters())
+
+
+def test_the_script_trains_measures_and_shelves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it writes is what the package reads; a claim that fails ends it with an error."""
+    import zoo as script
+
+    short = replace(script.RECIPE, steps=20, batch=4, precision="fp32", optimiser=lab.Optimiser("muon", warmup=8))
+    shape = lab.GPTConfig(n_layers=1, d_model=16, n_heads=2, d_mlp=16)
+    one = lab.Experiment("tiny", 0, 51, lab.Linear(d=2), shape, short)
+    monkeypatch.setitem(script.ENTRIES, "tiny", script.Entry("a title", "a task", one, ("a limit",), {20: 10.0}))
+    script.train("tiny", tmp_path, 600.0, "cpu", 16)
+    card = zoo.card("tiny", tmp_path)
+    assert zoo.weights("tiny", tmp_path).stat().st_size == card["weights"]["bytes"]
+    assert [row["k"] for row in card["numbers"]["rows"]] == [10, 20, 30, 40, 50]
+    assert (card["training"]["steps"], card["training"]["planned"], card["data"]["prompts"]) == (20, 20, 80)
+    learner, experiment = lab.load_learner(zoo.weights("tiny", tmp_path))
+    found = lab.evaluate(learner.predict, experiment.task, n_prompts=16, n_points=51, seed=1)
+    shown = {row["k"]: row["learner"] for row in card["numbers"]["rows"]}
+    assert shown[20] == pytest.approx(found.curves["model"]["squared error"].at(20)[0], rel=1e-5)
+    monkeypatch.setitem(script.ENTRIES, "tiny", script.Entry("a title", "a task", one, (), {20: 1e-9}))
+    with pytest.raises(SystemExit, match="a claim of the entry does not hold"):
+        script.train("tiny", tmp_path, 600.0, "cpu", 16)
