@@ -74,6 +74,9 @@ def test_pictures_have_the_numbers(swept: Path, tmp_path: Path) -> None:
     lines = {line.get_label(): line.get_ydata() for line in figure.axes[1].lines}
     assert list(lines[found[2].name]) == found[2].curves["model"]["squared error"].value.tolist()
     assert len(lab.plot_evaluations(found[:1]).axes) == 3
+    noisy = lab.evaluate_many(swept, shifts=["task.noise=0.5"], n_prompts=8)  # its best predictor is another
+    (legend,) = lab.plot_evaluations(noisy).legends
+    assert [text.get_text() for text in legend.get_texts()][2:] == ["mean", "least squares", "ridge 0.25"]
     losses = lab.plot_sweep(swept, tmp_path / "sweep.png")
     rows = json.loads((swept / "sweep.json").read_text())
     dots = sorted(x for line in losses.axes[1].lines if line.get_marker() == "o" for x in line.get_xdata())

@@ -84,6 +84,8 @@ def plot_groups(
     panels = [(measure, shift) for measure in measures for shift in shifts]
     names = list(dict.fromkeys(name for name, _, _ in groups))
     colours = {name: LEARNERS[number % len(LEARNERS)] for number, name in enumerate(names)}
+    others = list(dict.fromkeys(name for _, _, found in groups for name in found if name != learner))
+    styles = {name: ((GREY, DARK)[n % 2], STYLES[n % len(STYLES)]) for n, name in enumerate(others)}
     with figures.new(rows, columns, size=(WIDTH * columns + 2.4, HEIGHT * rows)) as (figure, axes):
         for ax, (measure, shift) in zip(axes, panels, strict=True):
             here = [(name, found) for name, other, found in groups if other == shift]
@@ -91,13 +93,13 @@ def plot_groups(
                 words = name if names[1:] else "the learner"
                 _draw(ax, found[learner][measure], color=colours[name], lw=2.2, zorder=3, label=words)
             beside = {name: curves[measure] for _, found in here for name, curves in found.items() if name != learner}
-            for number, (name, curve) in enumerate(beside.items()):
-                style = STYLES[number % len(STYLES)]
-                _draw(ax, curve, color=(GREY, DARK)[number % 2], lw=1.4, ls=style, zorder=2, label=name)
+            for name, curve in beside.items():
+                colour, style = styles[name]
+                _draw(ax, curve, color=colour, lw=1.4, ls=style, zorder=2, label=name)
             title = shift if len(shifts) > 1 else ""
             _frame(ax, [*(found[learner][measure] for _, found in here), *[*beside.values()][:1]], measure, title)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
+        shown = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        figure.legend(list(shown.values()), list(shown), loc="outside right center")
         if len(shifts) == 1:
             figure.suptitle(shifts[0])
         if save is not None:
