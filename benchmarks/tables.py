@@ -21,6 +21,7 @@ import deep
 import diffusion
 import digits
 import executor_tables
+import from_compiled
 import lab_tables
 import llama_cost
 import llama_families
@@ -31,6 +32,7 @@ import reliability_tables
 import reproduction_tables
 import settings_tables
 import variants
+import zoo
 from _results import read
 from innergrad import figures
 
@@ -482,6 +484,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **digits.TABLES,
     **reproduction_tables.TABLES,
     **diffusion.TABLES,
+    "from_compiled": from_compiled.table,
+    "zoo": zoo.table,
 }
 PAGES = (
     "README.md",
@@ -507,6 +511,7 @@ PAGES = (
     "docs/speed.md",
     "docs/reproduction.md",
     "docs/diffusion.md",
+    "docs/howto/zoo.md",
 )
 
 

@@ -38,7 +38,7 @@ ORDER = (
     ("transformer",),
     ("compiler",),
     ("diffusion",),
-    ("config",),
+    ("config", "zoo"),
     ("manifest",),
     ("lab",),
     ("export", "bench", "papers"),

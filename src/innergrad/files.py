@@ -31,7 +31,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # the disk's fault
 SEAL, AN_HOUR = ".sha256", 3600.0
 BEFORE = "files_before"  # of an index, while files take their places
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
-_PNG = re.compile(rb"\x89PNG.*Software\0innergrad ([a-z]+)", re.DOTALL)
+_PNG = re.compile(rb"\x89PNG.*(.{4})tEXtSoftware\0innergrad ([a-z]+)", re.DOTALL)  # the length of the text first
 _PAGE = re.compile(rb"(?:<!doctype html>\s*)?<!-- made by innergrad ([a-z]+) -->")
 _GIF = re.compile(rb"GIF8.*?innergrad ([a-z]+)\0", re.DOTALL)
 _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
@@ -169,7 +169,9 @@ def made_by(path: Path) -> str:
         head = file.read(HEAD)
         file.seek(max(0, path.stat().st_size - TAIL))
         tail = file.read() if path.suffix == ".onnx" else b""
-    found = _JSON.match(head) or _PNG.match(head) or _PAGE.match(head) or _GIF.match(head) or _ONNX.search(tail)
+    if picture := _PNG.match(head):  # bytes of a checksum follow the name, and may be letters
+        return picture[2][: int.from_bytes(picture[1]) - len(b"Software\0innergrad ")].decode()
+    found = _JSON.match(head) or _PAGE.match(head) or _GIF.match(head) or _ONNX.search(tail)
     return found[1].decode() if found else ""
 
 

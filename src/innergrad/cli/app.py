@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from innergrad.cli import figures, flags, lab, names
+from innergrad.cli import figures, flags, lab, names, zoo
 from innergrad.cli.flags import FOLDER, LIST, MODEL, THEOREM, Force, takes
 from innergrad.cli.words import usage
 from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, one_of, shortened
@@ -397,6 +397,7 @@ def report(
 
 lab.register(app)
 figures.register(app)
+zoo.register(app)
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 

@@ -8,15 +8,18 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from innergrad import figures, zoo
 from innergrad.cli import flags, lab_settings, names
 from innergrad.cli.flags import FOLDER, Force
 from innergrad.cli.places import near_path, require_there
-from innergrad.errors import InputError, JobError, counted, plural
+from innergrad.errors import InputError, JobError, counted, plural, suggestion
+from innergrad.files import Writer, make_folder
 from innergrad.model.folder import CONFIG as MODEL_CONFIG
 
 if TYPE_CHECKING:
@@ -80,10 +83,20 @@ def train(
     imports: Imports = None,
     out: Annotated[Path | None, flags.path("--out", "Folder of the run; default out/ and its name.", FOLDER)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the folder's newest checkpoint, if there is one.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on from the newest checkpoint, if there is one; with --set train.steps=N, to more steps.",
+        ),
     ] = False,
+    start: Annotated[
+        Path | None,
+        flags.path("--start", "Begin with the weights of this run, checkpoint or learner of the zoo.", "RUN"),
+    ] = None,
     device: Device = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
+    figure: Annotated[Path | None, flags.path("--figure", "Draw the loss of training, a PNG.")] = None,
+    force: Force = False,
     seed: Annotated[
         int | None,
         flags.seed(
@@ -98,6 +111,10 @@ def train(
     config = configuration(config)
     if config.is_dir() and (not resume or out not in (None, config)):
         raise InputError(f"{config} is a folder", hint="a run in it is resumed by --resume, without --out")
+    if start is not None:
+        start = _found(start)
+        require_run(start)
+    writer = _figure_writer("train", figure, config, force)
     again = import_files(imports)
     if not imports:
         lab_settings.check_configuration(config / names.RUN_CONFIG if config.is_dir() else config, sets or ())
@@ -122,11 +139,21 @@ def train(
             print(f"note: {note}", file=sys.stderr)
     steps = experiments[0].train.steps
     with _bar(steps, name, quiet) as report:
-        result = run(experiments, folder, device=device, resume=going_on, tensorboard=tensorboard, progress=report)
+        result = run(
+            experiments,
+            folder,
+            device=device,
+            resume=going_on,
+            start=None if going_on else start,
+            tensorboard=tensorboard,
+            progress=report,
+        )
     if not result.finished:
         raise JobError(f"stopped at step {result.step} of {steps}; innergrad train {folder} --resume{again} goes on")
     if not first:
         return
+    if figure is not None and writer is not None:
+        _draw_training(folder, figure, writer)
     _, losses = last_line(folder, len(experiments))
     if as_json:
         seconds = result.log[-1]["seconds"] if result.log else 0.0
@@ -140,7 +167,10 @@ def train(
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or a checkpoint.")],
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Folder of a run or of a sweep, a checkpoint, or a learner of the zoo."),
+    ],
     baselines: Annotated[
         str | None,
         typer.Option(
@@ -160,16 +190,29 @@ def evaluate(
             help="A shift of the task, e.g. --set task.inputs.mean=2; any number of times.",
         ),
     ] = None,
+    shifts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shift",
+            metavar="KEY=VALUE,...",
+            help="Measure all models on the trained task, and on this one; any number of times, each by itself.",
+        ),
+    ] = None,
+    over_seeds: Annotated[
+        bool, typer.Option("--over-seeds", help="One result for models that differ in the seed alone, as for a sweep.")
+    ] = False,
     imports: Imports = None,
     model: Annotated[
-        str, typer.Option("--model", metavar="N", help="Number of the model in a run that is a stack, or all.")
-    ] = "0",
+        str | None,
+        typer.Option("--model", metavar="N", help="Number of the model in a run that is a stack, or all; default 0."),
+    ] = None,
     batch: Annotated[int, flags.count("--batch", "Prompts the learner gets at a time.")] = 256,
     device: Device = None,
     out: Annotated[
         Path | None,
         flags.path("--out", "Write the curves as JSON to this file; folders that are missing are made."),
     ] = None,
+    figure: Annotated[Path | None, flags.path("--figure", "Draw the curves, a PNG.")] = None,
     force: Force = False,
     seed: Annotated[int, flags.seed("Seed of the prompts.")] = 0,
     as_json: Json = False,
@@ -179,9 +222,15 @@ def evaluate(
 
     Squared errors are divided by the mean square of the trained task's labels; intervals are 95 %, over prompts.
     """
+    run = _found(run)
     require_run(run)
+    sweep = (run / names.SWEEP).is_file() and not (run / names.RUN_CONFIG).is_file()
+    many = sweep or bool(shifts) or over_seeds
     everyone = model == "all"
-    number = counted(model)
+    number = counted(model or "0")
+    if many and (model is not None or (sets and shifts)):
+        what = "a sweep, --shift and --over-seeds measure all models, each shift by itself"
+        raise InputError(what, got="--model" if model is not None else "--set", hint="leave it out")
     if not everyone and number is None:
         raise InputError("--model is the number of a model", got=repr(model), allowed="0, 1, ... or all")
     split = None if baselines is None else lab_settings.COMMA.split(baselines)
@@ -192,7 +241,11 @@ def evaluate(
     if not imports:
         lab_settings.check_baselines(named or ())
         lab_settings.check_shifts(run / names.RUN_CONFIG, sets or ())
+        for shift in shifts or ():
+            lab_settings.check_shifts(run / names.RUN_CONFIG, lab_settings.COMMA.split(shift))
+    picture = _figure_writer("evaluate", figure, run, force)
     from innergrad.lab.evaluation import check_out, evaluate_all, evaluate_run
+    from innergrad.lab.many import drawn, evaluate_many
 
     if not quiet:
         with suppress(InputError):  # a damaged manifest is of no use here, and not needed
@@ -200,7 +253,6 @@ def evaluate(
     writer = None if out is None else check_out(out, run, force)  # now, and not after an hour
     with _status(quiet or as_json) as progress:
         settings: dict[str, Any] = {
-            "shifts": sets or (),
             "baselines": named,
             "n_prompts": prompts,
             "n_points": points,
@@ -209,8 +261,18 @@ def evaluate(
             "device": device,
             "progress": progress,
         }
-        found = evaluate_all(run, **settings) if everyone else [evaluate_run(run, model=number or 0, **settings)]
-    result: Any = [one.to_json() for one in found] if everyone else found[0].to_json()
+        if many:
+            found = evaluate_many(run, shifts=[*([",".join(sets)] if sets else []), *(shifts or ())], **settings)
+        elif everyone:
+            found = evaluate_all(run, shifts=sets or (), **settings)
+        else:
+            found = [evaluate_run(run, model=number or 0, shifts=sets or (), **settings)]
+    result: Any = [one.to_json() for one in found] if everyone or many else found[0].to_json()
+    if figure is not None and picture is not None:
+        mark, path = picture.mark, figure
+        drawn(found, lambda made: figures.save(made, path, mark=mark))
+        if not (quiet or as_json):
+            print(f"curves drawn in {figure}", file=sys.stderr)
     if out is not None and writer is not None:
         writer.json(out, result)
         if not (quiet or as_json):
@@ -240,6 +302,8 @@ def sweep(
     out: Annotated[
         Path | None, flags.path("--out", "Folder of the runs; default out/, the name, and -sweep.", FOLDER)
     ] = None,
+    figure: Annotated[Path | None, flags.path("--figure", "Draw the losses of all runs, a PNG.")] = None,
+    force: Force = False,
     device: Device = None,
     seed: Annotated[int | None, flags.seed("Instead of the seed in the file.")] = None,
     as_json: Json = False,
@@ -247,6 +311,7 @@ def sweep(
 ) -> None:
     """Train every combination of a grid of settings. The same command again goes on with a sweep that was stopped."""
     config = configuration(config)
+    writer = _figure_writer("sweep", figure, config, force)
     again = import_files(imports)
     if not imports:
         where = config / names.RUN_CONFIG if config.is_dir() else config
@@ -267,6 +332,11 @@ def sweep(
         device=device,
         progress=lambda steps, name: _bar(steps, name, quiet),
     )
+    if figure is not None and writer is not None and any(row.loss is not None for row in rows):
+        from innergrad.lab.sweep_pictures import drawn_sweep
+
+        mark, path = writer.mark, figure
+        drawn_sweep(folder, lambda made: figures.save(made, path, mark=mark))
     if as_json:
         print(json.dumps({"folder": str(folder), "runs": [vars(row) for row in rows]}))
     elif not quiet:
@@ -274,7 +344,7 @@ def sweep(
         cells += [[Path(row.run).name, str(row.model), " ".join(row.changes), _number(row.loss)] for row in rows]
         _print_table(cells)
         good = next((row for row in rows if not row.error), None)
-        hint = f"; next: innergrad evaluate {good.run} --model {good.model}{again}" if good else ""
+        hint = f"; next: innergrad evaluate {folder}{again}" if good else ""
         print(f"saved in {folder}{hint}")
     failed = [row for row in rows if row.error]
     if failed:
@@ -309,6 +379,36 @@ def require_run(path: Path) -> None:
     require_there(path, "the checkpoint ", "train one: innergrad train configs/smoke.toml")
     if path.is_dir() and (path / MODEL_CONFIG).is_file() and not (path / names.RUN_CONFIG).is_file():
         raise _no_run(path)
+
+
+def _found(path: Path) -> Path:
+    """Where a run is; the name of a learner of the zoo stands for its weights."""
+    if not path.exists() and len(path.parts) == 1 and not near_path(path):
+        near = suggestion(path.name, zoo.names())
+        if near and path.name not in zoo.names():
+            raise InputError("there is no such run, and no such learner in the zoo", got=repr(path.name), hint=near)
+    return zoo.place(path)
+
+
+def _figure_writer(command: str, figure: Path | None, run: Path, force: bool) -> Writer | None:
+    """Who writes a figure; an error now, and not after an hour, if it cannot be written or drawn."""
+    if figure is None:
+        return None
+    if find_spec("matplotlib") is None:
+        raise InputError("a figure needs matplotlib", hint="pip install 'innergrad[demo]'")
+    writer = Writer(command, (run, run / names.RUN_CONFIG, run / names.RUN_LOG), force)
+    writer.check(figure)
+    make_folder(figure.parent)
+    return writer
+
+
+def _draw_training(folder: Path, figure: Path, writer: Writer) -> None:
+    from innergrad.lab.journal import read_log
+    from innergrad.lab.pictures import draw_log
+
+    with figures.new(size=(6.4, 4.2)) as (made, (ax,)):
+        draw_log(ax, read_log(folder))
+        figures.save(made, figure, mark=writer.mark)
 
 
 def _no_run(folder: Path) -> InputError:
@@ -370,7 +470,7 @@ def _status(silent: bool) -> Iterator[Any]:
 
 def _print_evaluations(found: list[Evaluation]) -> None:
     """One model with its baselines; or all of a stack, their baselines below the first that has the task."""
-    from innergrad.lab.evaluation import MEASURES, MODEL
+    from innergrad.lab.evaluation import MEASURES
 
     for one in found:
         shift = f", shifted: {' '.join(one.shifts)}" if one.shifts else ""
@@ -379,19 +479,33 @@ def _print_evaluations(found: list[Evaluation]) -> None:
         )
         print(one.measured)
         print(f"task {one.task['kind']}{shift}; {size}")
+    over = "seeds (of learners) or prompts" if any(one.seeds[1:] for one in found) else "prompts"
     print(
         "k: examples seen before the query; squared errors are divided by the mean square of a label (scale^2); "
-        "±: half the 95 % interval, over prompts"
+        f"±: half the 95 % interval, over {over}"
     )
     for measure in MEASURES:
         print()
         rows = found[0].table(measure)[:1]
         for one in found:
             for name, *cells in one.table(measure)[1:]:
-                rows.append([f"{MODEL} {one.model}" if found[1:] and name == MODEL else name, *cells])
+                rows.append([_row_name(one, name, found), *cells])
         _print_table(rows)
     for note in dict.fromkeys(note for one in found for note in one.remarks()):
         print(f"note: {note}")
+
+
+def _row_name(one: Evaluation, name: str, found: list[Evaluation]) -> str:
+    """Whose a line is, where there are several."""
+    from innergrad.lab.evaluation import MODEL
+
+    if name == MODEL and one.seeds:
+        name = one.name
+    elif name == MODEL and found[1:]:
+        name = f"{MODEL} {one.model}"
+    return (
+        f"{name}, {' '.join(one.shifts)}" if one.shifts and any(other.shifts != one.shifts for other in found) else name
+    )
 
 
 def _print_table(rows: list[list[str]]) -> None:

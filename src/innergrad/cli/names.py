@@ -47,3 +47,4 @@ FIGURES = (
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab
+SWEEP = "sweep.json"  # and of a sweep

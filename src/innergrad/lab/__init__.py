@@ -15,11 +15,17 @@ from innergrad.lab.checks import check_predictor, check_task
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_all, evaluate_run
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
-from innergrad.lab.learners import GPTConfig, KernelLearnerConfig, Learner, LearnerConfig
+from innergrad.lab.garg import load_garg
+from innergrad.lab.learners import GPTConfig, KernelLearnerConfig, Learner, LearnerConfig, from_compiled
+from innergrad.lab.many import evaluate_many, plot_evaluations
 from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.pictures import plot_loss
+from innergrad.lab.pretrained import load_pretrained
+from innergrad.lab.sweep_pictures import plot_sweep
 from innergrad.lab.sweeps import grid, read_experiments, sweep
 from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Task
-from innergrad.lab.training import Result, load_learner, train
+from innergrad.lab.training import Result, load_learner, snapshots, train
+from innergrad.lab.wrapping import interleave, wrap
 
 Stream = CounterRNG  # its old name, for tasks and scripts that were written with it
 """The old name of ``CounterRNG``.
@@ -55,12 +61,22 @@ __all__ = [
     "check_task",
     "evaluate",
     "evaluate_all",
+    "evaluate_many",
     "evaluate_run",
+    "from_compiled",
     "grid",
+    "interleave",
+    "load_garg",
     "load_learner",
+    "load_pretrained",
     "metrics",
+    "plot_evaluations",
+    "plot_loss",
+    "plot_sweep",
     "read_experiments",
+    "snapshots",
     "sweep",
     "tasks",
     "train",
+    "wrap",
 ]

@@ -30,6 +30,7 @@ from innergrad.memory import require_memory
 FORMAT, VERSION = "innergrad-lab-checkpoint", "1"
 PATTERN, PART = "step-*.safetensors", ".part"
 MOST = 2**42  # bytes of a checkpoint
+NO_PICKLE = "a pickle runs code; none is ever loaded"
 NAME = re.compile(r"step-(\d+)\.safetensors")
 
 
@@ -111,7 +112,8 @@ class Damaged(InputError):
     """A file that begins like a checkpoint, or is named like one, and cannot be read to the end."""
 
 
-def _read(path: Path, device: torch.device | str) -> Checkpoint:
+def read_tensors(path: Path, hint: str = NO_PICKLE) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The header and the tensors of a safetensors file. hint: what to do about a pickle."""
     require_regular(path, MOST)
     try:
         with path.open("rb") as file:
@@ -120,7 +122,7 @@ def _read(path: Path, device: torch.device | str) -> Checkpoint:
     except OSError as error:
         raise InputError(f"cannot read the checkpoint {path}", got=error.strerror) from error
     if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        raise InputError(f"{path} is a pickle", allowed="safetensors", hint="a pickle runs code; none is ever loaded")
+        raise InputError(f"{path} is a pickle", allowed="safetensors", hint=hint)
     require_memory(2 * size, f"loading {path}", "it is larger than this machine")
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
@@ -128,6 +130,11 @@ def _read(path: Path, device: torch.device | str) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise Damaged(f"the checkpoint {path} is damaged", got=str(error)) from error
+    return header, tensors
+
+
+def _read(path: Path, device: torch.device | str) -> Checkpoint:
+    header, tensors = read_tensors(path)
     if header.get("format") != FORMAT:
         raise InputError(f"{path} is not a checkpoint of the lab", got=f"format {header.get('format', 'unknown')}")
     if header.get("version") != VERSION:

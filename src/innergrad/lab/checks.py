@@ -10,6 +10,7 @@ nothing. ``train`` and ``evaluate_run`` make them for every class that is not in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 import torch
@@ -223,12 +224,19 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
         raise InputError("check_predictor takes a predictor", got=repr(predictor), hint="an instance, such as Mean()")
     integer("d", d)
     integer("n", n, low=2)
-    rng, index = CounterRNG.of(0, "check predictor"), torch.arange(ROWS)
+    check_no_peeking(_name(predictor), predictor, d, n)
+
+
+def check_no_peeking(
+    name: str, predict: Callable[[Tensor, Tensor], Tensor], d: int, n: int, *, device: torch.device | str = "cpu"
+) -> None:
+    """An error if a prediction changes when it is made again, or with its own label, or with later points."""
+    rng, index = CounterRNG.of(0, "check predictor", device), torch.arange(ROWS, device=device)
     x, y = rng.fork("x").normal(index, n, d), rng.fork("y").normal(index, n)
-    found = _predicted(predictor, x, y)
-    if not _agree(found, _predicted(predictor, x, y)):
+    found = _predicted(name, predict, x, y)
+    if not _agree(found, _predicted(name, predict, x, y)):
         raise InputError(
-            f"{_name(predictor)}: predictions change when it is called again",
+            f"{name}: predictions change when it is called again",
             hint="random numbers come from a CounterRNG with a fixed seed",
         )
     # All prompts change at once: a predictor may choose by all of them together.
@@ -236,25 +244,25 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
     for k in range(n):
         later_x = torch.cat([x[:, : k + 1], other_x[:, k + 1 :]], 1)
         later_y = torch.cat([y[:, :k], other_y[:, k:]], 1)
-        if not _agree(found[:, k], _predicted(predictor, later_x, later_y)[:, k]):
-            labels = not _agree(found[:, k], _predicted(predictor, x, later_y)[:, k])
+        if not _agree(found[:, k], _predicted(name, predict, later_x, later_y)[:, k]):
+            labels = not _agree(found[:, k], _predicted(name, predict, x, later_y)[:, k])
             seen = f"y_{k} or later labels" if labels else f"points after x_{k}"
             raise InputError(
-                f"{_name(predictor)} looks ahead: the prediction of y_{k} changes with {seen}",
+                f"{name} looks ahead: the prediction of y_{k} changes with {seen}",
                 allowed=f"x_{k} and the first {k} pairs",
             )
 
 
-def _predicted(predictor: Predictor, x: Tensor, y: Tensor) -> Tensor:
+def _predicted(name: str, predict: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
     """(B, n): predictions, from copies that must stay as they are."""
     own_x, own_y = x.clone(), y.clone()
-    found = predictor(own_x, own_y)
+    found: object = predict(own_x, own_y)
     if not isinstance(found, Tensor) or found.shape != y.shape:
         allowed = f"a tensor {tuple(y.shape)}"
-        raise InputError(f"{_name(predictor)} must return predictions (B, n)", got=_shape(found), allowed=allowed)
+        raise InputError(f"{name} must return predictions (B, n)", got=_shape(found), allowed=allowed)
     for what, own, given in (("x", own_x, x), ("y", own_y, y)):
         if not _same(own, given):
-            raise InputError(f"{_name(predictor)} changes {what} in place", hint="work on a copy")
+            raise InputError(f"{name} changes {what} in place", hint="work on a copy")
     return found.detach().clone()
 
 

@@ -32,7 +32,7 @@ from innergrad.lab.metrics import Curve
 from innergrad.lab.pictures import plot_curves
 from innergrad.lab.room import check_evaluation
 from innergrad.lab.tasks import Task
-from innergrad.lab.training import load_learner
+from innergrad.lab.training import load_learner, origin_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,6 +60,8 @@ class Evaluation:
         run: the folder.
         model: its number in the stack.
         step: steps taken.
+        name: of learners that were measured together, which differ in the seed alone (``evaluate_many``).
+        seeds: theirs. The curves of ``model`` are then means over them, and the intervals are over seeds.
 
     Examples:
         >>> from innergrad import lab
@@ -81,6 +83,8 @@ class Evaluation:
     run: str = ""
     model: int = 0
     step: int = 0
+    name: str = ""
+    seeds: tuple[int, ...] = ()
 
     def remarks(self) -> list[str]:
         """The notes, and where curves are not defined."""
@@ -92,7 +96,8 @@ class Evaluation:
             name: {measure: {"rows": curve.rows(), "undefined": curve.undefined} for measure, curve in found.items()}
             for name, found in self.curves.items()
         }
-        return {**vars(self), "shifts": list(self.shifts), "notes": self.remarks(), "curves": curves}
+        lists = {"shifts": list(self.shifts), "seeds": list(self.seeds)}
+        return {**vars(self), **lists, "notes": self.remarks(), "curves": curves}
 
     def save(self, path: str | Path) -> Path:
         check_out(Path(path)).json(Path(path), self.to_json())
@@ -252,7 +257,8 @@ def evaluate_run(
     _refuse_sweep(Path(run))
     device = pick_device(device)
     learner, experiment = load_learner(run, model, device)
-    task, step = shifted(experiment, shifts), checkpoints.load(run).step
+    checkpoint = checkpoints.load(run)
+    task, step = shifted(experiment, shifts), checkpoint.step
     if isinstance(baselines, str):
         baselines = COMMA.split(baselines)
     chosen, notes = default_baselines(task) if baselines is None else ([named_baseline(b, task) for b in baselines], [])
@@ -262,6 +268,7 @@ def evaluate_run(
         check_predictor(baseline, task.d)
     if step < experiment.train.steps:
         notes.append(f"training is not finished: {step:,} of {experiment.train.steps:,} steps")
+    notes.extend(origin_of(checkpoint).notes())
     points = integer("points", experiment.n_points if n_points is None else n_points, low=2)
     check_evaluation(experiment, task, integer("prompts", n_prompts, low=2), points, integer("batch", batch))
     found = evaluate(
@@ -363,7 +370,8 @@ def _refuse_sweep(folder: Path) -> None:
         names = sorted(path.name for path in folder.iterdir() if checkpoints.newest(path) is not None)
         more = f" and {len(names) - 5} more" if names[5:] else ""
         allowed = f"one of its runs: {', '.join(names[:5])}{more}" if names else "a run; none of it has a checkpoint"
-        raise InputError(f"{folder} is a sweep", allowed=allowed, hint=f"e.g. {folder / names[0]}" if names else "")
+        hint = f"e.g. {folder / names[0]}; evaluate_many measures all" if names else ""
+        raise InputError(f"{folder} is a sweep", allowed=allowed, hint=hint)
 
 
 def _in_batches(predict: Predict, x: Tensor, y: Tensor, batch: int) -> Tensor:

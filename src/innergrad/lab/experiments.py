@@ -88,6 +88,7 @@ class TrainConfig:
         data_every: steps on the same batch. Cheng et al. (2024) have 10.
         log_every: steps between two lines of the log.
         checkpoint_every: steps between two checkpoints.
+        snapshots: weights that are kept for good, so many for each tenfold of the steps. 0 for none.
 
     Examples:
         >>> from innergrad import lab
@@ -104,11 +105,24 @@ class TrainConfig:
     data_every: int = 1
     log_every: int = 100
     checkpoint_every: int = 10_000
+    snapshots: int = 0
 
     def __post_init__(self) -> None:
         check_choices(self, "train.")
+        integer("train.snapshots", self.snapshots, low=0, high=1000)
         for name in ("steps", "batch", "data_every", "log_every", "checkpoint_every"):
             integer(f"train.{name}", getattr(self, name), high=MOST)
+
+    @property
+    def snapshot_steps(self) -> tuple[int, ...]:
+        """The steps whose weights are kept: the first, the last, and some between, at equal distances on a log axis."""
+        return log_spaced(self.steps, self.snapshots) if self.snapshots else ()
+
+
+def log_spaced(last: int, each: int) -> tuple[int, ...]:
+    """0, the powers of 10^(1 / each) up to ``last``, rounded, and ``last``."""
+    between = (round(10 ** (number / each)) for number in range(math.ceil(each * math.log10(last)) + 1))
+    return tuple(sorted({0, last, *(step for step in between if step < last)}))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
     manifest.json    versions, code, machine, time, command line; also of the times it was resumed
     log.jsonl        one line an interval, {"step": 100, "loss": ..., ...}; flushed, so a killed run keeps its lines
     checkpoints/     see innergrad.lab.checkpoints
+    snapshots/       weights that are kept for good, if asked for
     tensorboard/     if asked for
 
 A run that is resumed at step s goes on in the same log: lines after s, and one that was cut off, are removed first. The
@@ -33,7 +34,7 @@ from innergrad.lab.checkpoints import newest
 from innergrad.manifest import manifest
 
 CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.jsonl", "checkpoints", ".lock"
-TENSORBOARD = "tensorboard"
+SNAPSHOTS, TENSORBOARD = "snapshots", "tensorboard"
 BEGUN = ".begun"  # there is no checkpoint yet
 SWEEP = "sweep.json"  # beside the folders of the runs of a sweep
 MOST_LOG = 2**28  # bytes
@@ -44,17 +45,26 @@ class Journal:
     """Writes a run's folder. ``step`` is None for a new run, else the step of the checkpoint it goes on from.
 
     config: a dataclass or a table. A folder with a checkpoint, or with files of another run, is an error.
-    Use as a context manager, or call ``close``.
+    about: further entries of the manifest, or of its line about this resumption; with ``steps`` among them, the run
+    becomes a longer one, and its configuration says so from now on. Use as a context manager, or call ``close``.
     """
 
-    def __init__(self, folder: str | Path, config: Any, *, step: int | None = None, tensorboard: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        config: Any,
+        *,
+        step: int | None = None,
+        tensorboard: bool = False,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = Path(folder)
         log = self.folder / LOG
         if step is None:
             check_new(self.folder, config)
         make_folder(self.folder, "the run")
         check_places(self.folder)
-        made = self._manifest(config, step)
+        made = self._manifest(config, step, about or {})
         self._lock = _lock(self.folder)
         self._board = _tensorboard(self.folder / TENSORBOARD, step) if tensorboard else None
         if step is None:
@@ -62,23 +72,29 @@ class Journal:
             write_whole(self.folder / CONFIG, to_toml(config))
         else:
             saved(self.folder)
+            if "steps" in (about or {}):
+                write_whole(self.folder / CONFIG, to_toml(config))
         write_whole(self.folder / MANIFEST, json.dumps(made, indent=1) + "\n")
         rows = read_log(self.folder) if step is not None and log.exists() else []
         write_whole(log, "".join(_line(row) for row in rows if row["step"] <= (step or 0)))
         self._log = log.open("a", encoding="utf-8")
 
-    def _manifest(self, config: Any, step: int | None) -> dict[str, Any]:
+    def _manifest(self, config: Any, step: int | None, about: Mapping[str, Any]) -> dict[str, Any]:
         """Of a new run, or that of the old one with a line about where and when it went on."""
         made, old = manifest(config), {} if step is None else read_manifest(self.folder)
         if not old:
-            return made
+            return {**made, **about}
         again = {name: made[name] for name in ("started", "versions", "git", "imports", "hardware", "command")}
         before = old.get("resumed", [])
-        return {**old, "resumed": [*(before if isinstance(before, list) else []), {"step": step, **again}]}
+        return {**old, "resumed": [*(before if isinstance(before, list) else []), {"step": step, **about, **again}]}
 
     @property
     def checkpoints(self) -> Path:
         return self.folder / CHECKPOINTS
+
+    @property
+    def snapshots(self) -> Path:
+        return self.folder / SNAPSHOTS
 
     def write(self, row: Mapping[str, Any]) -> None:
         """A line of the log; ``row["step"]`` says when. Numbers that are not finite become null."""
@@ -115,7 +131,7 @@ def saved(folder: Path) -> None:
 
 def check_places(folder: Path) -> None:
     """An error, before any work, if something is in the way of a run's files."""
-    for path in (folder, folder / CHECKPOINTS, folder / TENSORBOARD):
+    for path in (folder, folder / CHECKPOINTS, folder / SNAPSHOTS, folder / TENSORBOARD):
         if path.is_symlink() and not path.exists():
             raise InputError(f"{path} is a link to nothing", allowed="a folder, existing or new")
         if path.exists() and not path.is_dir():

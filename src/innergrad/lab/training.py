@@ -9,11 +9,12 @@ of device. Devices that share a batch see the samples that one device would.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,11 +29,16 @@ from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
-from innergrad.lab.journal import Journal, Progress, check_new, read_log, saved
+from innergrad.lab.journal import SNAPSHOTS, Journal, Progress, check_new, read_log, saved
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
+from innergrad.lab.origins import Origin
 from innergrad.lab.room import check_learner, check_training
 from innergrad.lab.stack import Stack
+from innergrad.lab.weights import theta_of, weights_of
+
+MOST_SNAPSHOTS = 10**9  # none is removed
+FREE = ("name", "train.log_every", "train.checkpoint_every", "train.snapshots")  # what a resumed run may change
 
 
 @dataclass(frozen=True)
@@ -71,18 +77,23 @@ def train(
     *,
     device: torch.device | str | None = "cpu",
     resume: bool = False,
+    start: Learner | str | Path | None = None,
     tensorboard: bool = False,
     progress: Progress | None = None,
 ) -> Result:
     """Train experiments as one stack: models of one shape, side by side.
 
-    A run is a function of its experiments. A run that was stopped and resumed ends where one ends that was not.
+    A run is a function of its experiments, and of the weights that it starts from. A run that was stopped and resumed
+    ends where one ends that was not. Resumed with more steps, it is trained longer: from there on the learning rate is
+    that of the longer run.
 
     Args:
         experiments: one, or several of one shape.
         folder: keep a log and checkpoints there.
         device: None for the GPU if there is one.
         resume: go on from the last checkpoint in the folder.
+        start: begin with the weights of this learner, or of this run or checkpoint: one model for all, or one for each.
+            By default they are drawn from the seed.
         tensorboard: also write TensorBoard's files.
         progress: is told about every line of the log.
 
@@ -99,7 +110,7 @@ def train(
     for task in filter(is_users_own, dict.fromkeys(one.task for one in experiments)):
         check_task(task)
     with processes(device), signals() as told, own_gradients():
-        return _train(experiments, folder, device, resume, tensorboard, progress, told)
+        return _train(experiments, folder, device, resume, start, tensorboard, progress, told)
 
 
 def _train(
@@ -107,6 +118,7 @@ def _train(
     folder: Path | str | None,
     device: torch.device | str,
     resume: bool,
+    start: Learner | str | Path | None,
     tensorboard: bool,
     progress: Progress | None,
     told: list[int],
@@ -115,10 +127,12 @@ def _train(
     check_stack(experiments)
     check_training(experiments)
     stack, config = Stack(experiments, device), experiments[0].train
-    first = stack.rank == 0
+    first, origin = stack.rank == 0, Origin()
     if resume:
-        restore(stack, experiments, folder)
-    step, began = int(stack.step), time.perf_counter()
+        origin = restore(stack, experiments, folder)
+    elif start is not None:
+        origin = begin(stack, start)
+    step, began, kept = int(stack.step), time.perf_counter(), config.snapshot_steps
     log = [row for row in read_log(folder) if row["step"] <= step] if resume and folder else []
     if step == config.steps:
         if folder and first:
@@ -126,13 +140,18 @@ def _train(
         return Result(stack.learner, tuple(experiments), step, True, tuple(log))
     journal = None
     if folder and first:
-        journal = Journal(folder, configuration(experiments), step=step if resume else None, tensorboard=tensorboard)
+        how: dict[str, Any] = {"step": step if resume else None, "tensorboard": tensorboard}
+        journal = Journal(folder, configuration(experiments), **how, about=origin.news(config.steps))
+        origin = origin.planned_for(step, config.steps)
     with journal or nullcontext():  # closed in any case: its holder keeps others out of the folder
+        if journal and not resume:
+            keep_first(stack, experiments, journal, origin)
         asked = stack.any_device(told)
         while step < config.steps and not asked:
             n = config.curriculum.length(step, stack.n_points)
             everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
-            end = min(config.steps, *(next_multiple(step, every) for every in everies))
+            ends = (*(next_multiple(step, every) for every in everies), *(at for at in kept if at > step))
+            end = min(config.steps, *ends)
             stack.run(end - step, n)
             step = end
             if step % config.log_every == 0 or step == config.steps:
@@ -144,10 +163,12 @@ def _train(
                 if not any(map(math.isfinite, row["loss"])):  # the other models of a stack go on
                     hint = "lower the learning rate, or look for labels that are not finite"
                     raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; {hint}")
+            if journal and step in kept:
+                save(stack, experiments, journal.snapshots, step, origin, snapshot=True)
             asked = stack.any_device(told)
             if journal and (step % config.checkpoint_every == 0 or step == config.steps or asked):
                 journal.sync()
-                save(stack, experiments, journal.checkpoints, step)
+                save(stack, experiments, journal.checkpoints, step, origin)
                 saved(journal.folder)
     asked = stack.any_device(told)  # also while the last checkpoint was written
     return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log), asked)
@@ -195,14 +216,49 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
             raise InputError("experiments of a stack may not differ in this", got=", ".join(apart), allowed=allowed)
 
 
-def save(stack: Stack, experiments: Sequence[Experiment], folder: Path, step: int) -> None:
-    """A checkpoint of all that resuming and loading need."""
+def save(
+    stack: Stack, experiments: Sequence[Experiment], folder: Path, step: int, origin: Origin, *, snapshot: bool = False
+) -> None:
+    """A checkpoint of all that resuming and loading need; a snapshot has the parameters only, and stays."""
     tables = [to_table(one) for one in experiments]
-    checkpoints.save(folder, step, stack.state, {"experiments": tables, "layout": stack.layout.table})
+    meta = {"experiments": tables, "layout": stack.layout.table, **origin.meta()}
+    if snapshot:
+        checkpoints.save(folder, step, {"theta": stack.theta}, meta, keep=MOST_SNAPSHOTS)
+    else:
+        checkpoints.save(folder, step, stack.state, meta)
 
 
-def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str | None) -> None:
-    """Puts a stack where the newest checkpoint of the folder was. The experiments must be those of the checkpoint."""
+def keep_first(stack: Stack, experiments: Sequence[Experiment], journal: Journal, origin: Origin) -> None:
+    """What a new run keeps before its first step. Weights from elsewhere are kept at once: resuming needs them."""
+    if stack.config.snapshots:
+        save(stack, experiments, journal.snapshots, 0, origin, snapshot=True)
+    if origin.start is not None:
+        save(stack, experiments, journal.checkpoints, 0, origin)
+        saved(journal.folder)
+
+
+def begin(stack: Stack, start: Learner | str | Path) -> Origin:
+    """Puts other weights into a stack: those of one model into all, or those of as many models, one into each."""
+    table, theta, about = weights_of(start)
+    if len(theta) not in (1, stack.size):
+        allowed = "1" if stack.size == 1 else f"1 or {stack.size}"
+        raise InputError("the weights to start from are of another number of models", got=len(theta), allowed=allowed)
+    ours, theirs = ({name: shape for name, (_, shape) in one.items()} for one in (stack.layout.table, table))
+    apart = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
+    if apart or theta.shape[1] != stack.layout.width:
+        name = apart[0] if apart else "theta"
+        what, hint = f"the weights to start from are of another shape: {name}", "take the learner settings of that run"
+        raise InputError(what, got=theirs.get(name, "absent"), allowed=str(ours.get(name, "absent")), hint=hint)
+    with torch.no_grad():
+        stack.theta.copy_(theta)
+    digest = hashlib.sha256(theta.cpu().contiguous().numpy().tobytes()).hexdigest()
+    return Origin({**about, "models": len(theta), "sha256": digest})
+
+
+def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str | None) -> Origin:
+    """Puts a stack where the newest checkpoint of the folder was. The experiments must be those of the checkpoint, but
+    for more steps.
+    """
     if folder is None:
         raise InputError("resuming needs the folder of the run")
     found = checkpoints.load(folder)
@@ -213,6 +269,15 @@ def restore(stack: Stack, experiments: Sequence[Experiment], folder: Path | str 
     if int(stack.step) != found.step or found.step > stack.config.steps:
         got = f"step {int(stack.step)}, and {found.step} in the header, of {stack.config.steps}"
         raise checkpoints.Damaged(f"the checkpoint {found.path} is damaged", got=got)
+    return origin_of(found)
+
+
+def origin_of(found: checkpoints.Checkpoint) -> Origin:
+    """Where the weights of a checkpoint come from."""
+    origin = Origin.of(found.meta)
+    if origin is None:
+        raise checkpoints.Damaged(f"the checkpoint {found.path} is damaged", got="a header that no run writes")
+    return origin
 
 
 def check_folder(folder: Path, experiments: Sequence[Experiment]) -> None:
@@ -230,13 +295,19 @@ def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment])
         f"experiment {number}: {name} {words}"
         for number, (then, now) in enumerate(zip(tables, experiments, strict=False))
         for name, words in differences(to_table(now), then).items()
-        if name not in ("name", "train.log_every", "train.checkpoint_every")
+        if name not in FREE and not (name == "train.steps" and _longer(now, then))
     ]
     if len(tables) != len(experiments):
         apart = [f"{len(tables)} experiments there, {len(experiments)} here"]
     if apart:
         hint = "resume with the configuration in the run's folder, or begin another run"
         raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)
+
+
+def _longer(now: Experiment, then: Mapping[str, Any]) -> bool:
+    """Whether a run would only be trained longer."""
+    before = then.get("train", {}).get("steps")
+    return isinstance(before, int) and now.train.steps > before
 
 
 @within_limits("loading the learner")
@@ -270,15 +341,33 @@ def load_learner(
     layout, named = Layout(learner), dict(learner.named_parameters())
     if found.meta.get("layout") != layout.table:
         raise InputError(f"{found.path.name} has other parameters than its configuration says")
-    theta, wanted = found.tensors.get("theta"), (len(tables), layout.width)
-    if theta is None or tuple(theta.shape) != wanted:
-        got = "no theta" if theta is None else tuple(theta.shape)
+    theta, wanted = theta_of(found), (len(tables), layout.width)
+    if tuple(theta.shape) != wanted:
+        got = tuple(theta.shape)
         raise checkpoints.Damaged(f"the checkpoint {found.path} is damaged", got=got, allowed=f"theta {wanted}")
     with torch.no_grad():
         for name, value in layout.unpack(theta[model : model + 1]).items():
             named[name].copy_(value)
         learner.scale.fill_(experiment.task.scale)
     return learner.to(device).eval(), experiment
+
+
+def snapshots(run: Path | str) -> list[Path]:
+    """The snapshots of a run, the first step first: weights that ``train.snapshots`` kept. ``load_learner`` takes each.
+
+    Args:
+        run: the folder of a run.
+
+    Examples:
+        >>> from innergrad import lab
+        >>> shape = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)
+        >>> short = lab.TrainConfig(steps=100, batch=2, snapshots=1)
+        >>> _ = lab.train(lab.Experiment(n_points=4, task=lab.Linear(d=2), learner=shape, train=short), "run")
+        >>> [path.name for path in lab.snapshots("run")]
+        ['step-000000000.safetensors', 'step-000000001.safetensors', 'step-000000010.safetensors',
+         'step-000000100.safetensors']
+    """
+    return checkpoints.every(Path(run) / SNAPSHOTS)
 
 
 def configuration(experiments: Sequence[Experiment]) -> Any:

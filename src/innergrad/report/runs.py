@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from innergrad import figures
 from innergrad.errors import plural
-from innergrad.figures import BLUE, GREEN, GREY, ORANGE
 from innergrad.lab.evaluation import MEASURES, MODEL, Evaluation, evaluate_run
 from innergrad.lab.journal import Row, read_log, read_manifest
-from innergrad.lab.pictures import draw_curves
+from innergrad.lab.pictures import draw_curves, draw_log
 from innergrad.report.page import Page, Picture, Section, Table, number
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 SIZE = (5.4, 4.0)
-STEEP = 5.0  # a loss that falls by more is drawn on a log axis
 
 
 def report_of_run(
@@ -56,24 +51,9 @@ def _lead(plain: Evaluation) -> str:
 
 def _training(rows: Sequence[Row]) -> Section:
     with figures.new(size=SIZE) as (figure, (ax,)):
-        _draw_log(ax, rows)
+        draw_log(ax, rows)
         svg = figures.as_svg(figure)
     return Section("Training", [], [Picture(svg, "The loss of training, by step.")])
-
-
-def _draw_log(ax: Axes, rows: Sequence[Row]) -> None:
-    known = [row for row in rows if row.get("loss") is not None]
-    steps, losses = [row["step"] for row in known], [row["loss"] for row in known]
-    columns = list(zip(*losses, strict=True)) if losses and isinstance(losses[0], list) else [tuple(losses)]
-    colours = (ORANGE, BLUE, GREEN, GREY)
-    for n, column in enumerate(columns):
-        label = f"model {n}" if len(columns) > 1 else None
-        ax.plot(steps, [float("nan") if v is None else v for v in column], color=colours[n % 4], lw=1.8, label=label)
-    positive = [v for column in columns for v in column if v is not None and v > 0]
-    steep = bool(positive) and max(positive) > STEEP * min(positive)
-    ax.set(title="Loss of training", xlabel="step", ylabel="loss", yscale="log" if steep else "linear")
-    if len(columns) > 1:
-        ax.legend()
 
 
 def _evaluation(title: str, one: Evaluation) -> Section:

@@ -4,6 +4,15 @@ files.
 
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 from innergrad.lab.learners.gpt import GPT, GPTConfig
-from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig
+from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerConfig, from_compiled
 
-__all__ = ["GPT", "GPTConfig", "Keep", "KernelLearner", "KernelLearnerConfig", "Learner", "LearnerConfig"]
+__all__ = [
+    "GPT",
+    "GPTConfig",
+    "Keep",
+    "KernelLearner",
+    "KernelLearnerConfig",
+    "Learner",
+    "LearnerConfig",
+    "from_compiled",
+]

@@ -19,10 +19,11 @@ Parameters: r (S, L, H); A, B, C (S, L, H, d, d) for a stack of S models of L la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,7 +34,9 @@ from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 
 if TYPE_CHECKING:
-    from innergrad.algorithms.functional_layers import FunctionalLayers
+    from innergrad.algorithms.base import Algorithm
+    from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
+    from innergrad.transformer import CompiledTransformer
 
 ACTIVATIONS = ("linear", "relu", "exp", "softmax")
 
@@ -220,3 +223,85 @@ def _each(x: Tensor, matrix: Tensor) -> Tensor:
 
 def _pass(name: str, value: Tensor) -> Tensor:
     return value
+
+
+# ------------------------------------------------------------------------------------------- from compiled to trained
+
+
+def from_compiled(tf: CompiledTransformer, *, free_A: bool = False) -> KernelLearner:
+    """A compiled transformer of functional gradient descent as a learner that can be trained further.
+
+    It predicts what the transformer does. ``lab.train(experiment, start=learner)`` begins there. The learner's numbers
+    are 32-bit.
+
+    Args:
+        tf: compiled from ``FunctionalGradientDescent`` or ``FunctionalLayers``, with one label.
+        free_A: train the matrix A on values, too. It must be, where it is not 0 in the transformer.
+
+    Examples:
+        >>> import innergrad as ig, torch
+        >>> from innergrad import lab
+        >>> tf = ig.compile(ig.FunctionalGradientDescent("linear", steps=2, d=3, step=0.1), n_examples=4)
+        >>> learner = lab.from_compiled(tf)
+        >>> learner.config.n_layers, learner.config.heads
+        (2, ('linear',))
+    """
+    layers = [[term for head in layer for term in _terms(head)] for layer in _heads(tf.algorithm)]
+    kinds = [tuple(term.kind for term in layer) for layer in layers]
+    if len(set(kinds)) > 1:
+        allowed = "the same kernels in every layer"
+        raise InputError("a learner has the same heads in every layer", got=", ".join(map(str, kinds)), allowed=allowed)
+    moves = any(term.A.any() for layer in layers for term in layer)
+    if moves and not free_A:
+        raise InputError("this transformer moves its inputs: A is not 0", hint="give free_A=True")
+    d = len(layers[0][0].A)
+    learner = KernelLearnerConfig(len(layers), kinds[0], free_A=free_A).build(d, 2)
+    with torch.no_grad():
+        learner.r.copy_(torch.tensor([[-term.step for term in layer] for layer in layers]))
+        for name in ("A", "B", "C") if free_A else ("B", "C"):
+            parts = [[torch.from_numpy(getattr(term, name)) for term in layer] for layer in layers]
+            learner.get_parameter(name).copy_(torch.stack([torch.stack(layer) for layer in parts]))
+    return learner
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A head of a learner: y_j -= step sum_i h(<B x_i, C x_j>) y_i, and so for x_j by A."""
+
+    kind: str
+    step: float
+    A: np.ndarray
+    B: np.ndarray
+    C: np.ndarray
+
+
+def _heads(algorithm: Algorithm) -> list[tuple[FunctionalHead, ...]]:
+    """Those of every layer, with the number of inputs in their matrices."""
+    from innergrad.algorithms.functional import FunctionalGradientDescent
+    from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
+
+    if not isinstance(algorithm, FunctionalGradientDescent | FunctionalLayers) or algorithm.d_y != 1:
+        got = f"{type(algorithm).__name__}, d_y = {getattr(algorithm, 'd_y', 1)}"
+        allowed = "FunctionalGradientDescent or FunctionalLayers, with one label"
+        raise InputError("no learner of the lab has the shape of this transformer", got=got, allowed=allowed)
+    one = np.eye(algorithm.d)
+    if isinstance(algorithm, FunctionalLayers):
+        full = [[(head, head.maps(algorithm.d)) for head in layer] for layer in algorithm.layers]
+        return [tuple(FunctionalHead(head.kernel, head.step, *maps) for head, maps in layer) for layer in full]
+    A = algorithm.covariate_step * one
+    return [(FunctionalHead(algorithm.kernel, float(r), A, one, one),) for r in algorithm.rates()]
+
+
+def _terms(head: FunctionalHead) -> Iterator[_Term]:
+    """One for each summand of the head's kernel, weight h(<G B x_i, G C x_j> / bandwidth^2)."""
+    A, B, C = (np.array(getattr(head, name)) for name in "ABC")
+    for weight, factors in head.kernel.terms:
+        if len(factors) != 1:
+            hint = "a head of the lab's learner has one kernel"
+            raise InputError("a product of kernels is no head of a learner", got=repr(head.kernel), hint=hint)
+        (factor,) = factors
+        G = np.eye(len(B)) if factor.G is None else np.array(factor.G)
+        key, query = G @ B / factor.bandwidth**2, G @ C
+        if key.shape != A.shape:  # only the product of the two matters
+            key, query = query.T @ key, np.eye(len(A))
+        yield _Term(factor.h, weight * head.step, weight * A, key, query)

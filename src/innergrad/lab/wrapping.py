@@ -1,0 +1,156 @@
+"""A model from elsewhere as a learner: measured, looked into and compared like those of the lab.
+
+    prompt x (B, n, d), y (B, n)  --read_in-->  tokens  --module-->  states  --read_out-->  predictions (B, n)
+
+The module is anybody's ``torch.nn.Module``, a Hugging Face model among them. What it computes stays its own business.
+Wrapping adds what the lab asks of a learner: ``predict``, and ``run_with_cache`` with edits, by hooks on its parts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from innergrad.errors import InputError
+from innergrad.lab.checks import check_no_peeking
+from innergrad.lab.learners.base import Keep, Learner
+
+ReadIn = Callable[[Tensor, Tensor], Tensor]
+ReadOut = Callable[[Tensor], Tensor]
+CHECKED = 4  # points of the prompts that a wrapped module is tried on
+
+
+def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut) -> Wrapped:
+    """A model of your own as a learner, for evaluation, probes and hooks.
+
+    It is tried on a few prompts: a prediction that changes with its own label, or with later points, is an
+    ``InputError``. The module is put into evaluation mode. The lab does not train it.
+
+    Args:
+        module: from tokens to states. A Hugging Face model gets the tokens as ``inputs_embeds``, and its last hidden
+            states are taken.
+        d: the number of inputs.
+        read_in: from points (B, n, d) and labels (B, n) to tokens. ``lab.interleave`` makes the usual ones.
+        read_out: from states to predictions: (B, n), entry k that of label k; or (B, 1), that of the last label.
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> narrow, wide = torch.nn.Linear(2, 8), torch.nn.Linear(8, 1)
+        >>> learner = lab.wrap(
+        ...     torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(8, 8)),
+        ...     d=2,
+        ...     read_in=lambda x, y: narrow(lab.interleave(x, y)),
+        ...     read_out=lambda states: wide(states)[:, ::2, 0],
+        ... )
+        >>> predictions, cache = learner.run_with_cache(torch.zeros(3, 5, 2), torch.zeros(3, 5), ["0", "1"])
+        >>> tuple(predictions.shape), tuple(cache["1"].shape)
+        ((3, 5), (3, 10, 8))
+    """
+    if not isinstance(module, nn.Module):
+        raise InputError("wrap takes a torch.nn.Module", got=type(module).__name__)
+    for name, function in (("read_in", read_in), ("read_out", read_out)):
+        if not callable(function):
+            raise InputError(f"{name} is a function", got=type(function).__name__)
+    made = Wrapped(module.eval(), d, read_in, read_out)
+    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    check_no_peeking(f"the wrapped {type(module).__name__}", made.predict, made.d, CHECKED, device=device)
+    return made
+
+
+def interleave(x: Tensor, y: Tensor) -> Tensor:
+    """Tokens x1, y1, x2, y2, ... of one width d: a label is (y, 0, ..., 0). The layout of Garg et al. (2022).
+
+    Args:
+        x: points (B, n, d).
+        y: labels (B, n).
+
+    Examples:
+        >>> import torch
+        >>> from innergrad import lab
+        >>> lab.interleave(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[3.0]]))
+        tensor([[[1., 2.],
+                 [3., 0.]]])
+    """
+    labels = torch.cat((y[..., None], x.new_zeros(*y.shape, x.shape[-1] - 1)), -1)
+    return torch.stack((x, labels), 2).flatten(1, 2)
+
+
+class Wrapped(Learner):
+    """A stack of one; see ``wrap``. Activations have the names of the module's parts, ``h.0.attn``, beside ``read_in``:
+    of each, the first tensor that it returns. A part that is called again adds ``@2``, ``@3``, ...
+    """
+
+    def __init__(self, module: nn.Module, d: int, read_in: ReadIn, read_out: ReadOut) -> None:
+        super().__init__(d)
+        self.module, self.read_in, self.read_out = module, read_in, read_out
+        self.embeds = "inputs_embeds" in inspect.signature(module.forward).parameters
+
+    @property
+    def matrices(self) -> dict[str, int]:
+        return {}
+
+    def model(self, number: int) -> Learner:
+        if number != 0:
+            raise InputError("no such model in the stack", got=number, allowed="0 to 0")
+        return self
+
+    def extra_repr(self) -> str:
+        return f"d={self.d}, {sum(parameter.numel() for parameter in self.parameters()):,} parameters"
+
+    def forward(
+        self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor] | None = None, keep: Keep | None = None
+    ) -> Tensor:
+        if weights is not None or len(x) != 1:
+            hint = "to train a model of your own, write a LearnerConfig and a Learner"
+            raise InputError("a wrapped module is one model, with its own weights", hint=hint)
+        dtype = next((one.dtype for one in self.parameters() if one.is_floating_point()), x.dtype)
+        points, labels = x[0].to(dtype), y[0].to(dtype, copy=True)
+        labels[:, -1] = 0.0  # a place to fill
+        tokens = self.read_in(points, labels)
+        if keep is not None:
+            tokens = keep("read_in", tokens[None])[0]
+        with _watched(self.module, keep):
+            found = self.module(inputs_embeds=tokens) if self.embeds else self.module(tokens)
+        states = found if isinstance(found, Tensor) else getattr(found, "last_hidden_state", None)
+        if states is None and isinstance(found, tuple) and found:
+            states = found[0]
+        if not isinstance(states, Tensor):
+            allowed = "a tensor, a tuple that begins with one, or last_hidden_state"
+            raise InputError("the module must return states", got=type(found).__name__, allowed=allowed)
+        predictions = self.read_out(states)
+        wanted = [(*y.shape[1:],), (y.shape[1], 1)]
+        if not isinstance(predictions, Tensor) or tuple(predictions.shape) not in wanted:
+            got = tuple(predictions.shape) if isinstance(predictions, Tensor) else type(predictions).__name__
+            raise InputError("read_out must return predictions", got=got, allowed=f"{wanted[0]} or {wanted[1]}")
+        return predictions[None].to(y.dtype)
+
+
+@contextmanager
+def _watched(module: nn.Module, keep: Keep | None) -> Iterator[None]:
+    """While it runs, ``keep`` sees what every part of the module returns, and may replace it."""
+    seen: dict[str, int] = {}
+
+    def hook(name: str) -> Callable[[nn.Module, Any, Any], Any]:
+        def replaced(part: nn.Module, inputs: Any, output: Any) -> Any:
+            first = output[0] if isinstance(output, tuple) and output else output
+            if keep is None or not isinstance(first, Tensor):
+                return output
+            seen[name] = seen.get(name, 0) + 1
+            new = keep(name if seen[name] == 1 else f"{name}@{seen[name]}", first[None])[0]
+            return (new, *output[1:]) if isinstance(output, tuple) else new
+
+        return replaced
+
+    named = [] if keep is None else [(name, part) for name, part in module.named_modules() if name]
+    handles = [part.register_forward_hook(hook(name)) for name, part in named]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

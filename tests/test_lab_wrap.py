@@ -1,0 +1,136 @@
+"""Models from elsewhere: wrapped, or loaded from a checkpoint of Garg et al., they predict what they do at home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from innergrad import lab
+from innergrad.errors import InputError
+
+D, N, WIDTH, HEADS = 3, 6, 32, 4
+
+
+class Theirs(nn.Module):
+    """The model of Garg et al., written as they write it: Hugging Face's GPT-2 between two linear maps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        transformers = pytest.importorskip("transformers")
+        sizes: dict[str, Any] = {"n_positions": 2 * N, "n_embd": WIDTH, "n_layer": 2, "n_head": HEADS}
+        config = transformers.GPT2Config(vocab_size=1, bos_token_id=0, eos_token_id=0, **sizes)
+        self._read_in = nn.Linear(D, WIDTH)
+        self._backbone = transformers.GPT2Model(config)
+        self._read_out = nn.Linear(WIDTH, 1)
+
+    def forward(self, xs: Tensor, ys: Tensor) -> Tensor:
+        wide = torch.cat((ys[:, :, None], torch.zeros(*ys.shape, D - 1)), 2)
+        zs = torch.stack((xs, wide), 2).view(len(xs), 2 * xs.shape[1], D)
+        states = self._backbone(inputs_embeds=self._read_in(zs)).last_hidden_state
+        return self._read_out(states)[:, ::2, 0]
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Theirs:
+    torch.manual_seed(0)
+    made = Theirs().eval()
+    with torch.no_grad():  # weights of a trained size: those of GPT-2's start hardly attend
+        for parameter in made.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return made
+
+
+def prompts(seed: int = 1) -> tuple[Tensor, Tensor]:
+    x, y, _ = lab.Linear(d=D).sample(lab.CounterRNG.of(seed, "wrap"), torch.arange(5), N)
+    return x, y
+
+
+def test_a_checkpoint_of_garg_is_hugging_faces_model(theirs: Theirs, tmp_path: Path) -> None:
+    x, y = prompts()
+    with torch.no_grad():
+        expected = theirs(x, y)
+    save_file(dict(theirs.state_dict()), tmp_path / "model.safetensors")
+    for source in (tmp_path / "model.safetensors", theirs.state_dict()):
+        learner = lab.load_garg(source, n_heads=HEADS)
+        assert (learner.predict(x, y) - expected).abs().max() < 1e-5 * expected.abs().max()
+    assert learner.config.d_mlp == 4 * WIDTH
+    assert (lab.load_garg(theirs.state_dict()).predict(x, y) - expected).abs().max() > 1e-3  # one head is another model
+    shown = learner.run_with_cache(x, y, ["blocks.1.attn.pattern"])[1]["blocks.1.attn.pattern"]
+    assert shown.shape == (5, HEADS, 2 * N - 1, 2 * N - 1)
+
+
+def test_a_wrapped_model_is_the_model(theirs: Theirs) -> None:
+    """Predictions, activations by the names of its parts, edits, evaluation."""
+    learner = lab.wrap(
+        theirs._backbone,
+        d=D,
+        read_in=lambda x, y: theirs._read_in(lab.interleave(x, y)),
+        read_out=lambda states: theirs._read_out(states)[:, ::2, 0],
+    )
+    x, y = prompts()
+    with torch.no_grad():
+        expected = theirs(x, y)
+    assert (learner.predict(x, y) - expected).abs().max() < 1e-6 * expected.abs().max()
+    found, cache = learner.run_with_cache(x, y, ["h.*.mlp", "read_in"])
+    assert set(cache) == {"h.0.mlp", "h.1.mlp", "read_in"}
+    assert cache["h.1.mlp"].shape == (5, 2 * N, WIDTH)
+    edited, _ = learner.run_with_cache(x, y, [], edits={"h.0.attn": torch.zeros_like, "h.1.attn": torch.zeros_like})
+    assert torch.allclose(found, expected, rtol=1e-5)
+    blind, other = edited[:, -1], learner.run_with_cache(x, y.flip(1), [], edits={"h.*.attn": torch.zeros_like})[0]
+    assert torch.allclose(blind, other[:, -1])  # without attention no label is seen
+    ours = lab.load_garg(theirs.state_dict(), n_heads=HEADS)
+    errors = [
+        lab.evaluate(one.predict, lab.Linear(d=D), n_prompts=32, n_points=N).curves["model"]["squared error"].value
+        for one in (learner, ours)
+    ]
+    assert torch.allclose(*errors, rtol=1e-4)
+
+
+def test_a_model_for_one_query_and_in_another_precision() -> None:
+    """The mean of the labels before the last point, by attention that weighs all alike, in float64."""
+    module = nn.Linear(D + 1, D + 1).double()
+    with torch.no_grad():
+        module.weight.copy_(torch.eye(D + 1))
+        module.bias.zero_()
+    learner = lab.wrap(
+        module,
+        d=D,
+        read_in=lambda x, y: torch.cat((x, y[..., None]), -1),
+        read_out=lambda states: states[:, :-1, -1].sum(1, keepdim=True) / max(states.shape[1] - 1, 1),
+    )
+    x, y = prompts()
+    assert torch.allclose(learner.predict(x, y), lab.baselines.Mean()(x, y), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("read_out", "words"),
+    [
+        (lambda states: states[:, 1::2, 0], "looks ahead: the prediction of y_0 changes with y_0"),
+        (lambda states: states[:, :, 0], "read_out must return predictions"),
+        (lambda states: states[:, ::2, 0] + torch.rand(1), "predictions change when it is called again"),
+    ],
+)
+def test_slips_are_found_when_it_is_wrapped(read_out: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        lab.wrap(nn.Identity(), d=D, read_in=lab.interleave, read_out=read_out)
+
+
+def test_what_is_no_such_checkpoint(theirs: Theirs, tmp_path: Path) -> None:
+    state = dict(theirs.state_dict())
+    torch.save(state, tmp_path / "state.pt")
+    with pytest.raises(InputError, match=r"is a pickle; allowed: safetensors; convert it where you trust it"):
+        lab.load_garg(tmp_path / "state.pt")
+    with pytest.raises(InputError, match=r"read_out\.bias; got no such tensor"):
+        lab.load_garg({name: value for name, value in state.items() if name != "_read_out.bias"})
+    with pytest.raises(InputError, match=r"no part of such a model; got lm_head"):
+        lab.load_garg({**state, "lm_head": torch.zeros(1)})
+    with pytest.raises(InputError, match=r"h\.1\.ln_1\.weight; got \(3,\)"):
+        lab.load_garg({**state, "_backbone.h.1.ln_1.weight": torch.zeros(3)})
+    learner = lab.wrap(nn.Identity(), d=D, read_in=lab.interleave, read_out=lambda states: states[:, ::2, 0])
+    with pytest.raises(InputError, match="a wrapped module is one model"):
+        learner(torch.zeros(2, 1, 4, D), torch.zeros(2, 1, 4))
