@@ -40,6 +40,11 @@ FIGURES = (
     "positions",
     "shapes-relu",
     "shapes-softmax",
+    "linear-algorithms",
+    "linear-noise",
+    "linear-sizes",
+    "linear-probes",
+    "linear-inits",
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab

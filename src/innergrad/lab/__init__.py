@@ -9,14 +9,24 @@ In short:
     print(lab.evaluate_run("out/run").table())                   # beside the mean and the best predictor of the task
 """
 
-from innergrad.lab import baselines, metrics, tasks
+from innergrad.lab import baselines, metrics, probes, tasks
 from innergrad.lab.baselines import Predictor
 from innergrad.lab.checks import check_predictor, check_task
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.differences import (
+    Comparison,
+    RidgeMatch,
+    compare,
+    implied_weight_difference,
+    implied_weights,
+    matching_ridge,
+    squared_prediction_difference,
+)
 from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_all, evaluate_run
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners import GPTConfig, KernelLearnerConfig, Learner, LearnerConfig
 from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.probes import ProbeConfig, Probes, probe
 from innergrad.lab.sweeps import grid, read_experiments, sweep
 from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Task
 from innergrad.lab.training import Result, load_learner, train
@@ -31,6 +41,7 @@ Examples:
 """
 
 __all__ = [
+    "Comparison",
     "CounterRNG",
     "Curriculum",
     "Evaluation",
@@ -45,21 +56,31 @@ __all__ = [
     "Networks",
     "Optimiser",
     "Predictor",
+    "ProbeConfig",
+    "Probes",
     "Prompts",
     "Result",
+    "RidgeMatch",
     "Stream",
     "Task",
     "TrainConfig",
     "baselines",
     "check_predictor",
     "check_task",
+    "compare",
     "evaluate",
     "evaluate_all",
     "evaluate_run",
     "grid",
+    "implied_weight_difference",
+    "implied_weights",
     "load_learner",
+    "matching_ridge",
     "metrics",
+    "probe",
+    "probes",
     "read_experiments",
+    "squared_prediction_difference",
     "sweep",
     "tasks",
     "train",

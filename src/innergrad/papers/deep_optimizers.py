@@ -250,7 +250,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
     began = time.monotonic()
     rehearse(run, stack[0])
     share = variant.effort / sum(stages[name].effort for name in run.waiting or (stage,) if name in stages)
-    learner, stack = _train(run, records, stack, share * run.clock.left - sizes.evaluation)
+    learner, stack = train_stack(run, records, stack, share * run.clock.left - sizes.evaluation)
     longest = 0.0
     for test in dict.fromkeys(test for _, test in wanted):
         if run.clock.left < 1.2 * longest:
@@ -262,7 +262,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
             records.add({**key, "prompts": len(x), "curves": found})
         longest = max(longest, time.monotonic() - start)
         run.say(f"{run.clock.spent:7.1f} s   measured: {test}")
-    _noted(records, run, began)
+    noted(records, run, began)
     return True
 
 
@@ -275,7 +275,9 @@ def rehearse(run: Run, one: Experiment) -> None:
         curves(learner.predict(x, y), y, one.task.scale)
 
 
-def _train(run: Run, records: Records, stack: list[Experiment], seconds: float) -> tuple[Learner, list[Experiment]]:
+def train_stack(
+    run: Run, records: Records, stack: list[Experiment], seconds: float
+) -> tuple[Learner, list[Experiment]]:
     """The trained stack, in 16 bits, and its experiments with the steps that were taken."""
     sizes: Sizes = run.sizes
     began, said = time.monotonic(), -10.0
@@ -352,7 +354,7 @@ def references(run: Run) -> bool:
             found = curves(chunked(one, x, y), y, scale)
             records.add({"by": one.name, "test": vars(test), "prompts": len(x), "curves": found})
         longest = max(longest, time.monotonic() - start)
-    _noted(records, run, began)
+    noted(records, run, began)
     return True
 
 
@@ -392,7 +394,7 @@ def fits(run: Run) -> bool:
             records.add({**about, "curves": curves(made.at(epoch), y, scale, ks)})
         slowest = max(slowest, (time.monotonic() - start) / work)
         run.say(f"{run.clock.spent:7.1f} s   networks of {test.layers} layers, {len(x):,} prompts, {len(ks)} lengths")
-    _noted(records, run, began)
+    noted(records, run, began)
     return True
 
 
@@ -436,7 +438,7 @@ def size(y: Tensor) -> float:
     return float(y.square().mean().sqrt()) or 1.0
 
 
-def _noted(records: Records, run: Run, began: float) -> None:
+def noted(records: Records, run: Run, began: float) -> None:
     if not records.notes.get("complete"):
         records.note(seconds=round(time.monotonic() - began, 1), device=device_name(run.device), complete=True)
 
