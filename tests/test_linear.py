@@ -87,10 +87,16 @@ def test_the_matching_ridge_is_found(lam: float) -> None:
     p = Ridge(lam, intercept=False)(x.double(), y.double())
     exact = lab.matching_ridge(p, x, y)
     assert exact.lam == pytest.approx(lam, rel=0.01)
-    noisy = lab.matching_ridge(p + 0.1 * torch.randn(p.shape, generator=torch.Generator().manual_seed(1)), x, y)
-    assert noisy.low < lam < noisy.high
-    assert noisy.spd == pytest.approx(0.01 / D, rel=0.1)
     assert lab.matching_ridge(LeastSquares()(x, y), x, y).at_an_end
+
+
+def test_its_interval_holds_the_truth() -> None:
+    """In 20 trials, each with other noise on the predictions: 95 % would be 19, and 15 or fewer come about once in 400."""
+    x, y, _ = drawn(60, noise=1.0)
+    p, noise = Ridge(1.0, intercept=False)(x.double(), y.double()), torch.Generator().manual_seed(0)
+    found = [lab.matching_ridge(p + 0.1 * torch.randn(p.shape, generator=noise), x, y) for _ in range(20)]
+    assert sum(one.low < 1.0 < one.high for one in found) >= 16
+    assert sum(one.spd for one in found) / 20 == pytest.approx(0.01 / D, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -162,25 +168,26 @@ def test_probes_find_what_is_planted() -> None:
     d, n = 2, 5
 
     def states(x: Tensor, y: Tensor) -> Tensor:
-        tokens = torch.zeros(2, len(x), 2 * n - 1, 4 * d)
+        tokens = torch.zeros(2, len(x), 2 * n - 1, 2 * d + 1)
+        tokens[..., -1] = 1.0  # alpha has no bias: it can tell tokens apart by a constant alone
         tokens[:, :, ::2, :d], tokens[:, :, 1::2, d] = x, y[:, :-1]
         for k in range(1, n):
             w = least_squares(x[:, :k], y[:, :k])
             tokens[1, :, 2 * k - 1, : 2 * d] = torch.cat((moments(x[:, :k], y[:, :k]) / k, w.sign() * w.square()), -1)
         return tokens
 
-    config = lab.ProbeConfig(width=24, steps=350, batch=64, lr=1e-2, n_prompts=256)
+    config = lab.ProbeConfig(width=24, steps=250, batch=64, lr=3e-2, n_prompts=256)
     found = lab.probe(states, lab.Linear(d=d), prefixes=[2, 4], n_points=n, config=config)
     for place, k in enumerate((2, 4)):
         error = {key: float(value[1, place]) for key, value in found.errors.items()}
-        assert error["linear", "moments"] < 0.02
-        assert error["mlp", "weights"] < 0.6 * error["linear", "weights"] < 0.3
+        assert error["linear", "moments"] < 0.05
+        assert error["mlp", "weights"] < 0.3 * error["linear", "weights"] < 0.1
         assert all(error["mlp", name] < 0.3 * error["mlp", f"{name}, control"] for name in ("moments", "weights"))
         assert float(found.errors["mlp", "moments"][0, place]) > 10 * error["mlp", "moments"]
         assert int(found.attention["mlp", "moments"][1, place].argmax()) == 2 * k - 1
-    assert found.steps == 350
+    assert found.steps == 250
     short = lab.probe(states, lab.Linear(d=d), prefixes=[2], n_points=n, config=config, seconds=1e-3)
-    assert short.steps < 350
+    assert short.steps < 250
 
 
 # ------------------------------------------------------------------------------------------------------ initial weights
@@ -195,7 +202,7 @@ def test_initial_weights_have_the_variance_they_should(how: Any, variances: tupl
     )
     learner = shape.build(d=3, n_points=10).init([0])
     for name, variance in zip(("W_in", "b_in", "W_pos"), variances, strict=True):
-        value = learner.get_parameter(name)
+        value = learner.get_parameter(name).detach()
         assert float(value.var()) == pytest.approx(variance, rel=0.15)
         assert how == "normal" or float(value.abs().max()) <= math.sqrt(3 * variance)
 

@@ -58,6 +58,8 @@ STYLES: tuple[dict[str, Any], ...] = (
 class Sizes(base.Sizes):
     """And those of implied weights and of probes."""
 
+    steps: int = 20_000
+    prompts: int = 3200
     evaluation: float = 200.0
     weight_prompts: int = 200
     ks: tuple[int, ...] = (1, 2, 4, 6, 8, 10, 12, 16, 24, 40)  # pairs, where weights are implied

@@ -85,7 +85,7 @@ def experiments(sizes: Sizes, seed: int) -> list[Experiment]:
 
 def measure(run: Run, learner: Learner, one: Experiment) -> Iterator[tuple[Record, Callable[[], Record]]]:
     assert isinstance(one.task, Linear)
-    key = {"measure": "ridge", "sigma": one.task.noise, "tau": one.task.tau, "seed": one.seed % APART}
+    key = {"measure": "ridge", "sigma": one.task.noise, "tau": one.task.tau, "seed": int(one.name.rpartition("-")[2])}
     yield key, partial(match, run, learner, one.task)
 
 
