@@ -91,7 +91,7 @@ def test_the_matching_ridge_is_found(lam: float) -> None:
 
 
 def test_its_interval_holds_the_truth() -> None:
-    """In 20 trials, each with other noise on the predictions: 95 % would be 19, and 15 or fewer come about once in 400."""
+    """In 20 trials, with other noise on the predictions in each: 95 % would be 19. 15 or fewer come once in 400 times."""
     x, y, _ = drawn(60, noise=1.0)
     p, noise = Ridge(1.0, intercept=False)(x.double(), y.double()), torch.Generator().manual_seed(0)
     found = [lab.matching_ridge(p + 0.1 * torch.randn(p.shape, generator=noise), x, y) for _ in range(20)]
@@ -314,7 +314,7 @@ def test_fig_3_is_judged_by_its_rules() -> None:
 
 def probe_rows(moments: list[float], weights: list[float], control: float, token: int) -> list[Record]:
     """Rows of Fig. 4: errors of MLPs by layer, of every control, and where alpha looks (from the right token)."""
-    sizes, found = linear_probes.STUDY.sizes["tiny"], []
+    sizes, found = linear_algorithms.SIZES["tiny"], []
     for states in ("trained", "untrained"):
         for readout in ("linear", "mlp"):
             for target, values in (("moments", moments), ("weights", weights)):
@@ -328,7 +328,7 @@ def probe_rows(moments: list[float], weights: list[float], control: float, token
 
 
 def test_fig_4_is_judged_by_its_rules() -> None:
-    sizes: Any = linear_probes.STUDY.sizes["tiny"]
+    sizes: Any = linear_algorithms.SIZES["tiny"]
     early, late = [0.8, 0.1, 0.1, 0.1], [0.8, 0.8, 0.8, 0.1]
     assert held(linear_probes.judge(sizes, probe_rows(early, late, 0.5, 0))) == [True] * 9
     assert held(linear_probes.judge(sizes, probe_rows(late, early, 0.05, 3))) == [False, True, True, False] * 2 + [

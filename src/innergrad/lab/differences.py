@@ -332,7 +332,8 @@ def _fitted(predict: Predict, x: Tensor, y: Tensor, tests: Tensor) -> Tensor:
     xs = torch.cat((x[:, None].expand(prompts, m, k, d), tests[:, :, None]), 2).flatten(0, 1)
     ys = torch.cat((y[:, None].expand(prompts, m, k), y.new_zeros(prompts, m, 1)), 2).flatten(0, 1)
     found = in_chunks(predict, xs, ys)[:, k].view(prompts, m, 1)
-    return torch.linalg.lstsq(tests.double(), found.double()).solution[..., 0]
+    solved: Tensor = torch.linalg.lstsq(tests.double(), found.double()).solution
+    return solved[..., 0]
 
 
 def _longer(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,7 @@ from innergrad.lab.tasks import Task
 
 States = Callable[[Tensor, Tensor], Tensor]  # x (B, n, d), y (B, n) -> hidden states (layers, B, T, D)
 Target = Callable[[Tensor, Tensor], Tensor]  # the first k pairs, x (B, k, d), y (B, k) -> (B, numbers)
+Named = dict[tuple[str, str], Tensor]  # by read-out and target
 READOUTS = ("linear", "mlp")
 PENALTY = 1.0  # of the control for weights: labels that fit no linear function need one, or k = d has no variance
 UNTIMED = 3  # the first steps are not timed
@@ -84,7 +85,7 @@ def least_squares(x: Tensor, y: Tensor, penalty: float = 0.0) -> Tensor:
     few = k < d  # the smaller of the two Gram matrices has an inverse
     gram = x64 @ x64.mT if few else x64.mT @ x64
     gram = gram + penalty * torch.eye(min(k, d), dtype=torch.float64, device=x.device)
-    found = x64.mT @ torch.linalg.solve(gram, y64) if few else torch.linalg.solve(gram, x64.mT @ y64)
+    found: Tensor = x64.mT @ torch.linalg.solve(gram, y64) if few else torch.linalg.solve(gram, x64.mT @ y64)
     return found[..., 0].to(x)
 
 
@@ -172,9 +173,9 @@ class Probes:
     """
 
     prefixes: tuple[int, ...]
-    errors: dict[tuple[str, str], Tensor]
-    spread: dict[tuple[str, str], Tensor]
-    attention: dict[tuple[str, str], Tensor]
+    errors: Named
+    spread: Named
+    attention: Named
     steps: int
 
 
@@ -243,7 +244,7 @@ def probe(
     states = hidden_states(learner.to(device)) if isinstance(learner, Learner) else learner
     data = _Data(states, task, n_points, tuple(prefixes), TARGETS if targets is None else targets, config, device)
     with own_gradients():
-        stacks = {readout: _Stack(readout, data, config) for readout in readouts}
+        stacks: dict[str, _Stack] = {readout: _Stack(readout, data, config) for readout in readouts}
         steps = _train(stacks, data, config, seconds)
     return _measure(stacks, data, config, steps)
 
@@ -350,11 +351,11 @@ def _measure(stacks: Mapping[str, _Stack], data: _Data, config: ProbeConfig, ste
         hidden, wanted = data.draw("measure", first, min(config.batch, config.n_prompts - first))
         squares.append(wanted.square().mean(2).mT)
         for readout, stack in stacks.items():
-            found, alpha = stack(hidden)
-            errors[readout].append((found - wanted.transpose(0, 1)).square().mean(3))
+            made, alpha = stack(hidden)
+            errors[readout].append((made - wanted.transpose(0, 1)).square().mean(3))
             looks[readout].append(alpha.sum(2))
     scale = torch.cat(squares, 1).mean(1)  # (P,): the mean square of each target, on these prompts
-    parts: list[dict[tuple[str, str], Tensor]] = [{}, {}, {}]
+    parts: tuple[Named, Named, Named] = ({}, {}, {})
     for readout in stacks:
         each = torch.cat(errors[readout], 2) / scale[:, None]  # (L, P, B)
         found = (
@@ -365,7 +366,7 @@ def _measure(stacks: Mapping[str, _Stack], data: _Data, config: ProbeConfig, ste
         for part, value in zip(parts, found, strict=True):
             named = value.cpu().unflatten(1, (len(data.targets), len(data.prefixes))).unbind(1)
             part |= {(readout, target): one for target, one in zip(data.targets, named, strict=True)}
-    return Probes(data.prefixes, *parts, steps)
+    return Probes(data.prefixes, parts[0], parts[1], parts[2], steps)
 
 
 def _now(device: torch.device | str) -> float:

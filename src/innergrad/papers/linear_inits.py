@@ -47,16 +47,17 @@ class Sizes(base.Sizes):
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=500,
-    batch=32,
+    steps=400,
+    batch=16,
     lr=3e-3,
     precision="fp32",
     d=2,
     n_points=9,
     seeds=(0,),
-    blocks=3,
-    d_model=32,
-    heads=2,
+    blocks=2,
+    d_model=16,
+    heads=1,
+    mlp=2,
     prompts=400,
     evaluation=1.0,
 )

@@ -60,6 +60,8 @@ class Sizes:
     blocks: int = 16
     d_model: int = 512
     heads: int = 4
+    mlp: int = 4  # its width, over that of the stream
+    init_std: float = 0.02
     prompts: int = 1600
     kept: int = 0  # weights are not kept
     evaluation: float = 20.0  # seconds of a stage that training leaves
@@ -68,7 +70,8 @@ class Sizes:
 def shape(sizes: Sizes, blocks: int | None = None, width: int | None = None) -> GPTConfig:
     """A GPT-2 of this depth and width. A head has 16 numbers or more."""
     D = width or sizes.d_model
-    return GPTConfig(blocks or sizes.blocks, D, max(1, min(sizes.heads, D // 16)), 4 * D)
+    heads = max(1, min(sizes.heads, D // 16))
+    return GPTConfig(blocks or sizes.blocks, D, heads, sizes.mlp * D, init_std=sizes.init_std)
 
 
 def experiment(

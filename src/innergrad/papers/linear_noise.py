@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from innergrad import figures
 from innergrad.lab.differences import LAMS, SPD, in_chunks, matching_ridge
@@ -55,8 +56,8 @@ class Sizes(base.Sizes):
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=900,
-    batch=64,
+    steps=500,
+    batch=32,
     lr=3e-3,
     precision="fp32",
     d=2,
@@ -65,8 +66,10 @@ QUICK = replace(
     blocks=3,
     d_model=32,
     heads=2,
+    mlp=2,
+    init_std=0.12,
     prompts=800,
-    sigmas=(0.0, 0.5, 1.0),
+    sigmas=(0.0, 1.0),
     taus=(0.5, 1.0),
     evaluation=5.0,
 )
@@ -206,7 +209,12 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             sharp, colour = identifiable(row), colours[sizes.sigmas.index(row["sigma"]) % len(colours)]
             shift = 1.06 ** (sizes.taus.index(row["tau"]) - (len(sizes.taus) - 1) / 2)
             bars = [[row["lam"] - row["low"]], [row["high"] - row["lam"]]]
-            style = {"color": colour, "marker": "os^D"[sizes.taus.index(row["tau"]) % 4], "ms": 7, "capsize": 3}
+            style: dict[str, Any] = {
+                "color": colour,
+                "marker": "os^D"[sizes.taus.index(row["tau"]) % 4],
+                "ms": 7,
+                "capsize": 3,
+            }
             left.errorbar([row["truth"] * shift], [row["lam"]], bars, mfc=colour if sharp else "none", **style)
         left.set(xscale="log", yscale="log", xlabel="σ² / τ²", ylabel="λ of the ridge regression that matches")
         left.set_title(f"filled: identifiable; shaded: within a factor {FACTOR:g}")

@@ -63,22 +63,24 @@ EFFORTS = {"depth-1": 45.0, "depth-2": 55.0, "depth-3": 65.0, "depth-4": 100.0, 
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=700,
-    batch=64,
+    steps=400,
+    batch=32,
     lr=3e-3,
     precision="fp32",
-    d=3,
+    d=2,
     n_points=9,
     seeds=(0, 1),
     blocks=3,
     d_model=32,
     heads=2,
+    mlp=2,
+    init_std=0.12,
     prompts=400,
-    depths=(1, 2, 4),
+    depths=(1, 2, 3),
     widths=(16,),
     evaluation=1.0,
 )
-TINY = replace(QUICK, steps=20, batch=8, n_points=6, blocks=2, d_model=16, prompts=30, depths=(1, 2), widths=(8,),
+TINY = replace(QUICK, d=3, steps=20, batch=8, n_points=6, blocks=2, d_model=16, prompts=30, depths=(1, 2), widths=(8,),
                evaluation=0.0)  # fmt: skip
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
@@ -145,7 +147,7 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
 def _mean(curve: Record) -> float:
     """Over all lengths but zero."""
     values = [value for k, value in zip(curve["k"], curve["value"], strict=True) if k]
-    return sum(values) / len(values)
+    return float(sum(values) / len(values))
 
 
 Axis = Literal["blocks", "width"]
