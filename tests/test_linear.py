@@ -91,7 +91,7 @@ def test_the_matching_ridge_is_found(lam: float) -> None:
 
 
 def test_its_interval_holds_the_truth() -> None:
-    """In 20 trials, with other noise on the predictions in each: 95 % would be 19. 15 or fewer come once in 400 times."""
+    """In 20 trials, with other noise on the predictions in each: 95 % would be 19; 15 or fewer come once in 400."""
     x, y, _ = drawn(60, noise=1.0)
     p, noise = Ridge(1.0, intercept=False)(x.double(), y.double()), torch.Generator().manual_seed(0)
     found = [lab.matching_ridge(p + 0.1 * torch.randn(p.shape, generator=noise), x, y) for _ in range(20)]
@@ -232,6 +232,8 @@ def test_an_experiment_runs_is_judged_and_is_not_run_again(
     study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tiny(study, tmp_path)
+    assert not run.study.run(replace(run, clock=Clock(0.0)))
+    assert not list(tmp_path.iterdir())
     assert run.study.run(run)
     monkeypatch.setattr(deep_optimizers, "train_within", lambda *_, **__: pytest.fail("trained again"))
     assert run.study.run(run)

@@ -43,6 +43,7 @@ from innergrad.papers.frame import Record, Run, T
 
 PAPER = "What learning algorithm is in-context learning?"
 SEED = 1  # of the prompts
+LEAST = 1e-12  # smaller values count as this, where a logarithm is taken
 COLUMNS = ("value", "low", "high")
 
 
@@ -96,7 +97,8 @@ Measure = Callable[[Run, Learner, Experiment], Iterable[tuple[Record, Callable[[
 
 
 def learners(run: Run, stage: str, stack: Sequence[Experiment], efforts: Mapping[str, float], measure: Measure) -> bool:
-    """Trains a stack, and takes every measure of every learner. Nothing is trained again for records that are there.
+    """Trains a stack, and takes every measure of every learner; whether there was time for it. Nothing is trained again
+    once all measures are there. Before that, those that are there are taken again: they are of other weights.
 
     ``measure`` yields, for a learner, the key of each record and a function that makes the rest of it. ``efforts``: the
     time that is left is shared in these parts with stages that are still to come. Before training, everything is
@@ -107,13 +109,16 @@ def learners(run: Run, stage: str, stack: Sequence[Experiment], efforts: Mapping
         return True
     began, part = time.monotonic(), efforts[stage] / sum(efforts[name] for name in run.waiting or (stage,))
     seconds = part * run.clock.left
+    if seconds <= run.sizes.evaluation:
+        run.say(f"{stage}: {seconds:.0f} s are too few")
+        return False
     _rehearse(run, stack[0], measure)
     learner, trained = train_stack(run, records, list(stack), seconds - run.sizes.evaluation)
+    records.clear()
     for number, one in enumerate(trained):
         alone = learner.model(number)
         for key, make in measure(run, alone, one):
-            if not records.has(**key):
-                records.add({**key, **make()})
+            records.add({**key, **make()})
         run.say(f"{run.clock.spent:7.1f} s   measured: {one.name}")
     noted(records, run, began)
     return True
@@ -195,14 +200,14 @@ def number(value: float) -> float | None:
 
 
 def together(curves: Sequence[Record]) -> Record:
-    """Several curves of one measure as their mean with a 95 % interval over seeds; one curve keeps its own, over
-    prompts.
+    """Several curves of one measure as their geometric mean with a 95 % interval over seeds; one curve keeps its own,
+    over prompts.
     """
     if len(curves) == 1:
         return {**curves[0], "interval": "prompts"}
     found: Record = {"k": curves[0]["k"], "value": [], "low": [], "high": [], "interval": "seeds"}
     for column in zip(*(one["value"] for one in curves), strict=True):
-        for name, value in zip(COLUMNS, mean_interval(column), strict=True):
+        for name, value in zip(COLUMNS, geometric(column), strict=True):
             found[name].append(number(value))
     return found
 
@@ -215,6 +220,12 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1))
     half = T[min(n - 1, len(T)) - 1] * deviation / math.sqrt(n)
     return mean, mean - half, mean + half
+
+
+def geometric(values: Sequence[float]) -> tuple[float, float, float]:
+    """The same for the geometric mean: differences between algorithms span orders of magnitude."""
+    value, low, high = (math.exp(one) for one in mean_interval([math.log(max(value, LEAST)) for value in values]))
+    return value, low, high
 
 
 def at(row: Record, k: int) -> float:

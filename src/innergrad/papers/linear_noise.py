@@ -31,7 +31,7 @@ from innergrad.lab.learners.base import Learner
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
 from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
-from innergrad.papers.linear_learners import PAPER, Bench, mean_interval, number
+from innergrad.papers.linear_learners import PAPER, Bench, geometric, number
 
 FACTOR = 1.5
 SHARP = 0.1
@@ -125,7 +125,7 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
         mine = [record for record in records if (record["sigma"], record["tau"]) == (sigma, tau)]
         if mine:
             curves = [[value / record["unit"] for value in record["curve"]] for record in mine]
-            lam, low, high = (math.exp(value) for value in mean_interval([math.log(record["lam"]) for record in mine]))
+            lam, low, high = geometric([record["lam"] for record in mine])
             if len(mine) == 1:
                 low, high = mine[0]["low"], mine[0]["high"]
             row: Record = {"measure": SPD, "sigma": sigma, "tau": tau, "seeds": [record["seed"] for record in mine]}

@@ -6,7 +6,7 @@ its best rate, one pass of SGD, ridge regression with lambda = 0.1 and 1, least 
 lambdas.) The least of them is the match. To predict zero is shown beside them: a learner that has learned little is
 near it. A stage is a shape; its seeds are one stack.
 
-Judged by these rules, by means over seeds:
+Judged by these rules, by geometric means over seeds:
 
 - depth: from the shallowest to the deepest, matches go from gradient descent by ridge regression to least squares, each
   of the three is the match of some depth, and none comes back;
@@ -30,7 +30,7 @@ from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
 from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
-from innergrad.papers.linear_learners import PAPER, Bench, mean_interval, number
+from innergrad.papers.linear_learners import PAPER, Bench, geometric, number
 
 LAMBDAS = (0.1, 1.0)
 WIDE = 32  # the paper: even 32 numbers match least squares
@@ -126,7 +126,9 @@ STUDY = Study("linear-sizes", SIZES, {name: partial(stage, name) for name in EFF
 
 
 def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
-    """A row for each shape and candidate: the mean of SPD / d over lengths, with its interval over seeds."""
+    """A row for each shape and candidate: the mean of SPD / d over lengths; over seeds, the geometric mean and its
+    interval.
+    """
     del sizes
     found: list[Record] = []
     order = sorted(records, key=lambda record: (record["blocks"], record["width"], record["seed"]))
@@ -139,7 +141,7 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
         shared |= {"seeds": [record["seed"] for record in mine], "lam": [record["lam"] for record in mine]}
         shared |= {"interval": "seeds", "matches": match}
         for name, values in means.items():
-            value, low, high = (number(one) for one in mean_interval(values))
+            value, low, high = (number(one) for one in geometric(values))
             found.append({**shared, "by": name, "family": FAMILY[name], "value": value, "low": low, "high": high})
     return found
 
@@ -236,12 +238,16 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                     (value, row) for value, group in found.items() for row in group if row["by"] == candidate.name
                 ]
                 values = [row["value"] for _, row in picked]
-                low = [max(0.0, row["value"] - max(row["low"], 1e-7)) for _, row in picked]
-                bars = [low, [row["high"] - row["value"] for _, row in picked]]
+                bars = [
+                    [row["value"] - row["low"] for _, row in picked],
+                    [row["high"] - row["value"] for _, row in picked],
+                ]
                 style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
                 style["ls"] = ":" if isinstance(candidate, Zero) else "-"
                 ax.errorbar([value for value, _ in picked], values, bars, label=candidate.name, **style)
             ax.set(xscale="log", yscale="log", xlabel=label, ylabel="SPD / d, mean over lengths")
+            known = [row["value"] for group in found.values() for row in group]
+            ax.set_ylim(min(known, default=1e-3) / 3, 3 * max(known, default=1.0))
             ax.set_xticks(list(found), [str(value) for value in found])
             ax.minorticks_off()
         figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center")
