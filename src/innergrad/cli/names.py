@@ -44,6 +44,11 @@ FIGURES = (
     "shapes-mixed",
     "balls",
     "smooth",
+    "linear-algorithms",
+    "linear-noise",
+    "linear-sizes",
+    "linear-probes",
+    "linear-inits",
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab

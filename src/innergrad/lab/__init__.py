@@ -9,10 +9,19 @@ In short:
     print(lab.evaluate_run("out/run").table())                   # beside the mean and the best predictor of the task
 """
 
-from innergrad.lab import baselines, metrics, tasks
+from innergrad.lab import baselines, metrics, probes, tasks
 from innergrad.lab.baselines import Predictor
 from innergrad.lab.checks import check_predictor, check_task
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.differences import (
+    Comparison,
+    RidgeMatch,
+    compare,
+    implied_weight_difference,
+    implied_weights,
+    matching_ridge,
+    squared_prediction_difference,
+)
 from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_all, evaluate_run
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.garg import load_garg
@@ -21,6 +30,7 @@ from innergrad.lab.many import evaluate_many, plot_evaluations
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.pictures import plot_loss
 from innergrad.lab.pretrained import load_pretrained
+from innergrad.lab.probes import ProbeConfig, Probes, probe
 from innergrad.lab.sweep_pictures import plot_sweep
 from innergrad.lab.sweeps import grid, read_experiments, sweep
 from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Task
@@ -37,6 +47,7 @@ Examples:
 """
 
 __all__ = [
+    "Comparison",
     "CounterRNG",
     "Curriculum",
     "Evaluation",
@@ -51,30 +62,40 @@ __all__ = [
     "Networks",
     "Optimiser",
     "Predictor",
+    "ProbeConfig",
+    "Probes",
     "Prompts",
     "Result",
+    "RidgeMatch",
     "Stream",
     "Task",
     "TrainConfig",
     "baselines",
     "check_predictor",
     "check_task",
+    "compare",
     "evaluate",
     "evaluate_all",
     "evaluate_many",
     "evaluate_run",
     "from_compiled",
     "grid",
+    "implied_weight_difference",
+    "implied_weights",
     "interleave",
     "load_garg",
     "load_learner",
     "load_pretrained",
+    "matching_ridge",
     "metrics",
     "plot_evaluations",
     "plot_loss",
     "plot_sweep",
+    "probe",
+    "probes",
     "read_experiments",
     "snapshots",
+    "squared_prediction_difference",
     "sweep",
     "tasks",
     "train",

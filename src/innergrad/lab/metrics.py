@@ -158,7 +158,7 @@ def _curve(statistic: Statistic, y: Tensor, undefined: str, rng: CounterRNG | No
     prompts, device = len(y), y.device
     value = statistic(torch.ones(1, prompts, dtype=torch.float64, device=device))[0]
     integer("resamples", resamples)
-    counts = _counts(rng, prompts, resamples, device) if rng else _usual_counts(prompts, resamples, device)
+    counts = _counts(rng, prompts, resamples, device) if rng else bootstrap_counts(prompts, resamples, device)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64, device=device)
     low, high = statistic(counts).nanquantile(tails, dim=0)
     return Curve(torch.arange(len(value)), value.cpu(), low.cpu(), high.cpu(), undefined)
@@ -172,7 +172,8 @@ def _counts(rng: CounterRNG, prompts: int, resamples: int, device: torch.device)
 
 
 @lru_cache(maxsize=1)  # the same for every measure and predictor of an evaluation, and drawing them takes longest
-def _usual_counts(prompts: int, resamples: int, device: torch.device) -> Tensor:
+def bootstrap_counts(prompts: int, resamples: int, device: torch.device) -> Tensor:
+    """(resamples, prompts) float64: how often each prompt is in each resampled set, the same every time."""
     return _counts(CounterRNG.of(0, "bootstrap"), prompts, resamples, device)
 
 

@@ -8,7 +8,8 @@ One step makes its data on the device, predicts, differentiates and updates, wit
 recorded once as a CUDA graph and then replayed. Gradients become one matrix too, so that clipping and the update are
 single operations.
 
-Models of a stack may differ in the seed, the task (with the same d), the learning rate and the weight decay.
+Models of a stack may differ in the seed, the task (with the same d), the learning rate and the weight decay, and in how
+initial weights are drawn.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Stack:
         self.device, self.size = torch.device(device), len(experiments)
         self.learner: Learner = first.learner.build(first.task.d, first.n_points, self.size)
         self.learner.init([one.seed for one in experiments])
+        self._draw_others(experiments)
         self._check_optimiser()
         self.learner.scale.copy_(torch.tensor([_scale(task) for task in self.tasks]))
         self.learner.to(self.device)
@@ -79,6 +81,16 @@ class Stack:
         self.apply_update: Callable[[Sequence[Tensor], Tensor], None] = self.update
         if self.config.compile and self.device.type == "cuda":
             self.compile()
+
+    def _draw_others(self, experiments: Sequence[Experiment]) -> None:
+        """Initial weights of models whose learner says another way to draw them than the first."""
+        first, named = experiments[0], dict(self.learner.named_parameters())
+        for number, one in enumerate(experiments):
+            if one.learner != first.learner:
+                alone = one.learner.build(one.task.d, one.n_points).init([one.seed])
+                with torch.no_grad():
+                    for name, value in alone.named_parameters():
+                        named[name][number].copy_(value[0])
 
     def _check_optimiser(self) -> None:
         if self.rule.kind == "muon" and not self.learner.matrices:

@@ -208,11 +208,16 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
             one.train.optimiser, lr=first.train.optimiser.lr, weight_decay=first.train.optimiser.weight_decay
         )
         like = replace(
-            one, name=first.name, seed=first.seed, task=first.task, train=replace(one.train, optimiser=optimiser)
+            one,
+            name=first.name,
+            seed=first.seed,
+            task=first.task,
+            learner=one.learner.drawn_as(first.learner),
+            train=replace(one.train, optimiser=optimiser),
         )
         if like != first or one.task.d != first.task.d:
             apart = differences(to_table(first), to_table(like)) or ["task.d"]
-            allowed = "name, seed, task (of one d), train.optimiser.lr and weight_decay"
+            allowed = "name, seed, task (of one d), initial weights, train.optimiser.lr and weight_decay"
             raise InputError("experiments of a stack may not differ in this", got=", ".join(apart), allowed=allowed)
 
 

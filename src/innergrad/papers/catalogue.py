@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from innergrad.papers import depth, mixtures, parameters, positions, shapes, through_networks
+from innergrad.papers import (
+    depth,
+    linear_algorithms,
+    linear_inits,
+    linear_noise,
+    linear_probes,
+    linear_sizes,
+    mixtures,
+    parameters,
+    positions,
+    shapes,
+    through_networks,
+)
 from innergrad.papers.frame import Figure, Study
 
-FIGURES: dict[str, Figure] = {
-    one.name: one
-    for module in (mixtures, parameters, depth, positions, shapes, through_networks)
-    for one in module.FIGURES
-}
+MODULES = (
+    *(mixtures, parameters, depth, positions, shapes, through_networks),
+    *(linear_algorithms, linear_noise, linear_sizes, linear_probes, linear_inits),
+)
+FIGURES: dict[str, Figure] = {one.name: one for module in MODULES for one in module.FIGURES}
 STUDIES: dict[str, Study] = {one.study.name: one.study for one in FIGURES.values()}

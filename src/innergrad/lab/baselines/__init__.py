@@ -12,6 +12,8 @@
     boosting        Boosting          many small trees
     kernel-bayes    KernelBayes       a Gaussian process
     nngp            NNGP              the Gaussian process of an infinitely wide network
+    one-step        OneStep           a linear function, after one step of gradient descent
+    one-pass        OnePass           a linear function, after one pass of stochastic gradient descent
     network         TrainedNetwork    a network, trained on the prompt by torch
     compiled        CompiledNetwork   the same training, inside a compiled transformer
 
@@ -25,6 +27,7 @@ Examples:
 
 from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.baselines.compiled import CompiledNetwork
+from innergrad.lab.baselines.descent import OnePass, OneStep
 from innergrad.lab.baselines.gaussian import NNGP, KernelBayes
 from innergrad.lab.baselines.lasso import Lasso
 from innergrad.lab.baselines.linear import LeastSquares, Ridge, TunedRidge
@@ -42,6 +45,8 @@ __all__ = [
     "Lasso",
     "LeastSquares",
     "Mean",
+    "OnePass",
+    "OneStep",
     "Predictor",
     "Ridge",
     "TrainedNetwork",

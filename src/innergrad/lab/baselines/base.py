@@ -32,5 +32,10 @@ class Predictor(Family):
         """How tables and figures call it."""
         return self.kind
 
+    def linear_weights(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """(B, n, d): w of a predictor w·x, for each prefix. None if it is not linear, or does not say its w."""
+        del x, y
+        return None
+
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         raise lacks(self, "__call__(x, y)")

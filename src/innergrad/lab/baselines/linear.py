@@ -14,7 +14,7 @@ triangle of the centred data, and the means are m / r and c_0 / r. All arithmeti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +41,10 @@ class Prefix(NamedTuple):
         """(..., B): the fit w = V (filters * U^T c) at x (B, d); filters (..., B, d)."""
         along = torch.einsum("bjd,bd->bj", self.Vh, x - self.mean_x)
         return (along * filters * self.Utc).sum(-1) + self.mean_y
+
+    def weights(self, filters: Tensor) -> Tensor:
+        """(B, d): the fit w = V (filters * U^T c); filters (B, d)."""
+        return torch.einsum("bjd,bj->bd", self.Vh, filters * self.Utc)
 
 
 def prefixes(x: Tensor, y: Tensor, intercept: bool) -> Iterator[Prefix]:
@@ -76,14 +80,13 @@ class LeastSquares(Predictor, kind="least-squares"):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         found = torch.zeros_like(y)
-        eps = torch.finfo(torch.float64).eps
         for prefix in prefixes(x, y, self.intercept):
-            # R was made by k steps of rounding relative to the data's size, centred or not
-            size = x[:, : prefix.k].double().square().sum((1, 2)).sqrt()
-            there = prefix.s > (eps * (prefix.k + x.shape[-1]) * size)[:, None]
-            filters = torch.where(there, 1.0 / prefix.s, 0.0)
-            found[:, prefix.k] = prefix.predict(x[:, prefix.k].double(), filters).to(y)
+            found[:, prefix.k] = prefix.predict(x[:, prefix.k].double(), _inverse(prefix, x)).to(y)
         return found
+
+    def linear_weights(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """(B, n, d): the solutions of least norm; None with an intercept."""
+        return None if self.intercept else _weights(x, y, lambda prefix: _inverse(prefix, x))
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,10 @@ class Ridge(Predictor, kind="ridge"):
         for prefix in prefixes(x, y, self.intercept):
             found[:, prefix.k] = prefix.predict(x[:, prefix.k].double(), _shrink(prefix.s, self.lam)).to(y)
         return found
+
+    def linear_weights(self, x: Tensor, y: Tensor) -> Tensor | None:
+        """(B, n, d): the solutions; None with an intercept."""
+        return None if self.intercept else _weights(x, y, lambda prefix: _shrink(prefix.s, self.lam))
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,21 @@ class TunedRidge(Predictor, kind="tuned-ridge"):
         leverage = leverage + (1.0 / prefix.k if self.intercept else 0.0)
         residual = y - prefix.mean_y[:, None] - fitted
         return (residual / (1.0 - leverage).clamp(min=1e-12)).square().sum(-1)  # one pair and an intercept: 0 / 0
+
+
+def _weights(x: Tensor, y: Tensor, filters: Callable[[Prefix], Tensor]) -> Tensor:
+    """(B, n, d): the fits without intercept to the pairs before each; float64."""
+    found = x.new_zeros(x.shape, dtype=torch.float64)
+    for prefix in prefixes(x, y, intercept=False):
+        found[:, prefix.k] = prefix.weights(filters(prefix))
+    return found
+
+
+def _inverse(prefix: Prefix, x: Tensor) -> Tensor:
+    """1 / s, and 0 where s is rounding. R was made by k steps of rounding relative to the size of x, centred or not."""
+    size = x[:, : prefix.k].double().square().sum((1, 2)).sqrt()
+    there = prefix.s > (torch.finfo(torch.float64).eps * (prefix.k + x.shape[-1]) * size)[:, None]
+    return torch.where(there, 1.0 / prefix.s, 0.0)
 
 
 def _shrink(s: Tensor, lam: Tensor | float) -> Tensor:

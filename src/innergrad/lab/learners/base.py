@@ -13,8 +13,9 @@ A kind of learner is a ``LearnerConfig`` and a ``Learner``: ``gpt.py``, ``kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,14 @@ class LearnerConfig(Family):
         >>> sorted(lab.LearnerConfig.kinds)
         ['gpt', 'kernel']
     """
+
+    INITIAL: ClassVar[tuple[str, ...]] = ()  # settings of initial weights alone: models of a stack may differ in them
+
+    def drawn_as(self, other: LearnerConfig) -> LearnerConfig:
+        """This shape, with the initial weights of another of its kind."""
+        if type(self) is not type(other):
+            return self
+        return replace(self, **{name: getattr(other, name) for name in self.INITIAL})
 
     def build(self, d: int, n_points: int, stack: int = 1) -> Learner:
         """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +59,10 @@ class GPTConfig(LearnerConfig, kind="gpt"):
         init_std: the standard deviation of initial weights. Weights that write into the stream have init_std / sqrt(2
             n_layers).
         zero_init: weights that write into the stream start at zero.
+        weight_init: how weights are drawn. ``gpt2`` is as the two settings above say. ``uniform-scaling`` and
+            ``normal`` are those of Akyürek et al. (2023, Table 1): uniform with variance 1 / inputs, and N(0, 1).
+        bias_init: the same for biases. ``gpt2`` has zeros. A bias has one input: ``uniform-scaling`` has variance 1.
+        position_init: the same for learned positions. Their inputs are the tokens.
 
     Examples:
         >>> from innergrad import lab
@@ -81,6 +85,11 @@ class GPTConfig(LearnerConfig, kind="gpt"):
     qk_norm: bool = False
     init_std: float = 0.02
     zero_init: bool = False
+    weight_init: Literal["gpt2", "uniform-scaling", "normal"] = "gpt2"
+    bias_init: Literal["gpt2", "uniform-scaling", "normal"] = "gpt2"
+    position_init: Literal["gpt2", "uniform-scaling", "normal"] = "gpt2"
+
+    INITIAL: ClassVar[tuple[str, ...]] = ("init_std", "zero_init", "weight_init", "bias_init", "position_init")
 
     def __post_init__(self) -> None:
         check_choices(self, "learner.")
@@ -153,11 +162,17 @@ class GPT(Learner):
         return {name for name, _ in self.named_parameters() if name.startswith("W_") and name != "W_pos"}
 
     def draw(self, name: str, rng: CounterRNG, shape: torch.Size) -> Tensor:
-        """GPT-2's initial weights; the embedding keeps the size of its input."""
+        """GPT-2's initial weights, by default; the embedding keeps the size of its input."""
         one = torch.zeros(1, dtype=torch.int64)
         if name.startswith("ln"):
             return torch.ones(shape) if name.endswith("w") else torch.zeros(shape)
-        if name.startswith("b_"):
+        kind = "bias" if name.startswith("b_") else "position" if name == "W_pos" else "weight"
+        how, inputs = getattr(self.config, f"{kind}_init"), 1 if kind == "bias" else shape[-2]
+        if how == "normal":
+            return rng.normal(one, *shape)[0]
+        if how == "uniform-scaling":
+            return math.sqrt(12.0 / inputs) * (rng.uniform(one, *shape)[0] - 0.5)
+        if kind == "bias":
             return torch.zeros(shape)
         std = self.config.init_std
         if name == "W_E":

@@ -1,0 +1,235 @@
+"""Fig. 2 of *What learning algorithm is in-context learning?*: noise sigma, weights N(0, tau^2 I), ridge regression.
+
+The best predictor is ridge regression with lambda = sigma^2 / tau^2. For each learner the lambda is found whose ridge
+regression predicts most alike: the least SPD, a mean over all lengths (:func:`innergrad.lab.matching_ridge`). The paper
+varies the noise at a fixed prior, and the prior at a fixed noise, and gives no values. Here it is the whole grid of
+sigma = 0, 0.25, 0.5, 1 and tau = 0.5, 1, 2. (These learners read labels in units of tau, so only sigma / tau matters:
+cells with the same ratio are further seeds of one problem.) Transformers of 12 blocks of 256; a stage is a seed.
+
+A lambda is *identifiable* if the minimum is sharp: SPD is at least a tenth larger at 1.5 lambda and at lambda / 1.5.
+Judged by these rules:
+
+- in every cell with noise whose lambda is identifiable, and there is one, the lambda is within a factor of 1.5 of
+  sigma^2 / tau^2: the geometric mean over seeds;
+- lambda rises with sigma at every tau, and falls with tau at every sigma above zero;
+- without noise, lambda is at most half the least sigma^2 / tau^2 of the cells with noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from innergrad import figures
+from innergrad.lab.differences import LAMS, SPD, in_chunks, matching_ridge
+from innergrad.lab.experiments import Experiment
+from innergrad.lab.learners.base import Learner
+from innergrad.lab.tasks import Linear
+from innergrad.papers import linear_learners as base
+from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
+from innergrad.papers.linear_learners import PAPER, Bench, geometric, number
+
+FACTOR = 1.5
+SHARP = 0.1
+APART = 1000  # between the seeds of two cells
+
+
+@dataclass(frozen=True)
+class Sizes(base.Sizes):
+    """And the grid."""
+
+    blocks: int = 12
+    d_model: int = 256
+    evaluation: float = 25.0
+    sigmas: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)
+    taus: tuple[float, ...] = (0.5, 1.0, 2.0)
+
+    @property
+    def cells(self) -> list[tuple[float, float]]:
+        return [(sigma, tau) for sigma in self.sigmas for tau in self.taus]
+
+
+FULL = Sizes()
+QUICK = replace(
+    FULL,
+    steps=500,
+    batch=32,
+    lr=3e-3,
+    precision="fp32",
+    d=2,
+    n_points=9,
+    seeds=(0,),
+    blocks=3,
+    d_model=32,
+    heads=2,
+    mlp=2,
+    init_std=0.12,
+    prompts=800,
+    sigmas=(0.0, 1.0),
+    taus=(0.5, 1.0),
+    evaluation=5.0,
+)
+TINY = replace(QUICK, steps=20, batch=8, n_points=5, seeds=(0, 1), d_model=16, prompts=30, evaluation=0.0)
+SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+
+
+def experiments(sizes: Sizes, seed: int) -> list[Experiment]:
+    """A learner for every cell. Each has a seed of its own: two cells of one ratio would be the same learner."""
+    found = []
+    for place, (sigma, tau) in enumerate(sizes.cells):
+        task = Linear(d=sizes.d, noise=sigma, tau=tau)
+        found.append(base.experiment(sizes, f"noise-{sigma:g}-{tau:g}-{seed}", seed + APART * place, task=task))
+    return found
+
+
+def measure(run: Run, learner: Learner, one: Experiment) -> Iterator[tuple[Record, Callable[[], Record]]]:
+    assert isinstance(one.task, Linear)
+    key = {"measure": "ridge", "sigma": one.task.noise, "tau": one.task.tau, "seed": int(one.name.rpartition("-")[2])}
+    yield key, partial(match, run, learner, one.task)
+
+
+def match(run: Run, learner: Learner, task: Linear) -> Record:
+    """The ridge regression that matches; SPD / d to each of the grid, and to the best predictor, length by length."""
+    sizes: Sizes = run.sizes
+    bench = Bench(task, (task.best(),), sizes.prompts, sizes.n_points, 2, (), run.device)
+    x, y, _ = bench.drawn
+    found = matching_ridge(in_chunks(learner.predict, x, y), x, y)
+    values = {name: number(getattr(found, name)) for name in ("lam", "low", "high", "spd")}
+    (posterior,) = bench.spd(learner.predict).values()
+    unit = task.tau**2  # SPD is that of labels; in units of the prior it is comparable
+    return {"prompts": sizes.prompts, **values, "unit": unit, "curve": [number(value) for value in found.curve],
+            "posterior": posterior}  # fmt: skip
+
+
+def stage(place: int, run: Run) -> bool:
+    sizes: Sizes = run.sizes
+    stack = [one for seed in sizes.seeds[place : place + 1] for one in experiments(sizes, seed)]
+    return base.learners(run, NAMES[place], stack, dict.fromkeys(NAMES, 1.0), measure)
+
+
+NAMES = base.stage_names(len(FULL.seeds))
+STUDY = Study("linear-noise", SIZES, {name: partial(stage, place) for place, name in enumerate(NAMES)})
+
+
+# -------------------------------------------------------------------------------------------------------------- figure
+
+
+def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
+    """A row a cell: lambda as a geometric mean over seeds with its interval, and SPD / (d tau^2) by lambda."""
+    found, records = [], list(records)
+    for sigma, tau in sizes.cells:
+        mine = [record for record in records if (record["sigma"], record["tau"]) == (sigma, tau)]
+        if mine:
+            curves = [[value / record["unit"] for value in record["curve"]] for record in mine]
+            lam, low, high = geometric([record["lam"] for record in mine])
+            if len(mine) == 1:
+                low, high = mine[0]["low"], mine[0]["high"]
+            row: Record = {"measure": SPD, "sigma": sigma, "tau": tau, "seeds": [record["seed"] for record in mine]}
+            row |= {"interval": "seeds" if len(mine) > 1 else "prompts", "prompts": mine[0]["prompts"]}
+            row |= {"lam": number(lam), "low": number(low), "high": number(high), "truth": (sigma / tau) ** 2}
+            found.append(row | {"curve": [number(sum(column) / len(column)) for column in zip(*curves, strict=True)]})
+    return found
+
+
+def at(row: Record, lam: float) -> float:
+    """SPD at a penalty, between those that were tried; their ends beyond."""
+    logs = [math.log(one) for one in LAMS]
+    place = min(max((math.log(lam) - logs[0]) / (logs[1] - logs[0]), 0.0), len(logs) - 1.0)
+    low = min(int(place), len(logs) - 2)
+    a, b = row["curve"][low : low + 2]
+    return float(a + (place - low) * (b - a))
+
+
+def identifiable(row: Record) -> bool:
+    """Whether SPD is least at lambda, and a tenth larger at 1.5 times lambda and at lambda / 1.5."""
+    least, lam = at(row, row["lam"]), row["lam"]
+    return all(at(row, other) >= (1 + SHARP) * least for other in (lam * FACTOR, lam / FACTOR))
+
+
+def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    claim = "the ridge parameter that matches best is sigma² / tau²"
+    if len(rows) < len(sizes.cells):
+        return [Finding(claim, None, "not all cells are measured yet")]
+    noisy = [row for row in rows if row["sigma"] > 0]
+    sharp = [row for row in noisy if identifiable(row)]
+    ratios = [row["lam"] / row["truth"] for row in sharp]
+    told = ", ".join(f"{row['truth']:g}: {row['lam']:.3g}" for row in sharp)
+    words = f"lambda is identifiable in {len(sharp)} of {len(noisy)} cells" + (
+        f"; sigma²/tau² and lambda: {told}" * bool(told)
+    )
+    held = bool(ratios) and all(1 / FACTOR <= ratio <= FACTOR for ratio in ratios)
+    return [Finding(claim, held, words), rises(sizes, rows), without_noise(rows)]
+
+
+def rises(sizes: Sizes, rows: Sequence[Record]) -> Finding:
+    claim = "the matching lambda rises with the noise and falls with the prior's variance"
+    lam = {(row["sigma"], row["tau"]): row["lam"] for row in rows}
+    up = [(lam[a, tau], lam[b, tau]) for tau in sizes.taus for a, b in pairwise(sizes.sigmas)]
+    down = [(lam[sigma, b], lam[sigma, a]) for sigma in sizes.sigmas if sigma for a, b in pairwise(sizes.taus)]
+    held = sum(a < b for a, b in up + down)
+    return Finding(claim, held == len(up + down), f"lambda is ordered in {held} of {len(up + down)} neighbouring cells")
+
+
+def without_noise(rows: Sequence[Record]) -> Finding:
+    claim = "without noise the matching lambda is near zero"
+    lams = [row["lam"] for row in rows if not row["sigma"]]
+    least = min(row["truth"] for row in rows if row["sigma"] > 0)
+    words = f"without noise lambda is at most {max(lams):.2g}; the least sigma²/tau² of the others is {least:g}"
+    return Finding(claim, max(lams) <= least / 2, words)
+
+
+def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    """By cell: lambda with its interval, what it should be, and whether it is identifiable."""
+    del sizes
+    return {
+        f"sigma {row['sigma']:g}, tau {row['tau']:g}": {
+            "lambda": [row["lam"], row["low"], row["high"]],
+            "sigma^2 / tau^2": row["truth"],
+            "identifiable": identifiable(row),
+        }
+        for row in rows
+    }
+
+
+def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    """Left: the matching lambda and sigma^2 / tau^2. Right: SPD by lambda, for the middle tau."""
+    colours = (figures.GREY, figures.BLUE, figures.GREEN, figures.ORANGE)
+    with figures.new(1, 2, size=(12.6, 4.9)) as (figure, (left, right)):
+        noisy = [row for row in rows if row["sigma"] > 0]
+        ends = [min(row["truth"] for row in noisy) / 3, max(row["truth"] for row in noisy) * 3] if noisy else [0.1, 10]
+        left.plot(ends, ends, color=figures.DARK, lw=1.0)
+        left.fill_between(
+            ends, [e / FACTOR for e in ends], [e * FACTOR for e in ends], color=figures.GREY, alpha=0.2, lw=0
+        )
+        for row in noisy:
+            sharp, colour = identifiable(row), colours[sizes.sigmas.index(row["sigma"]) % len(colours)]
+            shift = 1.06 ** (sizes.taus.index(row["tau"]) - (len(sizes.taus) - 1) / 2)
+            bars = [[row["lam"] - row["low"]], [row["high"] - row["lam"]]]
+            style: dict[str, Any] = {
+                "color": colour,
+                "marker": "os^D"[sizes.taus.index(row["tau"]) % 4],
+                "ms": 7,
+                "capsize": 3,
+            }
+            left.errorbar([row["truth"] * shift], [row["lam"]], bars, mfc=colour if sharp else "none", **style)
+        left.set(xscale="log", yscale="log", xlabel="σ² / τ²", ylabel="λ of the ridge regression that matches")
+        left.set_title(f"filled: identifiable; shaded: within a factor {FACTOR:g}")
+        middle = sizes.taus[len(sizes.taus) // 2]
+        for row in (row for row in rows if row["tau"] == middle):
+            colour = colours[sizes.sigmas.index(row["sigma"]) % len(colours)]
+            right.plot(LAMS, row["curve"], color=colour, lw=1.8, label=f"σ = {row['sigma']:g}")
+            if row["truth"]:
+                right.axvline(row["truth"], color=colour, lw=1.0, ls=":")
+        right.set(xscale="log", yscale="log", xlabel="λ (dotted: σ² / τ²)", ylabel="SPD / d, in units of τ²")
+        right.set_title(f"τ = {middle:g}")
+        right.legend()
+        figure.suptitle(title)
+        save(figure)
+
+
+TITLE = f"{PAPER} Fig. 2: noise σ, weights N(0, τ²)"
+FIGURES = (Figure("linear-noise", PAPER, "Fig. 2", TITLE, STUDY, rows, judge, numbers, draw),)

@@ -1,0 +1,259 @@
+"""Fig. 3 of *What learning algorithm is in-context learning?*: which algorithm matches small transformers.
+
+Depth is varied at one width, and width at one depth; the paper tunes the other of the two, and the heads, each time.
+No noise. For every learner the mean of SPD over all lengths is taken to each algorithm: one step of gradient descent at
+its best rate, one pass of SGD, ridge regression with lambda = 0.1 and 1, least squares. (The paper does not give its
+lambdas.) The least of them is the match. To predict zero is shown beside them: a learner that has learned little is
+near it. A stage is a shape; its seeds are one stack.
+
+Judged by these rules, by geometric means over seeds:
+
+- depth: from the shallowest to the deepest, matches go from gradient descent by ridge regression to least squares, each
+  of the three is the match of some depth, and none comes back;
+- width: the narrowest matches ridge regression, and least squares matches from 32 numbers on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Literal
+
+from innergrad import figures
+from innergrad.lab.baselines import LeastSquares, OnePass, OneStep, Predictor, Ridge, Zero
+from innergrad.lab.differences import SPD, in_chunks, matching_ridge
+from innergrad.lab.experiments import Experiment
+from innergrad.lab.learners.base import Learner
+from innergrad.lab.learners.gpt import GPTConfig
+from innergrad.lab.tasks import Linear
+from innergrad.papers import linear_learners as base
+from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
+from innergrad.papers.linear_learners import PAPER, Bench, geometric, number
+
+LAMBDAS = (0.1, 1.0)
+WIDE = 32  # the paper: even 32 numbers match least squares
+GD, RIDGE, OLS, NOTHING = "gradient descent", "ridge regression", "least squares", "zero"
+CANDIDATES: tuple[tuple[str, Predictor], ...] = (
+    (OLS, LeastSquares()),
+    *((RIDGE, Ridge(lam, intercept=False)) for lam in LAMBDAS),
+    (GD, OneStep()),
+    (GD, OnePass()),
+    (NOTHING, Zero()),
+)
+FAMILY = {one.name: family for family, one in CANDIDATES}
+
+
+@dataclass(frozen=True)
+class Sizes(base.Sizes):
+    """And the shapes. ``d_model`` is the width where depth varies, ``blocks`` the depth where width does."""
+
+    steps: int = 15_000
+    blocks: int = 8
+    d_model: int = 256
+    evaluation: float = 6.0
+    depths: tuple[int, ...] = (1, 2, 4, 8, 16)
+    widths: tuple[int, ...] = (16, 32, 64, 512)
+
+
+#: About the seconds of a stage with 15,000 steps on an H200: compiling, and steps.
+EFFORTS = {"depth-1": 45.0, "depth-2": 55.0, "depth-3": 65.0, "depth-4": 100.0, "depth-5": 150.0,
+           "width-1": 85.0, "width-2": 85.0, "width-3": 90.0, "width-4": 210.0}  # fmt: skip
+FULL = Sizes()
+QUICK = replace(
+    FULL,
+    steps=400,
+    batch=32,
+    lr=3e-3,
+    precision="fp32",
+    d=2,
+    n_points=9,
+    seeds=(0, 1),
+    blocks=3,
+    d_model=32,
+    heads=2,
+    mlp=2,
+    init_std=0.12,
+    prompts=400,
+    depths=(1, 2, 3),
+    widths=(16,),
+    evaluation=1.0,
+)
+TINY = replace(QUICK, d=3, steps=20, batch=8, n_points=6, blocks=2, d_model=16, prompts=30, depths=(1, 2), widths=(8,),
+               evaluation=0.0)  # fmt: skip
+SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+
+
+def shape(sizes: Sizes, stage: str) -> GPTConfig | None:
+    """depth-1, the shallowest, to depth-5, and width-1 to width-4; None for those that these sizes do not have."""
+    kind, place = stage.split("-")
+    values = sizes.depths if kind == "depth" else sizes.widths
+    if int(place) > len(values):
+        return None
+    value = values[int(place) - 1]
+    return base.shape(sizes, blocks=value) if kind == "depth" else base.shape(sizes, width=value)
+
+
+def measure(run: Run, learner: Learner, one: Experiment) -> Iterator[tuple[Record, Callable[[], Record]]]:
+    assert isinstance(one.learner, GPTConfig)
+    key = {"measure": SPD, "blocks": one.learner.n_layers, "width": one.learner.d_model, "seed": one.seed}
+    yield key, partial(distances, run, learner)
+
+
+def distances(run: Run, learner: Learner) -> Record:
+    """SPD / d to every candidate, length by length, and the ridge regression that matches."""
+    sizes: Sizes = run.sizes
+    references = tuple(one for _, one in CANDIDATES)
+    bench = Bench(Linear(d=sizes.d), references, sizes.prompts, sizes.n_points, 2, (), run.device)
+    x, y, _ = bench.drawn
+    match = matching_ridge(in_chunks(learner.predict, x, y), x, y)
+    return {"prompts": sizes.prompts, "curves": bench.spd(learner.predict), "lam": number(match.lam)}
+
+
+def stage(name: str, run: Run) -> bool:
+    sizes: Sizes = run.sizes
+    learner = shape(sizes, name)
+    seeds = sizes.seeds if learner else ()
+    stack = [base.experiment(sizes, f"{name}-{seed}", seed, learner) for seed in seeds]
+    return base.learners(run, name, stack, EFFORTS, measure)
+
+
+STUDY = Study("linear-sizes", SIZES, {name: partial(stage, name) for name in EFFORTS})
+
+
+# -------------------------------------------------------------------------------------------------------------- figure
+
+
+def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
+    """A row for each shape and candidate: the mean of SPD / d over lengths; over seeds, the geometric mean and its
+    interval.
+    """
+    del sizes
+    found: list[Record] = []
+    order = sorted(records, key=lambda record: (record["blocks"], record["width"], record["seed"]))
+    for (blocks, width), group in groupby(order, key=lambda record: (record["blocks"], record["width"])):
+        mine = list(group)
+        means = {name: [_mean(record["curves"][name]) for record in mine] for name in FAMILY}
+        match = [min((name for name in FAMILY if FAMILY[name] != NOTHING), key=lambda name: means[name][place])
+                 for place in range(len(mine))]  # fmt: skip
+        shared: Record = {"measure": SPD, "blocks": blocks, "width": width, "prompts": mine[0]["prompts"]}
+        shared |= {"seeds": [record["seed"] for record in mine], "lam": [record["lam"] for record in mine]}
+        shared |= {"interval": "seeds", "matches": match}
+        for name, values in means.items():
+            value, low, high = (number(one) for one in geometric(values))
+            found.append({**shared, "by": name, "family": FAMILY[name], "value": value, "low": low, "high": high})
+    return found
+
+
+def _mean(curve: Record) -> float:
+    """Over all lengths but zero."""
+    values = [value for k, value in zip(curve["k"], curve["value"], strict=True) if k]
+    return float(sum(values) / len(values))
+
+
+Axis = Literal["blocks", "width"]
+
+
+def series(sizes: Sizes, rows: Sequence[Record], axis: Axis) -> dict[int, list[Record]]:
+    """The candidates' rows for each depth at the one width, or for each width at the one depth."""
+    if axis == "blocks":
+        wanted = [(blocks, sizes.d_model) for blocks in sizes.depths]
+    else:
+        wanted = [(sizes.blocks, width) for width in sorted({*sizes.widths, sizes.d_model})]
+    found = {pair: [row for row in rows if (row["blocks"], row["width"]) == pair] for pair in wanted}
+    place = 0 if axis == "blocks" else 1
+    return {pair[place]: group for pair, group in found.items() if group}
+
+
+def matched(group: Sequence[Record]) -> Record:
+    """The candidate with the least mean over seeds; to predict nothing is none."""
+    return min((row for row in group if row["family"] != NOTHING), key=lambda row: float(row["value"]))
+
+
+def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    return [judge_depth(sizes, rows), judge_width(sizes, rows)]
+
+
+def judge_depth(sizes: Sizes, rows: Sequence[Record]) -> Finding:
+    claim, found = (
+        "as depth grows, the match goes from gradient descent by ridge to least squares",
+        series(sizes, rows, "blocks"),
+    )
+    if len(found) < len(sizes.depths):
+        return Finding(claim, None, "not all depths are measured yet")
+    families = [matched(group)["family"] for group in found.values()]
+    held = [family for family, _ in groupby(families)] == [GD, RIDGE, OLS]
+    return Finding(claim, held, f"matches by depth: {told(found)}")
+
+
+def judge_width(sizes: Sizes, rows: Sequence[Record]) -> Finding:
+    claim = "width matters little: the narrowest match ridge, from 32 on it is least squares"
+    found = series(sizes, rows, "width")
+    if len(found) < len({*sizes.widths, sizes.d_model}):
+        return Finding(claim, None, "not all widths are measured yet")
+    families = {width: matched(group)["family"] for width, group in found.items()}
+    narrow, *_ = families.values()
+    held = narrow == RIDGE and all(family == OLS for width, family in families.items() if width >= WIDE)
+    return Finding(claim, held, f"matches by width: {told(found)}")
+
+
+def told(found: dict[int, list[Record]]) -> str:
+    """Matches in words, with SPD / d, how many seeds agree, and whether zero is nearer."""
+    words = []
+    for value, group in found.items():
+        best = matched(group)
+        agree = sum(FAMILY[name] == best["family"] for name in best["matches"])
+        zero = next(row for row in group if row["family"] == NOTHING)
+        nearer = ", zero is nearer" if zero["value"] < best["value"] else ""
+        words.append(f"{value}: {best['by']} ({best['value']:.2g}, {agree} of {len(best['matches'])} seeds{nearer})")
+    return "; ".join(words)
+
+
+def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    """By shape: the match, its SPD / d with the interval, and the lambdas that match best, one a seed."""
+    found: Record = {}
+    for axis in ("blocks", "width"):
+        for value, group in series(sizes, rows, axis).items():
+            best = matched(group)
+            about = {"match": best["by"], "SPD": [best["value"], best["low"], best["high"]], "lambda": best["lam"]}
+            found[f"{axis} {value}"] = about
+    return found
+
+
+COLOURS = (figures.BLUE, figures.SKY, figures.GREEN, figures.ORANGE, figures.AMBER, figures.GREY)
+
+
+def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    """Width on the left, depth on the right, as in the paper; bars: 95 % intervals over seeds."""
+    with figures.new(1, 2, size=(13.4, 4.9), share_y=True) as (figure, axes):
+        panels: tuple[tuple[Axis, str], ...] = (
+            ("width", f"width, {sizes.blocks} blocks"),
+            ("blocks", f"blocks, width {sizes.d_model}"),
+        )
+        for ax, (axis, label) in zip(axes, panels, strict=True):
+            found = series(sizes, rows, axis)
+            for (_, candidate), colour in zip(CANDIDATES, COLOURS, strict=True):
+                picked = [
+                    (value, row) for value, group in found.items() for row in group if row["by"] == candidate.name
+                ]
+                values = [row["value"] for _, row in picked]
+                bars = [
+                    [row["value"] - row["low"] for _, row in picked],
+                    [row["high"] - row["value"] for _, row in picked],
+                ]
+                style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
+                style["ls"] = ":" if isinstance(candidate, Zero) else "-"
+                ax.errorbar([value for value, _ in picked], values, bars, label=candidate.name, **style)
+            ax.set(xscale="log", yscale="log", xlabel=label, ylabel="SPD / d, mean over lengths")
+            known = [row["value"] for group in found.values() for row in group]
+            ax.set_ylim(min(known, default=1e-3) / 3, 3 * max(known, default=1.0))
+            ax.set_xticks(list(found), [str(value) for value in found])
+            ax.minorticks_off()
+        figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center")
+        figure.suptitle(title)
+        save(figure)
+
+
+TITLE = f"{PAPER} Fig. 3: depth and width of the transformer"
+FIGURES = (Figure("linear-sizes", PAPER, "Fig. 3", TITLE, STUDY, rows, judge, numbers, draw),)
