@@ -74,7 +74,8 @@ docs: $(VENV)/.dev
 	$(BIN)/python benchmarks/site_check.py out/site
 
 figures-quick: $(VENV)/.dev
-	for name in mixtures-softmax parameters-softmax shapes-softmax mixtures-relu parameters-relu shapes-relu depth positions; do \
+	for name in mixtures-softmax parameters-softmax shapes-softmax mixtures-relu parameters-relu shapes-relu depth positions \
+	    kernels kernel-depth identity-softmax identity identity-free heads conditioning; do \
 	  $(BIN)/innergrad figures $$name --quick || exit 1; done
 
 notebooks: $(VENV)/.notebooks

@@ -40,6 +40,13 @@ FIGURES = (
     "positions",
     "shapes-relu",
     "shapes-softmax",
+    "kernels",
+    "kernel-depth",
+    "identity-softmax",
+    "identity",
+    "identity-free",
+    "heads",
+    "conditioning",
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from innergrad.papers import depth, mixtures, parameters, positions, shapes
+from innergrad.papers import (
+    depth,
+    functional_conditioning,
+    functional_depth,
+    functional_examples,
+    functional_heads,
+    functional_identity,
+    mixtures,
+    parameters,
+    positions,
+    shapes,
+)
 from innergrad.papers.frame import Figure, Study
 
-FIGURES: dict[str, Figure] = {
-    one.name: one for module in (mixtures, parameters, depth, positions, shapes) for one in module.FIGURES
-}
+MODULES = (
+    mixtures,
+    parameters,
+    depth,
+    positions,
+    shapes,
+    functional_examples,
+    functional_depth,
+    functional_identity,
+    functional_heads,
+    functional_conditioning,
+)
+FIGURES: dict[str, Figure] = {one.name: one for module in MODULES for one in module.FIGURES}
 STUDIES: dict[str, Study] = {one.study.name: one.study for one in FIGURES.values()}
