@@ -122,9 +122,7 @@ class Stack:
         xs, ys = zip(*(parts[number] for number in range(self.size)), strict=True)
         return torch.stack(xs), torch.stack(ys)
 
-    def drawn(
-        self, task: Task, rng: CounterRNG, index: Tensor, n: int, dims: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def drawn(self, task: Task, rng: CounterRNG, index: Tensor, n: int, dims: Tensor | None) -> tuple[Tensor, Tensor]:
         """Points and labels of prompts, or points and the covariances of their labels."""
         if self.config.labels == "drawn":
             return task.sample(rng, index, n, dims)[:2]

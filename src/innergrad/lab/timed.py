@@ -40,8 +40,8 @@ def train_within(
 ) -> Result:
     """Trains a stack for at most about ``seconds``, and never for more steps than planned.
 
-    ``keep`` is called after each quarter of the steps but the last. ``measures``: as in ``train``. The experiments of the result have the steps that
-    were chosen. ``finished`` is False if even these could not be taken.
+    ``keep`` is called after each quarter of the steps but the last. ``measures``: as in ``train``. The experiments of
+    the result have the steps that were chosen. ``finished`` is False if even these could not be taken.
     """
     began = time.perf_counter()
     check_stack(experiments)

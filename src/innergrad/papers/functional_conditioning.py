@@ -40,7 +40,9 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
         row |= {"interval": "seeds", "m": free[0]["conditions"]["m"], "factors": log_mean(factors)}
         row["unmoved"] = log_mean([one["conditions"]["unmoved"][1:] for one in free])
         if len(zero) == len(free):
-            ratios = [[a["risk"] / b["risk"] if a["risk"] and b["risk"] else None] for a, b in zip(free, zero, strict=True)]
+            ratios = [
+                [a["risk"] / b["risk"] if a["risk"] and b["risk"] else None] for a, b in zip(free, zero, strict=True)
+            ]
             row["error over that with A = 0"] = log_mean(ratios)
         found.append(row)
     return found

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,8 +64,11 @@ class Sizes:
     layers: tuple[int, ...]
     kernels: tuple[str, ...]
     seeds: tuple[int, ...] = (0, 1, 2)
-    lr: float = 0.02
+    lr: float = 0.1
+    beta: float = 0.98  # Adam's second
     clip: float = 1.0
+    data_every: int = 3  # steps on the same points
+    linear_batch: int = 0  # of linear attention, if it is another
     prompts: int = 4000
     conditions: int = 200  # prompts whose condition numbers are looked at
     compile: bool = True  # on a GPU
@@ -89,13 +92,9 @@ class Shape:
         """Of a step, about: the entries of all patterns, and something for every operation."""
         return self.layers * len(self.heads) * (self.n * (self.n + 1) + 50)
 
-    @property
-    def normalise(self) -> Literal["none", "count"]:
-        return "count"
-
     def learner(self) -> KernelLearnerConfig:
-        """A starts small, B and C so large that no layer is nearly uniform; r a step of gradient descent."""
-        return KernelLearnerConfig(self.layers, self.heads, self.free_A, self.normalise, 0.3, -0.3)
+        """Entries of A, B and C are N(0, 0.3^2) at first, and r is -0.3."""
+        return KernelLearnerConfig(self.layers, self.heads, self.free_A, "count", 0.3, -0.3)
 
 
 def task(kernel: str, seed: int) -> GaussianProcesses:
@@ -105,8 +104,11 @@ def task(kernel: str, seed: int) -> GaussianProcesses:
 
 def experiments(sizes: Sizes, shape: Shape) -> list[Experiment]:
     """One stack: every kernel and every seed."""
-    rule = Optimiser(lr=sizes.lr, schedule="cosine", warmup=max(8, sizes.steps // 50), clip=sizes.clip)
-    settings: dict[str, Any] = {"steps": sizes.steps, "batch": sizes.batch, "log_every": max(1, sizes.steps // LINES)}
+    warmup, betas = max(8, sizes.steps // 50), (0.9, sizes.beta)
+    rule = Optimiser(lr=sizes.lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
+    batch = sizes.linear_batch if sizes.linear_batch and shape.heads == ("linear",) else sizes.batch
+    settings: dict[str, Any] = {"steps": sizes.steps, "batch": batch, "data_every": sizes.data_every}
+    settings["log_every"] = max(1, sizes.steps // LINES)
     config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.compile)
     return [
         Experiment(f"{kernel}-{seed}", seed, shape.n + 1, task(kernel, seed), shape.learner(), config)

@@ -46,13 +46,17 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
 def as_good(sizes: Sizes, rows: Sequence[Record], kernel: str) -> Finding:
     """Two heads against the single one that matches."""
     claim = f"labels of K = {kernel}: two heads err as little as one {kernel} head"
-    pairs = {layers: [risk(rows, layers, kernel=kernel, heads=one) for one in (BOTH, kernel)] for layers in sizes.layers}
+    pairs = {
+        layers: [risk(rows, layers, kernel=kernel, heads=one) for one in (BOTH, kernel)] for layers in sizes.layers
+    }
     variance = task(kernel, 0).scale ** 2
     more = {layers: (a - b) / variance for layers, (a, b) in pairs.items() if a is not None and b is not None}
     if len(more) < len(pairs):
         return Finding(claim, None, f"K = {kernel}: not all depths are measured")
     place = max(more, key=lambda one: more[one])
-    words = f"K = {kernel}: two heads err more than one {kernel} head by {100 * more[place]:.2f} % of the labels' variance"
+    words = (
+        f"K = {kernel}: two heads err more than one {kernel} head by {100 * more[place]:.2f} % of the labels' variance"
+    )
     return Finding(claim, more[place] <= MORE, f"{words} at most (L = {place})")
 
 
@@ -83,7 +87,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
 
 KERNELS = ("linear", "exp", "mixed")
 SIZES = {
-    "full": Sizes(steps=2000, batch=1000, n=(14,), layers=(1, 2, 3, 4, 5, 6), kernels=KERNELS),
+    "full": Sizes(steps=1000, batch=200, n=(14,), layers=(1, 2, 3, 4, 5, 6), kernels=KERNELS),
     "quick": Sizes(steps=250, batch=150, n=(14,), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=500),
     "tiny": Sizes(steps=12, batch=8, n=(4,), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=20),
 }

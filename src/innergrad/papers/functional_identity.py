@@ -154,7 +154,7 @@ STAGES = {
     for attention in ATTENTIONS
 }
 SIZES = {
-    "full": Sizes(steps=2000, batch=1000, n=(30,), layers=(3,), kernels=KERNELS),
+    "full": Sizes(steps=1000, batch=200, linear_batch=400, n=(30,), layers=(3,), kernels=KERNELS),
     "quick": Sizes(steps=300, batch=200, n=(12,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=500),
     "tiny": Sizes(steps=12, batch=8, n=(4,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20, conditions=4),
 }

@@ -147,7 +147,9 @@ class KernelLearner(Learner):
         v = torch.zeros_like(X[:, :, :-1, 0])
         for pattern, r in reversed(rows):
             query = pattern[:, :, :, -1]  # (S, B, H, n)
-            owed = query if pattern is rows[-1][0] else (v[:, :, None, None] @ pattern[:, :, :, :-1])[:, :, :, 0] + query
+            owed = (
+                query if pattern is rows[-1][0] else (v[:, :, None, None] @ pattern[:, :, :, :-1])[:, :, :, 0] + query
+            )
             v = v + (r[:, None, :, None] * owed).sum(2)
         return torch.cat((v, torch.ones_like(v[:, :, :1])), 2)
 
