@@ -33,6 +33,10 @@ ONE = Experiment(n_points=5, task=GaussianProcesses(terms=(KernelTerm("relu"),))
 WATCHED = {"distance": lambda learner: learner.distance_to_identity(Covariance().sigma())}
 
 
+def normal(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
 # ----------------------------------------------------------------------------------------------------- averaged labels
 
 
@@ -41,7 +45,7 @@ def test_label_weights_are_the_predictions_derivatives(heads: tuple[str, ...]) -
     """label - prediction = v y: against autograd's derivative of the ordinary forward pass, with A and without."""
     for free_A in (False, True):
         model = KernelLearnerConfig(3, heads, free_A, "count", 0.5, -0.4).build(5, 7, 2).init([0, 1]).double()
-        x, y = torch.randn(2, 3, 7, 5, dtype=torch.float64), torch.randn(2, 3, 7, dtype=torch.float64)
+        x, y = normal(2, 3, 7, 5) / 3.0, normal(2, 3, 7)
         v, y = model.label_weights(x), y.requires_grad_()
         slopes = torch.autograd.grad((y[..., -1:] - model(x, y)).sum(), y)[0]
         torch.testing.assert_close(v, slopes, rtol=1e-10, atol=1e-12)
@@ -52,7 +56,7 @@ def test_the_averaged_loss_is_the_mean_over_labels() -> None:
     stack = Stack([replace(ONE, train=replace(TRAIN, batch=2))], "cpu")
     x, K = stack.batch(5)
     averaged = stack.risk(stack.learner.label_weights(x), K)
-    noise = torch.randn(20_000, 2, 5, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = normal(20_000, 2, 5, 1)
     y = (torch.linalg.cholesky(K[0].double()) @ noise)[..., 0].float().view(1, -1, 5)
     errors = (stack.learner(x.expand(20_000, 2, 5, 5).reshape(1, -1, 5, 5), y)[0, :, 0] - y[0, :, -1]).detach()
     drawn = (errors / stack.learner.scale).square()
@@ -234,7 +238,7 @@ def test_a_condition_number_improves_with_its_whole_interval() -> None:
 
 
 def test_the_group_averages_as_all_orthogonal_matrices_do() -> None:
-    group, M = signed_shifts(3), torch.randn(3, 3, dtype=torch.float64)
+    group, M = signed_shifts(3), normal(3, 3)
     assert len(group) == 24
     torch.testing.assert_close(group @ group.mT, torch.eye(3, dtype=torch.float64).expand(24, 3, 3))
     torch.testing.assert_close((group @ M @ group.mT).mean(0), M.trace() / 3 * torch.eye(3, dtype=torch.float64))
@@ -252,7 +256,7 @@ def test_on_the_predicted_set_the_averaged_gradient_stays_in_it(kernel: str, att
         weights = problem.on_set(START)
         assert off_set(problem.gradient(weights)) < 1e-12
         assert off_set(replace(problem, turned=False).gradient(weights)) > 0.01
-        weights["B"] = weights["B"] + 0.1 * torch.randn(weights["B"].shape, dtype=torch.float64)
+        weights["B"] = weights["B"] + 0.1 * normal(*weights["B"].shape)
         assert off_set(problem.gradient(weights)) > 0.01
 
 

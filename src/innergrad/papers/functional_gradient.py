@@ -6,9 +6,12 @@ rate, number of steps. Here is what was chosen, and why:
 
 - **Labels are averaged.** A learner is linear in the labels, so its expected loss over all labels of given points is a
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
-- **Adam** with clipping, warm-up and a cosine schedule down to zero, on fresh points in every step.
+- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1, less with more than three layers.
+  Points are drawn anew every three steps.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
-  of A and r. Without it, exp with a free A overflows: see ``functional_depth``.
+  of A and r.
+- **Scores of exp are capped** at 4. Without a cap, exp with a free A overflows: see ``functional_depth``. A record says on
+  which share of the test prompts the cap makes a difference at the end.
 
 A stack has one shape of learner and all kernels and seeds of a study. What a stack leaves behind is a record a model.
 Needs torch, numpy and safetensors only.
@@ -19,7 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -39,6 +42,7 @@ from innergrad.papers.frame import Record, Records, Run, Stage
 PAPER = "Cheng et al. (2024)"
 SEED = 1  # of the prompts that learners are measured on
 CHUNK = 500  # prompts of a model that are measured at a time
+CAP = 4.0  # of the scores of exp; see functional_depth
 JITTER = 1e-10  # of a label's variance, where the covariance of labels is singular
 SHARE = 0.99  # of the labels' variance: the directions that carry it count for a condition number
 LINES = 40  # of a stored log
@@ -94,7 +98,8 @@ class Shape:
 
     def learner(self) -> KernelLearnerConfig:
         """Entries of A, B and C are N(0, 0.3^2) at first, and r is -0.3."""
-        return KernelLearnerConfig(self.layers, self.heads, self.free_A, "count", 0.3, -0.3)
+        cap = CAP if "exp" in self.heads else None
+        return KernelLearnerConfig(self.layers, self.heads, self.free_A, "count", 0.3, -0.3, cap)
 
 
 def task(kernel: str, seed: int) -> GaussianProcesses:
@@ -105,7 +110,8 @@ def task(kernel: str, seed: int) -> GaussianProcesses:
 def experiments(sizes: Sizes, shape: Shape) -> list[Experiment]:
     """One stack: every kernel and every seed."""
     warmup, betas = max(8, sizes.steps // 50), (0.9, sizes.beta)
-    rule = Optimiser(lr=sizes.lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
+    lr = sizes.lr * min(1.0, 3 / shape.layers)
+    rule = Optimiser(lr=lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
     batch = sizes.linear_batch if sizes.linear_batch and shape.heads == ("linear",) else sizes.batch
     settings: dict[str, Any] = {"steps": sizes.steps, "batch": batch, "data_every": sizes.data_every}
     settings["log_every"] = max(1, sizes.steps // LINES)
@@ -217,14 +223,30 @@ def prompts_of(kernel: str, n: int, number: int, device: str) -> tuple[Tensor, T
 
 @torch.no_grad()
 def risks(learner: KernelLearner, one: Experiment, kernel: str, number: int, device: str) -> Record:
-    """The squared error of one model, its mean over all labels of the test prompts; and that of the Bayes estimator."""
+    """The squared error of one model, its mean over all labels of the test prompts; and that of the Bayes estimator.
+
+    ``capped``: the share of the prompts on which the cap of the scores makes any difference.
+    """
     xi, K, bayes = prompts_of(kernel, one.n_points - 1, number, device)
     root = torch.tensor(_inputs(one).root, dtype=xi.dtype, device=xi.device)
     total = torch.zeros((), dtype=xi.dtype, device=xi.device)
+    uncapped, changed = without_cap(learner), 0
     for part, covariance in zip(xi.split(CHUNK), K.split(CHUNK), strict=True):
         v = learner.label_weights((part @ root).float()[None])[0].to(covariance.dtype)
         total += (v * (covariance @ v[..., None])[..., 0]).sum()
-    return {"risk": _digits(float(total) / number), "bayes": _digits(bayes), "prompts": number}
+        if uncapped is not None:
+            changed += int((uncapped.label_weights((part @ root).float()[None])[0].to(v.dtype) != v).any(-1).sum())
+    found: Record = {"risk": _digits(float(total) / number), "bayes": _digits(bayes), "prompts": number}
+    return found if uncapped is None else found | {"capped": _digits(changed / number)}
+
+
+def without_cap(learner: KernelLearner) -> KernelLearner | None:
+    """The same weights without a cap; None if there is none."""
+    if learner.config.cap is None:
+        return None
+    found = KernelLearner(replace(learner.config, cap=None), learner.d)
+    found.load_state_dict(learner.state_dict())
+    return found.to(learner.r.device)
 
 
 @torch.no_grad()

@@ -46,10 +46,11 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
         n_layers: layers.
         heads: the activation of each head: ``linear``, ``relu``, ``exp`` or ``softmax``.
         free_A: train the matrix A on values, as in Theorem 4.6 there. Otherwise it is 0, as in Theorem 4.5.
-        normalise: ``count`` divides linear, relu and exp by the number of examples. With a free A, exp overflows
-            without.
+        normalise: ``count`` divides linear, relu and exp by the number of examples.
         init_std: the standard deviation of the initial entries of A, B and C.
         init_r: the initial step r.
+        cap: exp of a score is that of ``cap`` at most. Without it, exp with a free A and five layers or more overflows in
+            training: covariates that grow make scores grow, which make covariates grow. None: no limit.
 
     Examples:
         >>> from innergrad import lab
@@ -64,6 +65,7 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
     normalise: Literal["none", "count"] = "none"
     init_std: float = 0.3
     init_r: float = -0.01
+    cap: float | None = None
 
     def __post_init__(self) -> None:
         check_choices(self, "learner.")
@@ -72,6 +74,8 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
         if unknown or not self.heads:
             raise InputError("learner.heads are activations", got=repr(self.heads), allowed=", ".join(ACTIVATIONS))
         real("learner.init_std", self.init_std, above=0.0)
+        if self.cap is not None:
+            real("learner.cap", self.cap)
         real("learner.init_r", self.init_r)
 
     def build(self, d: int, n_points: int, stack: int = 1) -> KernelLearner:
@@ -180,9 +184,12 @@ class KernelLearner(Learner):
             if head == "softmax":
                 made.append(score.softmax(-1))
             else:
-                found = score.relu() if head == "relu" else score.exp() if head == "exp" else score
+                found = score.relu() if head == "relu" else self.exp(score) if head == "exp" else score
                 made.append(found if count == 1 else found / count)
         return _side_by_side(made)
+
+    def exp(self, score: Tensor) -> Tensor:
+        return score.exp() if self.config.cap is None else score.clamp(max=self.config.cap).exp()
 
     def as_descent(self, r: Sequence[float], root: Tensor | None = None) -> KernelLearner:
         """Sets every model to functional gradient descent with steps r_l: V = diag(0, -r_l), B = C = ``root`` (or 1).
@@ -207,6 +214,11 @@ class KernelLearner(Learner):
         """
         from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
 
+        if self.config.cap is not None:
+            hint = "where no score reaches it, a learner of the same weights with cap = None predicts the same"
+            raise InputError(
+                "exp with a cap is no kernel that can be compiled", got=f"cap = {self.config.cap}", hint=hint
+            )
         if self.config.normalise == "count" and n_examples is None:
             raise InputError("this learner divides by the number of examples", hint="give n_examples")
         w = {name: value[model].double().cpu() for name, value in self.named_parameters()}
