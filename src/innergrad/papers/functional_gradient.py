@@ -6,12 +6,12 @@ rate, number of steps. Here is what was chosen, and why:
 
 - **Labels are averaged.** A learner is linear in the labels, so its expected loss over all labels of given points is a
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
-- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1, less with more than three layers.
+- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1 (less beyond three layers).
   Points are drawn anew every three steps.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
   of A and r.
-- **Scores of exp are capped** at 4. Without a cap, exp with a free A overflows: see ``functional_depth``. A record says on
-  which share of the test prompts the cap makes a difference at the end.
+- **Scores of exp are capped** at 4. Without a cap, exp with a free A overflows: see ``functional_depth``. Records say
+  on which share of the test prompts the cap makes a difference at the end.
 
 A stack has one shape of learner and all kernels and seeds of a study. What a stack leaves behind is a record a model.
 Needs torch, numpy and safetensors only.
@@ -276,5 +276,5 @@ def conditioning(learner: KernelLearner, one: Experiment, kernel: str, number: i
 
 
 def _condition(pattern: Tensor, m: int) -> Tensor:
-    values = torch.linalg.svdvals(pattern)
+    values: Tensor = torch.linalg.svdvals(pattern)
     return values[:, 0] / values[:, m - 1]

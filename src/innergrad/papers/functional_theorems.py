@@ -68,7 +68,7 @@ class Symmetric:
     @cached_property
     def points(self) -> tuple[Tensor, Tensor]:
         """x (1, B, n + 1, d) and the covariances of the labels, float64."""
-        term: dict[str, KernelTerm] = {h: KernelTerm(h) for h in ("linear", "relu", "exp")}  # type: ignore[arg-type]
+        term: dict[str, KernelTerm] = {h: KernelTerm(h) for h in ("linear", "relu", "exp")}
         white = GaussianProcesses(self.d, Sphere(), terms=(term[self.kernel],))
         xi = white.points(CounterRNG.of(0, "theorems"), torch.arange(self.prompts), self.n + 1, {}).double()
         group = signed_shifts(self.d) if self.turned else torch.eye(self.d, dtype=torch.float64)[None]

@@ -16,7 +16,7 @@ from innergrad.papers.frame import Record, over_seeds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Curve = dict[str, list[float | None]]
+Curve = dict[str, Any]  # value, low and high: lists of numbers or None
 #: Of the attentions, by their activations.
 STYLES: dict[str, dict[str, Any]] = {
     "linear": {"color": SKY, "marker": "s", "ls": "--"},
@@ -45,8 +45,8 @@ def risk_rows(records: Iterable[Record], along: str) -> list[Record]:
     """
     groups: dict[str, dict[int, list[Record]]] = {}
     for record in records:
-        key = {name: record[name] for name in ("kernel", "heads", "layers", "n", "free_A") if name != along}
-        groups.setdefault(json.dumps(key), {}).setdefault(record[along], []).append(record)
+        about = {name: record[name] for name in ("kernel", "heads", "layers", "n", "free_A") if name != along}
+        groups.setdefault(json.dumps(about), {}).setdefault(record[along], []).append(record)
     rows = []
     for key, places in groups.items():
         at = sorted(places)
@@ -54,6 +54,8 @@ def risk_rows(records: Iterable[Record], along: str) -> list[Record]:
         risk = {side: [curve[side][0] for curve in curves] for side in ("value", "low", "high")}
         about = {"along": along, "at": at, "seeds": sorted(record["seed"] for record in places[at[0]])}
         bayes = [places[place][0]["bayes"] for place in at]
+        capped = [max((record.get("capped") or 0.0 for record in places[place]), default=0.0) for place in at]
+        about |= {"capped": capped} if "capped" in places[at[0]][0] else {}
         rows.append({**json.loads(key), **about, "interval": "seeds", "risk": risk, "bayes": bayes})
     return rows
 

@@ -49,8 +49,8 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
         normalise: ``count`` divides linear, relu and exp by the number of examples.
         init_std: the standard deviation of the initial entries of A, B and C.
         init_r: the initial step r.
-        cap: exp of a score is that of ``cap`` at most. Without it, exp with a free A and five layers or more overflows in
-            training: covariates that grow make scores grow, which make covariates grow. None: no limit.
+        cap: exp of a score is that of ``cap`` at most; None for no limit. Without one, exp with a free A and many
+            layers overflows in training: larger covariates make larger scores, and these make larger covariates.
 
     Examples:
         >>> from innergrad import lab
