@@ -49,6 +49,13 @@ FIGURES = (
     "linear-sizes",
     "linear-probes",
     "linear-inits",
+    "kernels",
+    "kernel-depth",
+    "identity-softmax",
+    "identity",
+    "identity-free",
+    "heads",
+    "conditioning",
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab

@@ -86,6 +86,8 @@ class TrainConfig:
         precision: ``fp32``, or ``bf16``, which keeps float32 master weights.
         compile: on a GPU, fuse the step and record it as a CUDA graph.
         data_every: steps on the same batch. Cheng et al. (2024) have 10.
+        labels: ``drawn``; or ``averaged``, for learners that are linear in the labels and tasks that know their
+            covariance: the loss is its exact mean over all labels that the points could have.
         log_every: steps between two lines of the log.
         checkpoint_every: steps between two checkpoints.
         snapshots: weights that are kept for good, so many for each tenfold of the steps. 0 for none.
@@ -103,6 +105,7 @@ class TrainConfig:
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = True
     data_every: int = 1
+    labels: Literal["drawn", "averaged"] = "drawn"
     log_every: int = 100
     checkpoint_every: int = 10_000
     snapshots: int = 0

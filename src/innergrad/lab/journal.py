@@ -3,14 +3,15 @@
     config.toml      the configuration as used, defaults and changes included
     manifest.json    versions, code, machine, time, command line; also of the times it was resumed
     log.jsonl        one line an interval, {"step": 100, "loss": ..., ...}; flushed, so a killed run keeps its lines
+    measures.jsonl   one line a step at which measures were called, {"step": 10, "distance": ...}; if there are any
     checkpoints/     see innergrad.lab.checkpoints
     snapshots/       weights that are kept for good, if asked for
     tensorboard/     if asked for
 
-A run that is resumed at step s goes on in the same log: lines after s, and one that was cut off, are removed first. The
-log of a run that was killed and resumed therefore has the same steps as that of one that never was.
+A run that is resumed at step s goes on in the same files: lines after s, and one that was cut off, are removed first.
+The log of a run that was killed and resumed therefore has the same steps as that of one that never was.
 
-Nobody's files are replaced: a new run begins in a folder without the first three, or begins again in that of a run of
+Nobody's files are replaced: a new run begins in a folder without the first four, or begins again in that of a run of
 the same configuration that ended before its first checkpoint was whole. (Until then there is a file ``.begun``.)
 """
 
@@ -37,6 +38,7 @@ CONFIG, MANIFEST, LOG, CHECKPOINTS, LOCK = "config.toml", "manifest.json", "log.
 SNAPSHOTS, TENSORBOARD = "snapshots", "tensorboard"
 BEGUN = ".begun"  # there is no checkpoint yet
 SWEEP = "sweep.json"  # beside the folders of the runs of a sweep
+MEASURES = "measures.jsonl"
 MOST_LOG = 2**28  # bytes
 Row = dict[str, Any]
 
@@ -78,6 +80,9 @@ class Journal:
         rows = read_log(self.folder) if step is not None and log.exists() else []
         write_whole(log, "".join(_line(row) for row in rows if row["step"] <= (step or 0)))
         self._log = log.open("a", encoding="utf-8")
+        if (self.folder / MEASURES).exists():
+            kept = [row for row in read_measures(self.folder) if step is not None and row["step"] <= step]
+            write_whole(self.folder / MEASURES, "".join(_line(row) for row in kept))
 
     def _manifest(self, config: Any, step: int | None, about: Mapping[str, Any]) -> dict[str, Any]:
         """Of a new run, or that of the old one with a line about where and when it went on."""
@@ -103,6 +108,11 @@ class Journal:
         if self._board is not None:
             for name, value in _scalars(row):
                 self._board.add_scalar(name, value, row["step"])
+
+    def measured(self, row: Mapping[str, Any]) -> None:
+        """A line of the measures."""
+        with (self.folder / MEASURES).open("a", encoding="utf-8") as file:
+            file.write(_line(row))
 
     def sync(self) -> None:
         """The log reaches the disk: before the checkpoint does that has its steps."""
@@ -136,7 +146,7 @@ def check_places(folder: Path) -> None:
             raise InputError(f"{path} is a link to nothing", allowed="a folder, existing or new")
         if path.exists() and not path.is_dir():
             raise InputError(f"{path} is in the way", got="a file", allowed="a folder, existing or new")
-    require_plain(folder, (CONFIG, MANIFEST, LOG, LOCK, BEGUN))
+    require_plain(folder, (CONFIG, MANIFEST, LOG, MEASURES, LOCK, BEGUN))
 
 
 def check_new(folder: Path, config: Any) -> None:
@@ -144,7 +154,7 @@ def check_new(folder: Path, config: Any) -> None:
     check_places(folder)
     if newest(folder) is not None:
         raise InputError(f"there is a run in {folder}", hint="resume it (--resume), or choose another folder")
-    there = [name for name in (CONFIG, LOG, MANIFEST) if (folder / name).exists()]
+    there = [name for name in (CONFIG, LOG, MANIFEST, MEASURES) if (folder / name).exists()]
     hidden = [folder / name for name in (BEGUN, LOCK)]
     own = [path.name for path in hidden if path.exists() and path.stat().st_size]  # a run's are empty
     if own or (there and not _begun(folder, config)):
@@ -192,6 +202,17 @@ def read_log(folder: str | Path) -> list[Row]:
     path = Path(folder) / LOG
     if not path.is_file():
         raise InputError(f"there is no log in {folder}", allowed=f"the folder of a run, with {LOG}")
+    return _rows(path)
+
+
+def read_measures(folder: str | Path) -> list[Row]:
+    """The lines of a run's measures; none if nothing was measured."""
+    path = Path(folder) / MEASURES
+    return _rows(path) if path.is_file() else []
+
+
+def _rows(path: Path) -> list[Row]:
+    """Without a line at the end that a killed run left unfinished."""
     require_regular(path, MOST_LOG)
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")  # text after the last \n is unfinished
     return [_parsed(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
@@ -235,6 +256,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

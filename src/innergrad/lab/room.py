@@ -6,6 +6,7 @@ Learners are built, and a prompt is drawn, on torch's *meta* device, where tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ def numbers_of_learner(config: LearnerConfig, d: int, n_points: int, stack: int)
         return 0
 
 
+@lru_cache(maxsize=256)
 def numbers_of_prompt(task: Task, n_points: int) -> int:
     """Entries of the largest tensor, a prompt, while it is drawn; of its points for a task of the user's own."""
     with _Largest() as seen:

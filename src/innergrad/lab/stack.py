@@ -77,7 +77,9 @@ class Stack:
                 view += self.decay.view(-1, *[1] * (view.ndim - 1))
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
-        self.draw_batch: Callable[[int], tuple[Tensor, Tensor]] = self.batch
+        self.kept: tuple[object, tuple[Tensor, Tensor] | None] = (None, None)
+        again = self.config.data_every > 1 and self.device.type == "cpu"
+        self.draw_batch: Callable[[int], tuple[Tensor, Tensor]] = self.kept_batch if again else self.batch
         self.apply_update: Callable[[Sequence[Tensor], Tensor], None] = self.update
         if self.config.compile and self.device.type == "cuda":
             self.compile()
@@ -102,15 +104,22 @@ class Stack:
 
     def advance(self, n: int) -> None:
         """One step on prompts of n points."""
-        x, y = self.draw_batch(n)
+        x, labels = self.draw_batch(n)
         copies = self.layout.unpack(self.theta.to(self.dtype))
         weights = {name: copy.detach().requires_grad_() for name, copy in copies.items()}
-        loss = self.loss(self.learner(x, y, weights), y)
-        grads = torch.autograd.grad(loss.sum(), list(weights.values()))
+        if self.config.labels == "averaged":
+            loss = self.risk(self.learner.label_weights(x, weights), labels)
+        else:
+            loss = self.loss(self.learner(x, labels, weights), labels)
+        averaged = self.config.labels == "averaged"  # then parameters without an effect are not seen at all
+        grads = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=averaged)
         self.apply_update(self.averaged(grads), self.averaged([loss.detach()])[0])
 
     def batch(self, n: int) -> tuple[Tensor, Tensor]:
-        """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n). Equal tasks are drawn together."""
+        """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n). Equal tasks are drawn together.
+
+        If labels are averaged, their covariances (S, B, n, n) take the place of y.
+        """
         rows = self.config.batch // self.world
         number = self.step // self.config.data_every * self.world + self.rank
         index = number * rows + torch.arange(rows, device=self.device)
@@ -119,11 +128,33 @@ class Stack:
         for task in dict.fromkeys(self.tasks):
             members = [number for number, other in enumerate(self.tasks) if other == task]
             rng = CounterRNG.rows([self.rngs[number] for number in members], rows)
-            drawn = task.sample(rng, index.repeat(len(members)), n, dims)
-            x, y = (value.unflatten(0, (len(members), rows)) for value in (drawn.x, drawn.y))
+            drawn = self.drawn(task, rng, index.repeat(len(members)), n, dims)
+            x, y = (value.unflatten(0, (len(members), rows)) for value in drawn)
             parts |= {number: (x[place], y[place]) for place, number in enumerate(members)}
         xs, ys = zip(*(parts[number] for number in range(self.size)), strict=True)
         return torch.stack(xs), torch.stack(ys)
+
+    def drawn(self, task: Task, rng: CounterRNG, index: Tensor, n: int, dims: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Points and labels of prompts, or points and the covariances of their labels."""
+        if self.config.labels == "drawn":
+            return task.sample(rng, index, n, dims)[:2]
+        x = task.points(rng.fork("inputs"), index, n, {})
+        x = x if dims is None else x * (torch.arange(task.d, device=x.device) < dims)
+        return x, task.covariance(x)
+
+    def kept_batch(self, n: int) -> tuple[Tensor, Tensor]:
+        """The batch, drawn once for all steps that share it."""
+        dims = self.config.curriculum.dims(self.step, self.tasks[0].d)
+        key = (int(self.step) // self.config.data_every, n, None if dims is None else int(dims))
+        if self.kept[0] != key or self.kept[1] is None:
+            self.kept = (key, self.batch(n))
+        assert self.kept[1] is not None
+        return self.kept[1]
+
+    def risk(self, v: Tensor, covariance: Tensor) -> Tensor:
+        """The mean squared error of each model over all labels of its prompts, E (v y)^2 = v K v, as ``loss``, (S,)."""
+        v = v.to(covariance.dtype)
+        return (v * (covariance @ v[..., None])[..., 0]).sum(-1).mean(1) / self.learner.scale.square()
 
     def loss(self, predictions: Tensor, y: Tensor) -> Tensor:
         """Mean squared error of each model in units of its labels' scale, (S,), over the points of the curriculum."""

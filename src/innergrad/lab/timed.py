@@ -17,6 +17,7 @@ from innergrad.errors import InputError, JobError, own_gradients
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import Progress
 from innergrad.lab.learners.base import Learner
+from innergrad.lab.measures import Measures, Watch
 from innergrad.lab.room import check_training
 from innergrad.lab.stack import Stack
 from innergrad.lab.training import Result, check_stack, next_multiple, report, signals
@@ -35,11 +36,12 @@ def train_within(
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
     keep: Keep | None = None,
+    measures: Measures | None = None,
 ) -> Result:
     """Trains a stack for at most about ``seconds``, and never for more steps than planned.
 
-    ``keep`` is called after each quarter of the steps but the last. The experiments of the result have the steps that
-    were chosen. ``finished`` is False if even these could not be taken.
+    ``keep`` is called after each quarter of the steps but the last. ``measures``: as in ``train``. The experiments of
+    the result have the steps that were chosen. ``finished`` is False if even these could not be taken.
     """
     began = time.perf_counter()
     check_stack(experiments)
@@ -53,19 +55,21 @@ def train_within(
         raise InputError("the steps of this run cannot be timed", got=got, allowed=allowed)
     with signals() as told, own_gradients():
         stack = Stack(experiments, device)
-        stack.run(warmup // UNTIMED, n)
+        watch = Watch(measures, config.steps)
+        watch.run(stack, 0, warmup // UNTIMED, n)
         _wait(stack)
         start = time.perf_counter()
-        stack.run(warmup - warmup // UNTIMED, n)
+        watch.run(stack, warmup // UNTIMED, warmup, n)
         _wait(stack)
         each = (time.perf_counter() - start) / (warmup - warmup // UNTIMED)
         steps = _chosen(config.steps, warmup, began + seconds - time.perf_counter(), each)
         stack.plan(steps)
+        watch.plan(steps)
         chosen = tuple(replace(one, train=replace(one.train, steps=steps)) for one in experiments)
         step, log, quarter = warmup, [report(stack, warmup, time.perf_counter() - began)], max(1, steps // 4)
         while step < steps and not told and time.perf_counter() - began < OVERTIME * seconds:
             end = min(steps, next_multiple(step, config.log_every), next_multiple(step, quarter))
-            stack.run(end - step, n)
+            watch.run(stack, step, end, n)
             step = end
             log.append(row := report(stack, step, time.perf_counter() - began))
             if progress:
@@ -74,7 +78,7 @@ def train_within(
                 raise JobError(f"the loss is not finite at step {step}; got {row['loss']}; lower the learning rate")
             if keep and step % quarter == 0 and step < steps:
                 keep(stack.learner, step)
-    return Result(stack.learner, chosen, step, step == steps, tuple(log), bool(told))
+    return Result(stack.learner, chosen, step, step == steps, tuple(log), bool(told), tuple(watch.rows))
 
 
 def _chosen(planned: int, warmup: int, left: float, each: float) -> int:

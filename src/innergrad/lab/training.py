@@ -29,12 +29,14 @@ from innergrad.lab import checkpoints
 from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
-from innergrad.lab.journal import SNAPSHOTS, Journal, Progress, check_new, read_log, saved
+from innergrad.lab.journal import SNAPSHOTS, Journal, Progress, check_new, read_log, read_measures, saved
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
+from innergrad.lab.measures import Measures, Watch
 from innergrad.lab.origins import Origin
 from innergrad.lab.room import check_learner, check_training
 from innergrad.lab.stack import Stack
+from innergrad.lab.tasks import Task
 from innergrad.lab.weights import theta_of, weights_of
 
 MOST_SNAPSHOTS = 10**9  # none is removed
@@ -52,6 +54,7 @@ class Result:
         finished: all steps were taken.
         log: the lines of the log.
         asked: a signal asked for an end.
+        measures: what the measures gave, one row a step at which they were called.
 
     Examples:
         >>> from innergrad import lab
@@ -68,6 +71,7 @@ class Result:
     finished: bool
     log: tuple[dict[str, Any], ...]
     asked: bool = False
+    measures: tuple[dict[str, Any], ...] = ()
 
 
 @within_limits("training")
@@ -80,6 +84,7 @@ def train(
     start: Learner | str | Path | None = None,
     tensorboard: bool = False,
     progress: Progress | None = None,
+    measures: Measures | None = None,
 ) -> Result:
     """Train experiments as one stack: models of one shape, side by side.
 
@@ -96,6 +101,7 @@ def train(
             By default they are drawn from the seed.
         tensorboard: also write TensorBoard's files.
         progress: is told about every line of the log.
+        measures: functions of the learner by name, called at log-spaced steps. They are kept in measures.jsonl.
 
     Examples:
         >>> from innergrad import lab
@@ -110,7 +116,7 @@ def train(
     for task in filter(is_users_own, dict.fromkeys(one.task for one in experiments)):
         check_task(task)
     with processes(device), signals() as told, own_gradients():
-        return _train(experiments, folder, device, resume, start, tensorboard, progress, told)
+        return _train(experiments, folder, device, resume, start, tensorboard, progress, measures, told)
 
 
 def _train(
@@ -121,6 +127,7 @@ def _train(
     start: Learner | str | Path | None,
     tensorboard: bool,
     progress: Progress | None,
+    measures: Measures | None,
     told: list[int],
 ) -> Result:
     """The loop. ``told``: signals that ask for an end."""
@@ -134,14 +141,16 @@ def _train(
         origin = begin(stack, start)
     step, began, kept = int(stack.step), time.perf_counter(), config.snapshot_steps
     log = [row for row in read_log(folder) if row["step"] <= step] if resume and folder else []
+    seen = [row for row in read_measures(folder) if row["step"] <= step] if resume and folder else []
     if step == config.steps:
         if folder and first:
             saved(Path(folder))  # killed right after its last checkpoint, which was its first
-        return Result(stack.learner, tuple(experiments), step, True, tuple(log))
-    journal = None
+        return Result(stack.learner, tuple(experiments), step, True, tuple(log), measures=tuple(seen))
+    watch, journal = Watch(measures if first else {}, config.steps, seen), None
     if folder and first:
         how: dict[str, Any] = {"step": step if resume else None, "tensorboard": tensorboard}
         journal = Journal(folder, configuration(experiments), **how, about=origin.news(config.steps))
+        watch.write = journal.measured
         origin = origin.planned_for(step, config.steps)
     with journal or nullcontext():  # closed in any case: its holder keeps others out of the folder
         if journal and not resume:
@@ -152,7 +161,7 @@ def _train(
             everies = (config.log_every, config.checkpoint_every, config.curriculum.every)
             ends = (*(next_multiple(step, every) for every in everies), *(at for at in kept if at > step))
             end = min(config.steps, *ends)
-            stack.run(end - step, n)
+            watch.run(stack, step, end, n)
             step = end
             if step % config.log_every == 0 or step == config.steps:
                 log.append(row := report(stack, step, time.perf_counter() - began))
@@ -171,7 +180,8 @@ def _train(
                 save(stack, experiments, journal.checkpoints, step, origin)
                 saved(journal.folder)
     asked = stack.any_device(told)  # also while the last checkpoint was written
-    return Result(stack.learner, tuple(experiments), step, step == config.steps, tuple(log), asked)
+    finished, found = step == config.steps, tuple(watch.rows)
+    return Result(stack.learner, tuple(experiments), step, finished, tuple(log), asked, found)
 
 
 # ----------------------------------------------------------------------------------------------------------- around it
@@ -203,6 +213,8 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
     world = dist.get_world_size() if dist.is_initialized() else 1
     if first.train.batch % world:
         raise InputError("train.batch must be a multiple of the processes", got=f"{first.train.batch} and {world}")
+    if first.train.labels == "averaged":
+        _check_averaged(experiments)
     for one in experiments[1:]:
         optimiser = replace(
             one.train.optimiser, lr=first.train.optimiser.lr, weight_decay=first.train.optimiser.weight_decay
@@ -219,6 +231,18 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
             apart = differences(to_table(first), to_table(like)) or ["task.d"]
             allowed = "name, seed, task (of one d), initial weights, train.optimiser.lr and weight_decay"
             raise InputError("experiments of a stack may not differ in this", got=", ".join(apart), allowed=allowed)
+
+
+def _check_averaged(experiments: Sequence[Experiment]) -> None:
+    """An error unless the learner is linear in the labels, and every task knows their covariance."""
+    first = experiments[0]
+    learner = first.learner.build(first.task.d, first.n_points)
+    if type(learner).label_weights is Learner.label_weights:
+        allowed = "learner.kind = kernel, or a class with label_weights"
+        raise InputError("labels are averaged for learners that are linear in them", got=learner, allowed=allowed)
+    for task in (one.task for one in experiments if type(one.task).covariance is Task.covariance):
+        allowed = "task.kind = gaussian-process, or a class with covariance"
+        raise InputError("labels are averaged where their covariance is known", got=task.kind, allowed=allowed)
 
 
 def save(

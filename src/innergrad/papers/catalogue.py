@@ -9,6 +9,11 @@ from innergrad.papers import (
     linear_noise,
     linear_probes,
     linear_sizes,
+    functional_conditioning,
+    functional_depth,
+    functional_examples,
+    functional_heads,
+    functional_identity,
     mixtures,
     parameters,
     positions,
@@ -19,6 +24,7 @@ from innergrad.papers.frame import Figure, Study
 
 MODULES = (
     *(mixtures, parameters, depth, positions, shapes, through_networks),
+    *(functional_examples, functional_depth, functional_identity, functional_heads, functional_conditioning),
     *(linear_algorithms, linear_noise, linear_sizes, linear_probes, linear_inits),
 )
 FIGURES: dict[str, Figure] = {one.name: one for module in MODULES for one in module.FIGURES}

@@ -125,6 +125,10 @@ class Learner(nn.Module):
         """
         raise lacks(self, "forward(x, y, weights, keep)")
 
+    def label_weights(self, x: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(S, B, n): v with  y_n - prediction = sum_i v_i y_i,  for learners that are linear in the labels."""
+        raise lacks(self, "label_weights(x, weights)")
+
     @torch.no_grad()
     def predict(self, x: Tensor, y: Tensor) -> Tensor:
         """Every label of every prompt from the pairs before it: (B, n, d), (B, n) -> (B, n). For a stack of one."""

@@ -49,10 +49,11 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
         n_layers: layers.
         heads: the activation of each head: ``linear``, ``relu``, ``exp`` or ``softmax``.
         free_A: train the matrix A on values, as in Theorem 4.6 there. Otherwise it is 0, as in Theorem 4.5.
-        normalise: ``count`` divides linear, relu and exp by the number of examples. With a free A, exp overflows
-            without.
+        normalise: ``count`` divides linear, relu and exp by the number of examples.
         init_std: the standard deviation of the initial entries of A, B and C.
         init_r: the initial step r.
+        cap: exp of a score is that of ``cap`` at most; None for no limit. Without one, exp with a free A and many
+            layers overflows in training: larger covariates make larger scores, and these make larger covariates.
 
     Examples:
         >>> from innergrad import lab
@@ -67,6 +68,7 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
     normalise: Literal["none", "count"] = "none"
     init_std: float = 0.3
     init_r: float = -0.01
+    cap: float | None = None
 
     def __post_init__(self) -> None:
         check_choices(self, "learner.")
@@ -75,6 +77,8 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
         if unknown or not self.heads:
             raise InputError("learner.heads are activations", got=repr(self.heads), allowed=", ".join(ACTIVATIONS))
         real("learner.init_std", self.init_std, above=0.0)
+        if self.cap is not None:
+            real("learner.cap", self.cap)
         real("learner.init_r", self.init_r)
 
     def build(self, d: int, n_points: int, stack: int = 1) -> KernelLearner:
@@ -131,23 +135,49 @@ class KernelLearner(Learner):
             Z = keep(f"blocks.{layer}.resid_post", self.layer(Z, parameters, keep, f"blocks.{layer}.attn.pattern"))
         return -Z[:, :, -1:, -1].to(y.dtype)
 
+    def label_weights(self, x: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """(S, B, n + 1): v with  label - prediction = sum_i v_i y_i  at the query, whatever the labels y are.
+
+        No pattern depends on labels. So the patterns h are made first, and v is carried back through the layers, from
+        v = (0, ..., 0, 1) by v <- v + r M h v (Lemma A.1 of Cheng et al.). The last layer is asked for the query's row
+        alone, and its A does not matter.
+        """
+        w = dict(self.named_parameters()) if weights is None else weights
+        X, rows, last = x.to(w["r"].dtype), [], self.config.n_layers - 1
+        for layer in range(self.config.n_layers):
+            parameters = {name: value[:, layer] for name, value in w.items()}
+            demos = X[:, :, :-1]
+            pattern = self.attention(X if layer < last else X[:, :, -1:], demos, parameters)
+            rows.append((pattern, parameters["r"]))
+            if layer < last and "A" in w:
+                X = X + self.moves(pattern @ demos[:, :, None], parameters["A"])
+        v = torch.zeros_like(X[:, :, :-1, 0])
+        for pattern, r in reversed(rows):
+            query = pattern[:, :, :, -1]  # (S, B, H, n)
+            owed = (
+                query if pattern is rows[-1][0] else (v[:, :, None, None] @ pattern[:, :, :, :-1])[:, :, :, 0] + query
+            )
+            v = v + (r[:, None, :, None] * owed).sum(2)
+        return torch.cat((v, torch.ones_like(v[:, :, :1])), 2)
+
     def layer(self, Z: Tensor, w: Mapping[str, Tensor], keep: Keep, name: str) -> Tensor:
         """Z (S, B, n + 1, d + 1) after one layer; parameters (S, H, ...)."""
         X, demos = Z[..., :-1], Z[:, :, :-1]
+        pattern = keep(name, self.attention(X, demos[..., :-1], w))
+        mixed = pattern @ demos[:, :, None]
+        labels = (w["r"][:, None, :, None, None] * mixed[..., -1:]).sum(2)
+        covariates = self.moves(mixed[..., :-1], w["A"]) if "A" in w else torch.zeros_like(X)
+        return Z + torch.cat((covariates, labels), -1)
+
+    def attention(self, X: Tensor, demos: Tensor, w: Mapping[str, Tensor]) -> Tensor:
+        """The pattern (S, B, H, tokens, n) of tokens X (S, B, tokens, d) that look at the examples (S, B, n, d)."""
         products = w["C"].mT @ w["B"]  # <B x_i, C x_j> = x_j^T (C^T B) x_i
         queries = [_each(X, products[:, head]) for head in range(len(self.config.heads))]
-        scores = torch.stack(queries, 2) @ demos[..., :-1].mT[:, :, None]
-        pattern = keep(name, self.pattern(scores))  # (S, B, H, n + 1, n)
-        mixed = pattern @ demos[:, :, None]
-        changes = [(w["r"][:, None, :, None, None] * mixed[..., -1:]).sum(2)]
-        if "A" in w:
-            covariates = [
-                _each(mixed[:, :, head, :, :-1], w["A"][:, head].mT) for head in range(len(self.config.heads))
-            ]
-            changes.insert(0, torch.stack(covariates).sum(0))
-        else:
-            changes.insert(0, torch.zeros_like(X))
-        return Z + torch.cat(changes, -1)
+        return self.pattern(_side_by_side(queries) @ demos.mT[:, :, None])
+
+    def moves(self, mixed: Tensor, A: Tensor) -> Tensor:
+        """How covariates change: A times what each head mixed, (S, B, H, tokens, d), summed over heads."""
+        return torch.stack([_each(mixed[:, :, head], A[:, head].mT) for head in range(len(self.config.heads))]).sum(0)
 
     def pattern(self, scores: Tensor) -> Tensor:
         """h of every head: (S, B, H, queries, examples) -> the same."""
@@ -157,8 +187,12 @@ class KernelLearner(Learner):
             if head == "softmax":
                 made.append(score.softmax(-1))
             else:
-                made.append((score.relu() if head == "relu" else score.exp() if head == "exp" else score) / count)
-        return torch.stack(made, 2)
+                found = score.relu() if head == "relu" else self.exp(score) if head == "exp" else score
+                made.append(found if count == 1 else found / count)
+        return _side_by_side(made)
+
+    def exp(self, score: Tensor) -> Tensor:
+        return score.exp() if self.config.cap is None else score.clamp(max=self.config.cap).exp()
 
     def as_descent(self, r: Sequence[float], root: Tensor | None = None) -> KernelLearner:
         """Sets every model to functional gradient descent with steps r_l: V = diag(0, -r_l), B = C = ``root`` (or 1).
@@ -183,6 +217,11 @@ class KernelLearner(Learner):
         """
         from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
 
+        if self.config.cap is not None:
+            hint = "where no score reaches it, a learner of the same weights with cap = None predicts the same"
+            raise InputError(
+                "exp with a cap is no kernel that can be compiled", got=f"cap = {self.config.cap}", hint=hint
+            )
         if self.config.normalise == "count" and n_examples is None:
             raise InputError("this learner divides by the number of examples", hint="give n_examples")
         w = {name: value[model].double().cpu() for name, value in self.named_parameters()}
@@ -199,11 +238,15 @@ class KernelLearner(Learner):
 
     @torch.no_grad()
     def distance_to_identity(self, sigma: Tensor | None = None) -> Tensor:
-        """(S, L, H): dist(Sigma^(1/2) B^T C Sigma^(1/2), I) of Cheng et al., H.2: 0 where Theorem 4.5 is stationary."""
+        """(S, L, H): dist(Sigma^(1/2) B^T C Sigma^(1/2), I) of Cheng et al., H.2: 0 where Theorem 4.5 is stationary.
+
+        sigma: (d, d), or (S, d, d), one a model.
+        """
         products = self.get_parameter("B").double().mT @ self.get_parameter("C").double()
         if sigma is not None:
             values, vectors = torch.linalg.eigh(sigma.to(products))
-            root = (vectors * values.sqrt()) @ vectors.mT
+            root = (vectors * values.sqrt()[..., None, :]) @ vectors.mT
+            root = root[:, None, None] if sigma.ndim == 3 else root
             products = root @ products @ root
         return distance(products)
 
@@ -219,6 +262,11 @@ def distance(matrix: Tensor) -> Tensor:
 def _each(x: Tensor, matrix: Tensor) -> Tensor:
     """x (S, B, n, d) times matrix (S, d, e): one product a model."""
     return torch.bmm(x.flatten(1, 2), matrix).view(*x.shape[:3], matrix.shape[-1])
+
+
+def _side_by_side(values: Sequence[Tensor]) -> Tensor:
+    """A tensor a head, with an axis of heads after those of models and prompts; one head is not copied."""
+    return values[0][:, :, None] if len(values) == 1 else torch.stack(list(values), 2)
 
 
 def _pass(name: str, value: Tensor) -> Tensor:

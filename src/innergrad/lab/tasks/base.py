@@ -99,6 +99,10 @@ class Task(Family):
         """Root mean square of a label without noise. Learners see y / scale; errors are divided by scale^2."""
         return 1.0
 
+    def covariance(self, x: Tensor) -> Tensor:
+        """(B, n, n): of the labels of points x (B, n, d), noise included; for training with averaged labels."""
+        raise lacks(self, "covariance(x)")
+
     def best(self) -> Predictor:
         """The predictor nothing beats on this task, or the strongest that is known."""
         raise InputError(f"no best predictor is known for task {self.kind}", hint="name the baselines instead")

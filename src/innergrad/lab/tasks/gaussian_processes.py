@@ -76,6 +76,12 @@ class GaussianProcesses(Task, kind="gaussian-process"):
         factor = torch.linalg.cholesky_ex(K + jitter).L
         return torch.einsum("bij,bj->bi", factor, params["z"][:, :n].double()).to(x.dtype)
 
+    def covariance(self, x: Tensor) -> Tensor:
+        """K_+ + noise^2 I."""
+        K = covariances(self.terms, self.inputs, x, x)
+        K = K if all_positive(self.terms) else absolute(K)
+        return K + self.noise**2 * torch.eye(x.shape[1], dtype=x.dtype, device=x.device) if self.noise else K
+
     @property
     def scale(self) -> float:
         """sqrt(E K(x, x)); measured on prompts of 16 points where K is not positive semi-definite."""

@@ -1,0 +1,129 @@
+"""An open question of Cheng et al. (2024): does A improve the condition number, as it does for linear attention?
+
+The learners are those of Fig. 6: three layers, A free, 30 examples. The pattern of a layer is taken at the covariates
+that A has moved, and again, with the same B and C, at the covariates of the prompt. Their condition numbers are
+compared: the largest singular value over the m-th, where m directions carry 99 % of the labels' variance. A factor
+below 1 is an improvement. Beside it stands what A is good for: the error of the learner with a free A over that of the
+one with A = 0.
+
+Judged by these rules, for the patterns of the second and the third layer: the median factor over prompts is below 1,
+with its whole interval over seeds,
+
+- for linear attention on linear labels, where the paper says so (after von Oswald et al., 2023);
+- for relu and softmax attention on all three kinds of labels, the open question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from innergrad import figures
+from innergrad.papers.frame import Figure, Finding, Record, Save
+from innergrad.papers.functional_gradient import PAPER, Sizes
+from innergrad.papers.functional_identity import ATTENTIONS, IDENTITY
+from innergrad.papers.functional_views import log_mean, pick
+
+
+def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
+    """A row a pair: by which factor A changes the condition number of each layer after the first, and the error."""
+    found, all_records = [], list(records)
+    for kernel, attention in ((k, h) for k in sizes.kernels for h in ATTENTIONS):
+        free, zero = (
+            sorted((one for one in all_records if _is(one, kernel, attention, free_A)), key=lambda one: one["seed"])
+            for free_A in (True, False)
+        )
+        if not free:
+            continue
+        factors = [one["conditions"]["factors"][1:] for one in free]
+        row: Record = {"kernel": kernel, "heads": attention, "seeds": [one["seed"] for one in free]}
+        row |= {"interval": "seeds", "m": free[0]["conditions"]["m"], "factors": log_mean(factors)}
+        row["unmoved"] = log_mean([one["conditions"]["unmoved"][1:] for one in free])
+        if len(zero) == len(free):
+            ratios = [
+                [a["risk"] / b["risk"] if a["risk"] and b["risk"] else None] for a, b in zip(free, zero, strict=True)
+            ]
+            row["error over that with A = 0"] = log_mean(ratios)
+        found.append(row)
+    return found
+
+
+def _is(one: Record, kernel: str, attention: str, free_A: bool) -> bool:
+    return (one["kernel"], one["heads"], one["free_A"]) == (kernel, attention, free_A)
+
+
+def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    linear = [("linear", "linear")]
+    others = [(kernel, h) for h in ATTENTIONS if h != "linear" for kernel in sizes.kernels]
+    return [
+        judged("linear attention on linear labels: A improves the condition number", rows, linear),
+        judged("attention that is not linear: A improves the condition number", rows, others),
+    ]
+
+
+def judged(claim: str, rows: Sequence[Record], pairs: Sequence[tuple[str, str]]) -> Finding:
+    found = [pick(rows, kernel=kernel, heads=attention) for kernel, attention in pairs]
+    known = [row for row in found if row is not None]
+    if len(known) < len(pairs):
+        return Finding(claim, None, f"{len(known)} of {len(pairs)} pairs are measured")
+    better = [row for row in known if improves(row)]
+    told = "; ".join(f"K = {row['kernel']}, h = {row['heads']}: {_said(row)}" for row in known)
+    words = f"the condition number becomes smaller in {len(better)} of {len(known)} pairs (factors by layer: {told})"
+    return Finding(claim, len(better) == len(known), words)
+
+
+def improves(row: Record) -> bool:
+    """In every layer after the first, with the whole interval if there is one."""
+    values, highs = row["factors"]["value"], row["factors"]["high"]
+    tops = [value if high is None else high for value, high in zip(values, highs, strict=True)]
+    return all(top is not None and top < 1.0 for top in tops)
+
+
+def _said(row: Record) -> str:
+    return ", ".join("not finite" if value is None else f"{value:.2f}" for value in row["factors"]["value"])
+
+
+def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    """The factors, and the error with a free A over that with A = 0."""
+    del sizes
+    ratio = "error over that with A = 0"
+    return {
+        f"{row['kernel']}, {row['heads']}": {"factors": row["factors"], ratio: row.get(ratio), "m": row["m"]}
+        for row in rows
+    }
+
+
+def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    """Left: factors of the condition number by pair. Right: factors of the error. Bars: 95 % intervals over seeds."""
+    del sizes
+    names = [f"{row['kernel']}, {row['heads']}" for row in rows]
+    layers = len(rows[0]["factors"]["value"])
+    with figures.new(1, 2, size=(13.2, 5.6), share_y=True) as (figure, axes):
+        for layer, (colour, marker) in zip(range(layers), ((figures.BLUE, "o"), (figures.ORANGE, "D")), strict=False):
+            curves = [{side: row["factors"][side][layer] for side in row["factors"]} for row in rows]
+            _points(axes[0], curves, 0.16 * (2 * layer - 1), color=colour, marker=marker, label=f"layer {layer + 2}")
+        ratios = [row.get("error over that with A = 0") for row in rows]
+        firsts = [None if one is None else {side: one[side][0] for side in one} for one in ratios]
+        _points(axes[1], firsts, 0.0, color=figures.GREEN, marker="s", label="error")
+        for ax, words in zip(axes, ("condition number, moved over unmoved", "error, free A over A = 0"), strict=True):
+            ax.axvline(1.0, color=figures.GREY, lw=1.0)
+            ax.set(xscale="log", xlabel=f"{words} (below 1: better)")
+            ax.set_yticks(range(len(names)), names)
+        axes[0].invert_yaxis()
+        axes[0].set_ylabel("labels, attention")
+        axes[0].legend(loc="best")
+        figure.suptitle(title)
+        save(figure)
+
+
+def _points(ax: Any, curves: Sequence[Record | None], shift: float, **style: Any) -> None:
+    """A point a pair, with its interval."""
+    for place, curve in enumerate(curves):
+        if curve is not None and curve["value"] is not None:
+            ends = None if curve["low"] is None else [[curve["value"] - curve["low"]], [curve["high"] - curve["value"]]]
+            label = style["label"] if place == 0 else None
+            ax.errorbar([curve["value"]], [place + shift], xerr=ends, **style | {"label": label}, capsize=3, ms=6)
+
+
+TITLE = f"{PAPER}, its open question: does A improve the condition number?"
+FIGURES = (Figure("conditioning", PAPER, "Sec. 5", TITLE, IDENTITY, rows, judge, numbers, draw),)

@@ -1,0 +1,99 @@
+"""Fig. 1 of Cheng et al. (2024): the error by the number of examples, for three kernels and four attentions.
+
+Learners of three layers, A free. Errors are expected squared errors, exact means over the labels. They are compared by
+their means over seeds (of logarithms, as the paper's axis). Judged by these rules, each for every number of examples:
+
+- labels of K = linear: h = linear has the least error among linear, relu and exp ("ignoring softmax");
+- labels of K = relu: h = relu has the least error among them;
+- labels of K = exp: softmax has a smaller error than exp with 6 examples or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from innergrad import figures
+from innergrad.papers.frame import Figure, Finding, Record, Save, Study
+from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
+from innergrad.papers.functional_views import draw_risks, pick, risk, risk_rows
+
+ATTENTIONS = ("linear", "relu", "exp", "softmax")
+MANY = 6  # examples: from here on the paper sees softmax ahead of exp
+
+
+def shapes(attention: str, sizes: Sizes) -> list[Shape]:
+    return [Shape((attention,), sizes.layers[0], n) for n in sizes.n]
+
+
+def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
+    del sizes
+    return risk_rows(records, "n")
+
+
+def least(
+    rows: Sequence[Record], kernel: str, best: str, others: Sequence[str], places: Sequence[int], along: str
+) -> tuple[bool | None, str]:
+    """Whether an attention has the least error at every place; and where it has not, or by which factor at least."""
+    factors = {}
+    for place in places:
+        mine = risk(rows, place, kernel=kernel, heads=best)
+        theirs = [risk(rows, place, kernel=kernel, heads=other) for other in others]
+        known = [value for value in theirs if value is not None]
+        if mine is None or len(known) < len(theirs):
+            return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}"
+        factors[place] = min(known) / mine
+    lost = [place for place, factor in factors.items() if factor <= 1.0]
+    if not lost:
+        place = min(factors, key=lambda one: factors[one])
+        return True, f"{' and '.join(others)} err at least {factors[place]:.2f} times as much ({along} = {place})"
+    told = ", ".join(f"{factors[place]:.3f} times at {along} = {place}" for place in lost)
+    return False, f"the best of {' and '.join(others)} errs only {told}"
+
+
+def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    found = []
+    for kernel in ("linear", "relu"):
+        others = [one for one in ("linear", "relu", "exp") if one != kernel]
+        holds, words = least(rows, kernel, kernel, others, sizes.n, "n")
+        claim = f"labels of K = {kernel}: attention h = {kernel} errs least, ignoring softmax"
+        found.append(Finding(claim, holds, f"K = {kernel}, h = {kernel}: {words}"))
+    holds, words = least(rows, "exp", "softmax", ["exp"], [n for n in sizes.n if n >= MANY], "n")
+    claim = f"labels of K = exp: softmax errs less than exp with {MANY} examples or more"
+    return [*found, Finding(claim, holds, f"K = exp, h = softmax: {words}")]
+
+
+def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    """Errors over that of the Bayes estimator with the most examples, by kernel and attention."""
+    found: Record = {}
+    for kernel in sizes.kernels:
+        for attention in ATTENTIONS:
+            row = pick(rows, kernel=kernel, heads=attention)
+            if row is not None:
+                found[f"{kernel}, {attention}"] = [row["risk"]["value"][-1], row["bayes"][-1]]
+    return {"error, Bayes": found}
+
+
+def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
+    """A panel a kernel; shaded: 95 % intervals over seeds."""
+    with figures.new(1, len(sizes.kernels), size=(4.6 * len(sizes.kernels) + 2.2, 4.8)) as (figure, axes):
+        for ax, kernel in zip(axes, sizes.kernels, strict=True):
+            draw_risks(ax, rows, ATTENTIONS, f"labels of K = {kernel}", kernel=kernel)
+            ax.set_xlabel("examples in the prompt")
+            if kernel == "linear":  # below, there is nothing but rounding
+                ax.set_ylim(bottom=1e-3)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center")
+        figure.suptitle(title)
+        save(figure)
+
+
+KERNELS = ("linear", "relu", "exp")
+SIZES = {
+    "full": Sizes(steps=600, batch=200, n=(2, 4, 6, 8, 10, 12), layers=(3,), kernels=KERNELS),
+    "quick": Sizes(steps=300, batch=200, n=(2, 6, 10), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=500),
+    "tiny": Sizes(steps=12, batch=8, n=(2, 6), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20),
+}
+EXAMPLES = Study("functional-examples", SIZES, {one: stage(one, partial(shapes, one)) for one in ATTENTIONS})
+TITLE = f"{PAPER}, Fig. 1: the error by the number of examples, three layers"
+FIGURES = (Figure("kernels", PAPER, "Fig. 1", TITLE, EXAMPLES, rows, judge, numbers, draw),)

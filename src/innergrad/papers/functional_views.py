@@ -1,0 +1,97 @@
+"""What the figures of Cheng et al. (2024) have in common: curves over seeds, and how they are drawn.
+
+All their axes are logarithmic, so means and 95 % intervals over seeds (Student's t) are of logarithms, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from innergrad.figures import BLUE, DARK, GREEN, ORANGE, SKY, whole_numbers
+from innergrad.papers.frame import Record, over_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Curve = dict[str, Any]  # value, low and high: lists of numbers or None
+#: Of the attentions, by their activations.
+STYLES: dict[str, dict[str, Any]] = {
+    "linear": {"color": SKY, "marker": "s", "ls": "--"},
+    "relu": {"color": GREEN, "marker": "^", "ls": "-."},
+    "exp": {"color": ORANGE, "marker": "o", "ls": "-"},
+    "softmax": {"color": BLUE, "marker": "D", "ls": "-"},
+    "linear+exp": {"color": BLUE, "marker": "D", "ls": "-"},
+}
+
+
+def log_mean(curves: Iterable[Sequence[float | None]]) -> Curve:
+    """The mean of several curves of positive numbers, and its interval, by their logarithms."""
+    logs = [[math.log10(value) if value else None for value in curve] for curve in curves]
+    found = over_seeds(logs)
+    return {side: [None if value is None else _rounded(10**value) for value in found[side]] for side in found}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def risk_rows(records: Iterable[Record], along: str) -> list[Record]:
+    """One row for every kernel and learner: its risk by ``along`` (n, or layers), and that of the Bayes estimator.
+
+    Places where a seed has no finite risk are None.
+    """
+    groups: dict[str, dict[int, list[Record]]] = {}
+    for record in records:
+        about = {name: record[name] for name in ("kernel", "heads", "layers", "n", "free_A") if name != along}
+        groups.setdefault(json.dumps(about), {}).setdefault(record[along], []).append(record)
+    rows = []
+    for key, places in groups.items():
+        at = sorted(places)
+        curves = [log_mean([[record["risk"]] for record in places[place]]) for place in at]
+        risk = {side: [curve[side][0] for curve in curves] for side in ("value", "low", "high")}
+        about = {"along": along, "at": at, "seeds": sorted(record["seed"] for record in places[at[0]])}
+        bayes = [places[place][0]["bayes"] for place in at]
+        capped = [max((record.get("capped") or 0.0 for record in places[place]), default=0.0) for place in at]
+        about |= {"capped": capped} if "capped" in places[at[0]][0] else {}
+        rows.append({**json.loads(key), **about, "interval": "seeds", "risk": risk, "bayes": bayes})
+    return rows
+
+
+def pick(rows: Iterable[Record], **wanted: Any) -> Record | None:
+    """The first row with these entries."""
+    return next((row for row in rows if all(row.get(name) == value for name, value in wanted.items())), None)
+
+
+def risk(rows: Sequence[Record], place: int, **wanted: Any) -> float | None:
+    """The risk of a learner at a place; None if it is not there, or not finite."""
+    row = pick(rows, **wanted)
+    return None if row is None or place not in row["at"] else row["risk"]["value"][row["at"].index(place)]
+
+
+def draw_curve(ax: Axes, at: Sequence[int], curve: Curve, label: str, **style: Any) -> None:
+    """A curve with its interval; places without a value are left out."""
+    known = [i for i, value in enumerate(curve["value"]) if value is not None]
+    ax.plot([at[i] for i in known], [curve["value"][i] for i in known], label=label, **style)
+    bounded = [i for i in known if curve["low"][i] is not None]
+    if bounded:
+        low, high = ([curve[side][i] for i in bounded] for side in ("low", "high"))
+        ax.fill_between([at[i] for i in bounded], low, high, color=style["color"], alpha=0.18, lw=0)
+
+
+def draw_risks(ax: Axes, rows: Sequence[Record], heads: Sequence[str], title: str, **wanted: Any) -> None:
+    """A panel: the risk of every attention, and that of the Bayes estimator."""
+    bayes: dict[int, float] = {}
+    for one in heads:
+        row = pick(rows, heads=one, **wanted)
+        if row is not None:
+            draw_curve(ax, row["at"], row["risk"], f"h = {one.replace('+', ' and ')}", lw=1.8, ms=5, **STYLES[one])
+            bayes |= dict(zip(row["at"], row["bayes"], strict=True))
+    if bayes:
+        places = sorted(bayes)
+        ax.plot(places, [bayes[place] for place in places], color=DARK, lw=1.4, ls=":", label="Bayes estimator")
+    ax.set_yscale("log")
+    ax.set(ylabel="expected squared error", title=title)
+    whole_numbers(ax)
