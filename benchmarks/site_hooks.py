@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 DOCS, FILES = "docs/", "files/"
 ABOUT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")  # pages of the site that no page needs to link to
 LARGE = 100_000  # bytes; a file beyond is copied, and not shown
-PICTURES = (".png", ".svg", ".gif")
+IMAGES = (".png", ".svg", ".gif")
 FENCE = "`" * 5
 PICTURES = {"image/svg+xml": "svg", "image/png": "png"}  # kinds of output that are shown as they are, the best first
 LANGUAGE = {".py": "python", ".toml": "toml", ".json": "json", ".hpp": "cpp", ".cpp": "cpp", ".cff": "yaml"}
@@ -133,7 +133,7 @@ def uri_of(name: str) -> str:
         name = re.sub(r"\.ipynb$", ".md", name)
         return FILES * name.endswith(".html") + name.removeprefix(DOCS)
     path = ROOT / name
-    shown = path.suffix not in (".md", *PICTURES) and (path.is_dir() or path.stat().st_size <= LARGE)
+    shown = path.suffix not in (".md", *IMAGES) and (path.is_dir() or path.stat().st_size <= LARGE)
     return f"{FILES}{name}.md" if shown else FILES + name
 
 
