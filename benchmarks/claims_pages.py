@@ -162,8 +162,9 @@ def changes() -> str:
     ends = {end: sum(t[end] for t in tests) for end in ENDS}
     counts = {"decided": ends["caught"] + ends["survived"], "checks": len(tests), "few": len(EXCUSES)}
     text = CHANGES.replace("\n", " ").format(**ends, **counts)
-    text += "; ".join(f"[{name}](ledger.md#{name}), because {why}" for name, why in EXCUSES.items()) + "."
-    return wrapped(text, "  ")
+    reasons = (f"- [{name}](ledger.md#{name}): {why}." for name, why in EXCUSES.items())
+    lines = [textwrap.indent(wrapped(reason, "  "), "    ") for reason in reasons]
+    return "\n".join([wrapped(text.strip(), "  "), *lines])
 
 
 def summary_page(rows: list[Row]) -> str:
@@ -256,7 +257,8 @@ tr:target {{ background: cornsilk; }}
 <select id="verdict" aria-label="verdict"><option value="">all verdicts</option>{verdicts}</select>
 <output id="shown"></output>
 </form>
-<div class="scroll"><table><thead><tr><th>paper</th><th>number</th><th>says</th><th>verdict</th><th>instead</th><th>measured, limit</th>
+<div class="scroll">
+<table><thead><tr><th>paper</th><th>number</th><th>says</th><th>verdict</th><th>instead</th><th>measured, limit</th>
 <th>test, mutants</th></tr></thead>
 <tbody>
 {rows}
