@@ -257,8 +257,8 @@ tr:target {{ background: cornsilk; }}
 <select id="verdict" aria-label="verdict"><option value="">all verdicts</option>{verdicts}</select>
 <output id="shown"></output>
 </form>
-<div class="scroll">
-<table><thead><tr><th>paper</th><th>number</th><th>says</th><th>verdict</th><th>instead</th><th>measured, limit</th>
+<div class="scroll"><table><thead>
+<tr><th>paper</th><th>number</th><th>says</th><th>verdict</th><th>instead</th><th>measured, limit</th>
 <th>test, mutants</th></tr></thead>
 <tbody>
 {rows}
