@@ -241,7 +241,7 @@ HTML = """\
 <style>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem; color: #222; }}
 form {{ position: sticky; top: 0; background: #fff; padding: .6rem 0; display: flex; gap: .6rem; flex-wrap: wrap; }}
-input, select {{ font: inherit; padding: .25rem .4rem; }}
+input, select {{ font: inherit; padding: .25rem .4rem; max-width: 100%; }}
 input {{ flex: 1; min-width: 12rem; }}
 table {{ border-collapse: collapse; width: 100%; }}
 .scroll {{ overflow-x: auto; }} /* narrow screens scroll the table, and not the page */
