@@ -162,8 +162,9 @@ def changes() -> str:
     ends = {end: sum(t[end] for t in tests) for end in ENDS}
     counts = {"decided": ends["caught"] + ends["survived"], "checks": len(tests), "few": len(EXCUSES)}
     text = CHANGES.replace("\n", " ").format(**ends, **counts)
-    text += "; ".join(f"[{name}](ledger.md#{name}), because {why}" for name, why in EXCUSES.items()) + "."
-    return wrapped(text, "  ")
+    reasons = (f"- [{name}](ledger.md#{name}): {why}." for name, why in EXCUSES.items())
+    lines = [textwrap.indent(wrapped(reason, "  "), "    ") for reason in reasons]
+    return "\n".join([wrapped(text.strip(), "  "), *lines])
 
 
 def summary_page(rows: list[Row]) -> str:
@@ -240,7 +241,7 @@ HTML = """\
 <style>
 body {{ font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem; color: #222; }}
 form {{ position: sticky; top: 0; background: #fff; padding: .6rem 0; display: flex; gap: .6rem; flex-wrap: wrap; }}
-input, select {{ font: inherit; padding: .25rem .4rem; }}
+input, select {{ font: inherit; padding: .25rem .4rem; max-width: 100%; }}
 input {{ flex: 1; min-width: 12rem; }}
 table {{ border-collapse: collapse; width: 100%; }}
 .scroll {{ overflow-x: auto; }} /* narrow screens scroll the table, and not the page */
