@@ -304,7 +304,7 @@ class _Verification:
                 self.laws[law].see(math.inf, f"{where}: its limit for rounding is not finite")
 
     def _apart(self, before: State) -> State:
-        """How far tokens are apart in lanes that they share: every token rounds by itself, and the interpreter reads one
+        """How far tokens are apart in lanes that they share: each token rounds by itself, and the interpreter reads one
         of them. Of a weight that is almost zero, that is more than its own rounding. The law ``shared`` limits it.
         """
         shared = {lane.name: before[lane.name] for lane in self.program.stream.lanes if lane.shared}
