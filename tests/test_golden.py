@@ -18,6 +18,12 @@ from golden.make import FACTS, archive, layers, learned
 from logistic_regression import LogisticRegression
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads(FACTS.read_text())
+NAMES = {  # rows of the cost, as they were called in fixtures without the row "blocks"; None: they had no such row
+    "blocks": "layers, attention + mlp as one",
+    "layers a step": "sublayers a step",
+    "read-out blocks": None,
+    "blocks a step": None,
+}
 
 
 def test_every_case_has_a_fixture() -> None:
@@ -53,6 +59,8 @@ def test_a_program_that_is_compiled_now_has_the_layers_and_the_cost_it_had(golde
     assert layers(tf.program) == expected["layers"]
     cost = tf.cost()
     assert [row.heads for row in cost.rows] == expected["heads"]
+    older = "blocks" not in expected["cost"]
     for key, value in cost.totals().items():
-        tolerance = 1e-12 if tf.proven else 1e-6
-        assert value == pytest.approx(expected["cost"][key], rel=tolerance), key
+        tolerance, then = 1e-12 if tf.proven else 1e-6, NAMES.get(key, key) if older else key
+        if then is not None:
+            assert value == pytest.approx(expected["cost"][then], rel=tolerance), key
