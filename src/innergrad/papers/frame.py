@@ -80,6 +80,10 @@ class Records:
         self._lines.append(line)
         self.write()
 
+    def clear(self) -> None:
+        """Forgets all records, not the notes: they are made again."""
+        self.rows, self._lines = [], []
+
     def note(self, **entries: Any) -> None:
         self.notes |= entries
         self.write()

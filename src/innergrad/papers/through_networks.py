@@ -237,7 +237,7 @@ def draw(families: Families, sizes: Sizes, rows: Sequence[Record], title: str, s
 def top(rows: Sequence[Record]) -> float:
     """The largest value that is shown; ridge regression from as many examples as inputs may be far above."""
     shown = [row[ERROR]["value"] for row in rows if RIDGE not in row["by"]]
-    return max(value for values in shown for value in values if value is not None)
+    return float(max(value for values in shown for value in values if value is not None))
 
 
 def draw_row(ax: Axes, rows: Sequence[Record], by: str, one: Functions, label: str, style: dict[str, Any]) -> None:
