@@ -90,7 +90,7 @@ class Sizes:
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=700,
+    steps=500,
     batch=16,
     lr=5e-3,
     precision="fp32",
@@ -106,7 +106,7 @@ QUICK = replace(
     prompts=300,
     long_prompts=160,
     ks=(3, 6, 12),
-    long_ks=(24, 48),
+    long_ks=(48,),
     layers=(2, 3),
     width=32,
     epochs=80,
