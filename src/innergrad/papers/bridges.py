@@ -27,6 +27,7 @@ from torch import Tensor
 from innergrad.lab.baselines import Mean, TrainedNetwork, TunedRidge
 from innergrad.lab.evaluation import prompts
 from innergrad.lab.experiments import Experiment, TrainConfig
+from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Balls, Leading, SmoothFunctions, Task
@@ -89,7 +90,7 @@ class Sizes:
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=700,
+    steps=500,
     batch=16,
     lr=5e-3,
     precision="fp32",
@@ -105,7 +106,7 @@ QUICK = replace(
     prompts=300,
     long_prompts=160,
     ks=(3, 6, 12),
-    long_ks=(24, 48),
+    long_ks=(48,),
     layers=(2, 3),
     width=32,
     epochs=80,
@@ -193,35 +194,42 @@ def learners(run: Run) -> bool:
     """Trains all learners, and measures them: their errors, and how near they are to every predictor beside them."""
     sizes: Sizes = run.sizes
     records, stack, families = run.records("learners"), experiments(sizes), [*balls(sizes), *smooth(sizes)]
-    names = [f"{TO}{network(layers, 'pooled')}" for layers in sizes.layers]
-    if all(records.has(by=by, test=vars(one), seed=seed) for one in families for by in names for seed in sizes.seeds):
+    if all(records.has(by=LEARNER, test=vars(one)) for one in families) and records.notes.get("complete"):
         return True
-    began, longest = time.monotonic(), 0.0
-    rehearse(run, stack[0])
     later = sizes.networks if "networks" in run.waiting else 0.0
-    learner, stack = train_stack(run, records, stack, run.clock.left - sizes.evaluation - later)
+    if run.clock.left <= sizes.evaluation + later:
+        return False
+    began, longest, seeds = time.monotonic(), 0.0, len(sizes.seeds)
+    rehearse(run, stack[0])
+    learner, _ = train_stack(run, records, stack, run.clock.left - sizes.evaluation - later)
+    records.clear()  # of a run that was cut off: all are measured on one training
     for place, one in enumerate(families):
         if run.clock.left < 1.2 * longest:
             return False
         start = time.monotonic()
-        x, y = draw_prompts(run, one)
-        scale, about = one.task(sizes).scale, {"test": vars(one), "prompts": len(x)}
-        found = {name: chunked(predict, x, y) for name, predict in beside(one, sizes).items()}
-        fits = trained(run, records, one, x, y, sizes.ks)
-        for name, p in (found | fits).items():
-            if not records.has(by=name, test=vars(one)):
-                records.add({"by": name, **about, "curves": curves(p, y, scale, sizes.ks if name in fits else None)})
-        for number, seed in enumerate(sizes.seeds):
-            p = chunked(learner.model(place * len(sizes.seeds) + number).predict, x, y)
-            measured = {LEARNER: curves(p, y, scale)}
-            measured |= {TO + name: distance(p, q, scale, sizes.ks) for name, q in (found | fits).items()}
-            for name, each in measured.items():
-                if not records.has(by=name, test=vars(one), seed=seed):
-                    records.add({"by": name, "seed": seed, **about, "curves": each})
+        measure(run, records, one, [learner.model(place * seeds + number) for number in range(seeds)])
         longest = max(longest, time.monotonic() - start)
         run.say(f"{run.clock.spent:7.1f} s   measured: {one.name}")
     noted(records, run, began)
     return True
+
+
+def measure(run: Run, records: Records, one: Functions, models: Sequence[Learner]) -> None:
+    """The learners of one family, one for each seed, and the predictors beside them, on the same prompts."""
+    sizes: Sizes = run.sizes
+    x, y = draw_prompts(run, one)
+    scale, about = one.task(sizes).scale, {"test": vars(one), "prompts": len(x)}
+    found = {name: chunked(predict, x, y) for name, predict in beside(one, sizes).items()}
+    fits = trained(run, records, one, x, y, sizes.ks)
+    others = found | fits
+    for name, q in others.items():
+        records.add({"by": name, **about, "curves": curves(q, y, scale, sizes.ks if name in fits else None)})
+    for seed, model in zip(sizes.seeds, models, strict=True):
+        p = chunked(model.predict, x, y)
+        measured = {LEARNER: curves(p, y, scale)}
+        measured |= {TO + name: distance(p, q, scale, sizes.ks) for name, q in others.items()}
+        for name, each in measured.items():
+            records.add({"by": name, "seed": seed, **about, "curves": each})
 
 
 def rehearse(run: Run, one: Experiment) -> None:

@@ -102,7 +102,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
 
 
 OWN_SIZES = {name: replace(sizes, **OWN) for name, sizes in SIZES.items()}
-OWN_SIZES["quick"] = replace(OWN_SIZES["quick"], steps=400)
+OWN_SIZES["quick"] = replace(OWN_SIZES["quick"], steps=250)
 DEPTH = Study("depth", OWN_SIZES, {name: partial(learners, name, STAGES) for name in STAGES})
 TITLE = f"{PAPER}, Fig. 5: the depth of the transformer"
 FIGURES = (Figure("depth", PAPER, "Fig. 5", TITLE, DEPTH, rows, judge, numbers, draw),)

@@ -231,13 +231,15 @@ def draw(families: Families, sizes: Sizes, rows: Sequence[Record], title: str, s
             above.axvline(sizes.n_points - 1, color=GREY, lw=0.8, ls=(0, (4, 3)))
             above.set(title=one.words, ylabel="squared error / mean square")
             below.set(ylabel="squared distance to learner")
-        axes[0].set_ylim(0, 1.1 * top(rows))
+        axes[0].set_ylim(0, 1.1 * top(rows, min(sizes.ks)))
 
 
-def top(rows: Sequence[Record]) -> float:
-    """The largest value that is shown; ridge regression from as many examples as inputs may be far above."""
-    shown = [row[ERROR]["value"] for row in rows if RIDGE not in row["by"]]
-    return max(value for values in shown for value in values if value is not None)
+def top(rows: Sequence[Record], least: int) -> float:
+    """The largest value from ``least`` examples on, less those of ridge regression: from as many examples as inputs it
+    may be far above.
+    """
+    curves = [zip(row["k"], row[ERROR]["value"], strict=True) for row in rows if RIDGE not in row["by"]]
+    return float(max(value for curve in curves for k, value in curve if k >= least and value is not None))
 
 
 def draw_row(ax: Axes, rows: Sequence[Record], by: str, one: Functions, label: str, style: dict[str, Any]) -> None:
