@@ -48,10 +48,10 @@ FULL = Sizes()
 QUICK = replace(
     FULL,
     steps=400,
-    batch=16,
+    batch=32,
     lr=3e-3,
     precision="fp32",
-    d=2,
+    d=1,
     n_points=9,
     seeds=(0,),
     blocks=2,

@@ -176,7 +176,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 figures.whole_numbers(ax)
             if mlp is not None and mlp["attention"]:
                 _draw_attention(map_, sizes, mlp)
-        axes[0].legend(loc="lower left")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(STYLES))
         figure.suptitle(title)
         save(figure)
 
@@ -192,7 +192,7 @@ def _draw_attention(ax: Any, sizes: Sizes, row: Record) -> None:
         ax.plot(*corners, color=figures.ORANGE, lw=1.4)
     ax.set_yticks(range(len(sizes.prefixes)), [str(k) for k in sizes.prefixes])
     ticks = [2 * k - 1 for k in sizes.prefixes if 2 * k - 1 < len(table[0])]
-    ax.set_xticks(ticks, [token_name(tick) for tick in ticks])
+    ax.set_xticks(ticks, [f"$y_{{{k}}}$" for k in sizes.prefixes[: len(ticks)]])
     ax.grid(visible=False)
     ax.set(xlabel="token", ylabel="pairs k of the prefix", title=f"α of the MLP probe, layer {layer}")
 
