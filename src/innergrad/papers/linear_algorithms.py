@@ -66,6 +66,7 @@ class Sizes(base.Sizes):
     prefixes: tuple[int, ...] = (2, 4, 6, 8, 12, 20)  # pairs, that probes are about
     probe_steps: int = 3000
     probe_batch: int = 256
+    probe_lr: float = 1e-3
     probe_prompts: int = 1024
     probe_seconds: float = 75.0  # at most, for the trained learner, and again for an untrained one
 
@@ -89,8 +90,9 @@ QUICK = replace(
     weight_prompts=60,
     ks=(1, 2, 3, 4, 6, 8),
     prefixes=(2, 4),
-    probe_steps=150,
+    probe_steps=250,
     probe_batch=64,
+    probe_lr=1e-2,
     probe_prompts=400,
     evaluation=10.0,
 )
@@ -101,7 +103,7 @@ TINY = replace(
     d=3,
     n_points=6,
     seeds=(0, 1),
-    blocks=2,
+    blocks=1,
     d_model=16,
     heads=1,
     prompts=30,
@@ -138,7 +140,8 @@ def measure(run: Run, learner: Learner, one: Experiment) -> Iterator[tuple[Recor
 def probes(run: Run, learner: Learner, states: str) -> Record:
     """Errors of probes, (layers, prefixes), by read-out and target; where those of the trained learner look."""
     sizes: Sizes = run.sizes
-    config = ProbeConfig(steps=sizes.probe_steps, batch=sizes.probe_batch, n_prompts=sizes.probe_prompts)
+    chosen: dict[str, Any] = {"steps": sizes.probe_steps, "batch": sizes.probe_batch, "lr": sizes.probe_lr}
+    config = ProbeConfig(n_prompts=sizes.probe_prompts, **chosen)
     seconds = min(sizes.probe_seconds, max(1.0, run.clock.left - 5.0))
     shared: dict[str, Any] = {"config": config, "seconds": seconds, "device": run.device}
     found = probe(learner, Linear(d=sizes.d), prefixes=sizes.prefixes, n_points=sizes.n_points, **shared)

@@ -56,11 +56,11 @@ class Sizes(base.Sizes):
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=500,
-    batch=32,
+    steps=450,
+    batch=64,
     lr=3e-3,
     precision="fp32",
-    d=2,
+    d=1,
     n_points=9,
     seeds=(0,),
     blocks=3,

@@ -13,8 +13,8 @@ tokens as they come in. Judged by these rules, for each target:
 - in its best layer it is at most half of that in layer 0;
 - the least error of the MLP over layers is below that of the linear read-out;
 - moments come first: their error is halfway from layer 0 to its least in an earlier layer than that of the weights;
-- in its best layer, for every prefix of d pairs or fewer, alpha is largest at the label of the prefix's last pair, or
-  at the input after it. (Weights of more than d pairs are the same for every prefix, so any later token will do.)
+- in its best layer, for every prefix, alpha is largest at the label of the prefix's last pair, or at the input after
+  it. (Weights of d pairs or more are the same for every prefix, so any later token will do: they are left out.)
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         other = min(linear["value"])
         words = f"{target}: least error {least:.2g} with an MLP, {other:.2g} with a linear read-out"
         found.append(Finding(f"an MLP decodes {target} better than a linear read-out", least < other, words))
-        found.append(looked(sizes, mlp, target))
+        if target != "weights" or min(sizes.prefixes) < sizes.d:
+            found.append(looked(sizes, mlp, target))
     moments, weights = (halfway(chosen[target]) for target in SHOWN)
     words = f"errors are halfway in layer {moments} for moments and in layer {weights} for weights"
     return [*found, Finding("moments are computed before weights", moments < weights, words)]
@@ -122,7 +123,7 @@ def _sure(rows: Sequence[Record], states: str, readout: str, target: str) -> Rec
 def looked(sizes: Sizes, row: Record, target: str) -> Finding:
     """Whether alpha is largest at the right tokens, in the best layer."""
     layer, apart, claim = best(row), [], f"probes for {target} attend to the right tokens"
-    prefixes = [(place, k) for place, k in enumerate(sizes.prefixes) if k <= sizes.d]
+    prefixes = [(place, k) for place, k in enumerate(sizes.prefixes) if target != "weights" or k < sizes.d]
     for place, k in prefixes:
         alpha = row["attention"][layer][place]
         top = max(range(len(alpha)), key=lambda token: alpha[token])
@@ -176,7 +177,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 figures.whole_numbers(ax)
             if mlp is not None and mlp["attention"]:
                 _draw_attention(map_, sizes, mlp)
-        axes[0].legend(loc="lower left")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(STYLES))
         figure.suptitle(title)
         save(figure)
 
@@ -192,7 +193,7 @@ def _draw_attention(ax: Any, sizes: Sizes, row: Record) -> None:
         ax.plot(*corners, color=figures.ORANGE, lw=1.4)
     ax.set_yticks(range(len(sizes.prefixes)), [str(k) for k in sizes.prefixes])
     ticks = [2 * k - 1 for k in sizes.prefixes if 2 * k - 1 < len(table[0])]
-    ax.set_xticks(ticks, [token_name(tick) for tick in ticks])
+    ax.set_xticks(ticks, [f"$y_{{{k}}}$" for k in sizes.prefixes[: len(ticks)]])
     ax.grid(visible=False)
     ax.set(xlabel="token", ylabel="pairs k of the prefix", title=f"α of the MLP probe, layer {layer}")
 

@@ -63,13 +63,13 @@ EFFORTS = {"depth-1": 45.0, "depth-2": 55.0, "depth-3": 65.0, "depth-4": 100.0, 
 FULL = Sizes()
 QUICK = replace(
     FULL,
-    steps=400,
-    batch=32,
+    steps=350,
+    batch=48,
     lr=3e-3,
     precision="fp32",
-    d=2,
+    d=1,
     n_points=9,
-    seeds=(0, 1),
+    seeds=(0, 1, 2),
     blocks=3,
     d_model=32,
     heads=2,
@@ -80,8 +80,20 @@ QUICK = replace(
     widths=(16,),
     evaluation=1.0,
 )
-TINY = replace(QUICK, d=3, steps=20, batch=8, n_points=6, blocks=2, d_model=16, prompts=30, depths=(1, 2), widths=(8,),
-               evaluation=0.0)  # fmt: skip
+TINY = replace(
+    QUICK,
+    steps=20,
+    batch=8,
+    d=3,
+    n_points=6,
+    seeds=(0, 1),
+    blocks=2,
+    d_model=16,
+    prompts=30,
+    depths=(1, 2),
+    widths=(8,),
+    evaluation=0.0,
+)
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 
@@ -233,7 +245,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
         )
         for ax, (axis, label) in zip(axes, panels, strict=True):
             found = series(sizes, rows, axis)
-            for (_, candidate), colour in zip(CANDIDATES, COLOURS, strict=True):
+            for number_, ((_, candidate), colour) in enumerate(zip(CANDIDATES, COLOURS, strict=True)):
                 picked = [
                     (value, row) for value, group in found.items() for row in group if row["by"] == candidate.name
                 ]
@@ -244,7 +256,9 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 ]
                 style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
                 style["ls"] = ":" if isinstance(candidate, Zero) else "-"
-                ax.errorbar([value for value, _ in picked], values, bars, label=candidate.name, **style)
+                ax.errorbar(
+                    [value * 1.02 ** (number_ - 2) for value, _ in picked], values, bars, label=candidate.name, **style
+                )
             ax.set(xscale="log", yscale="log", xlabel=label, ylabel="SPD / d, mean over lengths")
             known = [row["value"] for group in found.values() for row in group]
             ax.set_ylim(min(known, default=1e-3) / 3, 3 * max(known, default=1.0))
