@@ -75,7 +75,7 @@ class Sizes:
     linear_batch: int = 0  # of linear attention, if it is another
     prompts: int = 4000
     conditions: int = 200  # prompts whose condition numbers are looked at
-    compile: bool = True  # on a GPU
+    compile: bool = False  # on a GPU: with so many shapes, compiling takes longer than training
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,9 @@ def conditioning(learner: KernelLearner, one: Experiment, kernel: str, number: i
     """What A does to the condition number of the pattern of every layer, as a factor; its median over prompts.
 
     The pattern of layer l is taken at the covariates that A has moved, and again, with the same B_l and C_l, at the
-    covariates of the prompt. A condition number is sigma_1 / sigma_m of the examples' rows, with m the least number of
-    eigenvalues of K that carry 99 % of the labels' variance, a median over prompts.
+    covariates of the prompt, all multiplied by one number, so that both have the same mean square: a change of size
+    alone is nothing that B_l and C_l could not do. A condition number is sigma_1 / sigma_m of the examples' rows, with
+    m the least number of eigenvalues of K that carry 99 % of the labels' variance, a median over prompts.
     """
     xi, K, _ = prompts_of(kernel, one.n_points - 1, number, device)
     n, root = one.n_points - 1, torch.tensor(_inputs(one).root, dtype=xi.dtype, device=xi.device)
@@ -267,7 +268,8 @@ def conditioning(learner: KernelLearner, one: Experiment, kernel: str, number: i
     factors, before = [], []
     for layer in range(learner.config.n_layers):
         parameters = {name: value[:, layer] for name, value in w.items()}
-        moved, still = (learner.attention(Z, Z[:, :, :-1], parameters) for Z in (X, X0))
+        same = (X.square().mean() / X0.square().mean()).sqrt() * X0
+        moved, still = (learner.attention(Z, Z[:, :, :-1], parameters) for Z in (X, same))
         kappas = [_condition(pattern[0, :, 0, :n], m) for pattern in (moved, still)]
         factors.append(_digits(float((kappas[0] / kappas[1]).median())))
         before.append(_digits(float(kappas[1].median())))

@@ -147,9 +147,7 @@ def _finish(figure: Drawing, axes: Sequence[Axes], title: str, save: Save) -> No
 
 
 STAGES = {
-    f"{attention}{'-A' * free_A}": stage(
-        f"{attention}{'-A' * free_A}", partial(shapes, attention, free_A), conditions=True
-    )
+    f"{attention}{'-A' * free_A}": stage(f"{attention}{'-A' * free_A}", partial(shapes, attention, free_A))
     for free_A in (False, True)
     for attention in ATTENTIONS
 }
