@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innergrad.errors import JobError
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.experiments import Experiment, TrainConfig
 from innergrad.lab.learners.base import Learner
@@ -175,6 +176,8 @@ def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, 
     if len(shape.heads) == 1:
         watched["distances"] = lambda learner: distances(learner, sigmas)
     result = train_within(stack, seconds, device=run.device, measures=watched)
+    if result.asked:
+        raise JobError("stopped by a signal; the same command goes on with this stack")
     rows = [row for row in result.measures if row["step"] > 0]
     for number, (one, key) in enumerate(zip(stack, keys(sizes, shape), strict=True)):
         learner = result.learner.model(number)
