@@ -6,8 +6,8 @@ rate, number of steps. Here is what was chosen, and why:
 
 - **Labels are averaged.** A learner is linear in the labels, so its expected loss over all labels of given points is a
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
-- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1: less beyond three layers, and with
-  a free A (half of it for linear and relu, 0.3 of it for exp). Points are drawn anew every three steps, or in every step.
+- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1: less beyond three layers, and
+  with a free A (half of it for linear and relu, 0.3 of it for exp). Points are new every three steps, or in every step.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
   of A and r.
 - **Scores of exp are capped** at 4. Without a cap, exp with a free A overflows: see ``functional_depth``. Records say

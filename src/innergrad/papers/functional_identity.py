@@ -164,7 +164,7 @@ SIZES = {
         layers=(3,),
         kernels=KERNELS,
     ),
-    "quick": Sizes(steps=300, batch=200, n=(12,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=500),
+    "quick": Sizes(steps=300, batch=64, n=(12,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=300),
     "tiny": Sizes(steps=12, batch=8, n=(4,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20, conditions=4),
 }
 IDENTITY = Study("functional-identity", SIZES, STAGES)
@@ -178,7 +178,7 @@ def _figure(name: str, number: str, what: str, free_A: bool) -> Figure:
 
 SOFTMAX_SIZES = {
     "full": Sizes(steps=1000, batch=200, free_steps=2000, n=(30,), layers=(3,), kernels=("exp",)),
-    "quick": Sizes(steps=300, batch=150, n=(12,), layers=(2,), kernels=("exp",), seeds=(0, 1), prompts=500),
+    "quick": Sizes(steps=400, batch=100, n=(12,), layers=(2,), kernels=("exp",), seeds=(0, 1), prompts=500),
     "tiny": Sizes(steps=12, batch=8, n=(4,), layers=(2,), kernels=("exp",), seeds=(0, 1), prompts=20),
 }
 SOFTMAX = Study("functional-softmax", SOFTMAX_SIZES, {name: STAGES[name] for name in ("softmax", "softmax-A")})
