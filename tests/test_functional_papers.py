@@ -76,7 +76,7 @@ def test_covariances_are_those_of_drawn_labels() -> None:
 
 
 def test_averaged_labels_take_most_of_the_noise_out_of_a_gradient() -> None:
-    """At the weights of functional gradient descent: its variance over batches is a small part of that of drawn ones."""
+    """At the weights of functional gradient descent, over batches; against the noise of drawn labels."""
     noise = []
     for labels in ("averaged", "drawn"):
         settings = replace(TRAIN, labels=labels, batch=4)
