@@ -80,7 +80,7 @@ class Sizes:
     free_every: int = 0
     prompts: int = 4000
     conditions: int = 200  # prompts whose condition numbers are looked at
-    compile: bool = False  # on a GPU: with so many shapes, compiling takes longer than training
+    fuse: bool = False  # on a GPU, compile: with so many shapes, that takes longer than training
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def experiments(sizes: Sizes, shape: Shape) -> list[Experiment]:
     lr = sizes.lr * shape.caution
     rule = Optimiser(lr=lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
     settings: dict[str, Any] = {"steps": steps, "batch": batch, "data_every": every, "log_every": -(-steps // LINES)}
-    config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.compile)
+    config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.fuse)
     return [
         Experiment(f"{kernel}-{seed}", seed, shape.n + 1, task(kernel, seed), shape.learner(), config)
         for kernel in sizes.kernels
