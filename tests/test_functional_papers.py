@@ -75,6 +75,26 @@ def test_covariances_are_those_of_drawn_labels() -> None:
     torch.testing.assert_close(task.covariance(x)[0], (y.mT @ y) / len(y), rtol=0, atol=0.04)
 
 
+def test_averaged_labels_take_most_of_the_noise_out_of_a_gradient() -> None:
+    """At the weights of functional gradient descent, over batches; against the noise of drawn labels."""
+    noise = []
+    for labels in ("averaged", "drawn"):
+        settings = replace(TRAIN, labels=labels, batch=4)
+        stack = Stack([Experiment(n_points=11, task=GaussianProcesses(), learner=LEARNER, train=settings)], "cpu")
+        learner: Any = stack.learner
+        learner.as_descent([1.0, 1.0], torch.tensor(Covariance().inverse_root))
+        found: list[torch.Tensor] = []
+
+        def kept(grads: Any, loss: Any, stack: Stack = stack, found: list[torch.Tensor] = found) -> None:
+            found.append(stack.layout.pack(grads)[0])
+            stack.step += 1
+
+        stack.apply_update = kept
+        stack.run(60, 11)
+        noise.append(float(torch.stack(found).var(0).sum()))
+    assert noise[0] < noise[1] / 4
+
+
 def test_a_batch_that_is_used_again_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """And gives bit for bit the weights of a run that draws it every time."""
     one, drawn = replace(ONE, train=replace(TRAIN, data_every=3)), []

@@ -6,8 +6,8 @@ rate, number of steps. Here is what was chosen, and why:
 
 - **Labels are averaged.** A learner is linear in the labels, so its expected loss over all labels of given points is a
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
-- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1 (less beyond three layers).
-  Points are drawn anew every three steps.
+- **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1: less beyond three layers, and
+  with a free A (half of it for linear and relu, 0.3 of it for exp). Points are new every three steps, or in every step.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
   of A and r.
 - **Scores of exp are capped** at 4. Without a cap, exp with a free A overflows: see ``functional_depth``. Records say
@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innergrad.errors import JobError
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.experiments import Experiment, TrainConfig
 from innergrad.lab.learners.base import Learner
@@ -42,6 +43,7 @@ from innergrad.papers.frame import Record, Records, Run, Stage
 PAPER = "Cheng et al. (2024)"
 SEED = 1  # of the prompts that learners are measured on
 CHUNK = 500  # prompts of a model that are measured at a time
+RATES = {"linear": 0.5, "relu": 0.5, "exp": 0.3, "softmax": 1.0}  # with a free A, of the learning rate
 CAP = 4.0  # of the scores of exp; see functional_depth
 JITTER = 1e-10  # of a label's variance, where the covariance of labels is singular
 SHARE = 0.99  # of the labels' variance: the directions that carry it count for a condition number
@@ -73,9 +75,12 @@ class Sizes:
     clip: float = 1.0
     data_every: int = 3  # steps on the same points
     linear_batch: int = 0  # of linear attention, if it is another
+    free_steps: int = 0  # with a free A, if they are others
+    free_batch: int = 0
+    free_every: int = 0
     prompts: int = 4000
     conditions: int = 200  # prompts whose condition numbers are looked at
-    compile: bool = True  # on a GPU
+    fuse: bool = False  # on a GPU, compile: with so many shapes, that takes longer than training
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,11 @@ class Shape:
         """Of a step, about: the entries of all patterns, and something for every operation."""
         return self.layers * len(self.heads) * (self.n * (self.n + 1) + 50)
 
+    @property
+    def caution(self) -> float:
+        """A factor of the learning rate. With a free A, covariates can run away, all but those of softmax."""
+        return min(1.0, 3 / self.layers) * (min(RATES[head] for head in self.heads) if self.free_A else 1.0)
+
     def learner(self) -> KernelLearnerConfig:
         """Entries of A, B and C are N(0, 0.3^2) at first, and r is -0.3."""
         cap = CAP if "exp" in self.heads else None
@@ -109,18 +119,25 @@ def task(kernel: str, seed: int) -> GaussianProcesses:
 
 def experiments(sizes: Sizes, shape: Shape) -> list[Experiment]:
     """One stack: every kernel and every seed."""
-    warmup, betas = max(8, sizes.steps // 50), (0.9, sizes.beta)
-    lr = sizes.lr * min(1.0, 3 / shape.layers)
+    steps, batch, every = amounts(sizes, shape)
+    warmup, betas = max(8, steps // 50), (0.9, sizes.beta)
+    lr = sizes.lr * shape.caution
     rule = Optimiser(lr=lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
-    batch = sizes.linear_batch if sizes.linear_batch and shape.heads == ("linear",) else sizes.batch
-    settings: dict[str, Any] = {"steps": sizes.steps, "batch": batch, "data_every": sizes.data_every}
-    settings["log_every"] = max(1, sizes.steps // LINES)
-    config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.compile)
+    settings: dict[str, Any] = {"steps": steps, "batch": batch, "data_every": every, "log_every": -(-steps // LINES)}
+    config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.fuse)
     return [
         Experiment(f"{kernel}-{seed}", seed, shape.n + 1, task(kernel, seed), shape.learner(), config)
         for kernel in sizes.kernels
         for seed in sizes.seeds
     ]
+
+
+def amounts(sizes: Sizes, shape: Shape) -> tuple[int, int, int]:
+    """Steps, prompts in a step, and steps on the same points."""
+    if shape.free_A and sizes.free_steps:
+        return sizes.free_steps, sizes.free_batch or sizes.batch, sizes.free_every or sizes.data_every
+    batch = sizes.linear_batch if sizes.linear_batch and shape.heads == ("linear",) else sizes.batch
+    return sizes.steps, batch, sizes.data_every
 
 
 def stage(name: str, shapes: Callable[[Sizes], list[Shape]], *, conditions: bool = False) -> Stage:
@@ -159,6 +176,8 @@ def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, 
     if len(shape.heads) == 1:
         watched["distances"] = lambda learner: distances(learner, sigmas)
     result = train_within(stack, seconds, device=run.device, measures=watched)
+    if result.asked:
+        raise JobError("stopped by a signal; the same command goes on with this stack")
     rows = [row for row in result.measures if row["step"] > 0]
     for number, (one, key) in enumerate(zip(stack, keys(sizes, shape), strict=True)):
         learner = result.learner.model(number)
@@ -175,7 +194,7 @@ def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, 
     took, before = time.monotonic() - began, records.notes
     least = min(result.step, before.get("training", {"steps": result.step})["steps"])
     records.note(
-        training={"steps": least, "planned": sizes.steps},
+        training={"steps": least, "planned": amounts(sizes, shape)[0]},
         seconds=round(before.get("seconds", 0.0) + took, 1),
         device=device_name(run.device),
     )
@@ -254,8 +273,9 @@ def conditioning(learner: KernelLearner, one: Experiment, kernel: str, number: i
     """What A does to the condition number of the pattern of every layer, as a factor; its median over prompts.
 
     The pattern of layer l is taken at the covariates that A has moved, and again, with the same B_l and C_l, at the
-    covariates of the prompt. A condition number is sigma_1 / sigma_m of the examples' rows, with m the least number of
-    eigenvalues of K that carry 99 % of the labels' variance, a median over prompts.
+    covariates of the prompt, all multiplied by one number, so that both have the same mean square: a change of size
+    alone is nothing that B_l and C_l could not do. A condition number is sigma_1 / sigma_m of the examples' rows, with
+    m the least number of eigenvalues of K that carry 99 % of the labels' variance, a median over prompts.
     """
     xi, K, _ = prompts_of(kernel, one.n_points - 1, number, device)
     n, root = one.n_points - 1, torch.tensor(_inputs(one).root, dtype=xi.dtype, device=xi.device)
@@ -267,7 +287,8 @@ def conditioning(learner: KernelLearner, one: Experiment, kernel: str, number: i
     factors, before = [], []
     for layer in range(learner.config.n_layers):
         parameters = {name: value[:, layer] for name, value in w.items()}
-        moved, still = (learner.attention(Z, Z[:, :, :-1], parameters) for Z in (X, X0))
+        same = (X.square().mean() / X0.square().mean()).sqrt() * X0
+        moved, still = (learner.attention(Z, Z[:, :, :-1], parameters) for Z in (X, same))
         kappas = [_condition(pattern[0, :, 0, :n], m) for pattern in (moved, still)]
         factors.append(_digits(float((kappas[0] / kappas[1]).median())))
         before.append(_digits(float(kappas[1].median())))
