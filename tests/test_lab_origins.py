@@ -208,6 +208,7 @@ def test_kernel_learners_have_no_8_bits_to_lose(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ the stored experiment
 
 
+@pytest.mark.soak
 def test_the_experiment_about_constructions(tmp_path: Path) -> None:
     """Before training, the compiled transformer has its form, and the error of three steps of descent."""
     import from_compiled
