@@ -50,6 +50,12 @@ def test_snapshots_are_the_weights_of_their_steps(tmp_path: Path) -> None:
     assert [row["loss"] for row in result.log] == [row["loss"] for row in read_log(tmp_path / "plain")]
     lab.train(longer(ONE, 3), tmp_path / "three")
     assert torch.equal(theta(lab.snapshots(tmp_path / "kept")[2]), theta(tmp_path / "three"))
+    some = lab.snapshots(tmp_path / "kept")[2:4]
+    measured = lab.evaluate_many(some, n_prompts=4, baselines=[])
+    assert [(one.name, one.step, one.seeds) for one in measured] == [
+        ("one, step 3", 3, (0,)),
+        ("one, step 10", 10, (0,)),
+    ]
     first, _ = lab.load_learner(lab.snapshots(tmp_path / "kept")[0])
     drawn = SHAPE.build(2, 5).init([0])
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), drawn.parameters(), strict=True))
