@@ -12,6 +12,7 @@ import torch
 import innergrad as ig
 from innergrad import lab
 from innergrad.errors import InputError
+from innergrad.lab import checkpoints
 from innergrad.lab.checkpoints import load
 from innergrad.lab.experiments import log_spaced
 from innergrad.lab.journal import read_log
@@ -78,6 +79,15 @@ def test_a_finished_run_is_trained_longer(tmp_path: Path) -> None:
     assert any("trained longer: at step 20 of 20 it was planned for 40 steps" in note for note in found.notes)
     with pytest.raises(InputError, match=r"train\.steps 20, not 40"):
         lab.train(ONE, tmp_path / "run", resume=True)
+
+
+def test_a_checkpoint_that_does_not_know_a_setting_yet_resumes(tmp_path: Path) -> None:
+    lab.train(ONE, tmp_path / "run")
+    found = load(tmp_path / "run")
+    (table,) = found.meta["experiments"]
+    del table["train"]["data_every"], table["task"]["noise"]
+    checkpoints.save(tmp_path / "run" / "checkpoints", found.step, found.tensors, found.meta)
+    assert lab.train(longer(ONE, 21), tmp_path / "run", resume=True).step == 21
 
 
 def test_the_rate_follows_the_longer_plan(tmp_path: Path) -> None:
