@@ -12,6 +12,7 @@ import torch
 import innergrad as ig
 from innergrad import lab
 from innergrad.errors import InputError
+from innergrad.lab import checkpoints
 from innergrad.lab.checkpoints import load
 from innergrad.lab.experiments import log_spaced
 from innergrad.lab.journal import read_log
@@ -50,6 +51,12 @@ def test_snapshots_are_the_weights_of_their_steps(tmp_path: Path) -> None:
     assert [row["loss"] for row in result.log] == [row["loss"] for row in read_log(tmp_path / "plain")]
     lab.train(longer(ONE, 3), tmp_path / "three")
     assert torch.equal(theta(lab.snapshots(tmp_path / "kept")[2]), theta(tmp_path / "three"))
+    some = lab.snapshots(tmp_path / "kept")[2:4]
+    measured = lab.evaluate_many(some, n_prompts=4, baselines=[])
+    assert [(one.name, one.step, one.seeds) for one in measured] == [
+        ("one, step 3", 3, (0,)),
+        ("one, step 10", 10, (0,)),
+    ]
     first, _ = lab.load_learner(lab.snapshots(tmp_path / "kept")[0])
     drawn = SHAPE.build(2, 5).init([0])
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), drawn.parameters(), strict=True))
@@ -72,6 +79,15 @@ def test_a_finished_run_is_trained_longer(tmp_path: Path) -> None:
     assert any("trained longer: at step 20 of 20 it was planned for 40 steps" in note for note in found.notes)
     with pytest.raises(InputError, match=r"train\.steps 20, not 40"):
         lab.train(ONE, tmp_path / "run", resume=True)
+
+
+def test_a_checkpoint_that_does_not_know_a_setting_yet_resumes(tmp_path: Path) -> None:
+    lab.train(ONE, tmp_path / "run")
+    found = load(tmp_path / "run")
+    (table,) = found.meta["experiments"]
+    del table["train"]["data_every"], table["task"]["noise"]
+    checkpoints.save(tmp_path / "run" / "checkpoints", found.step, found.tensors, found.meta)
+    assert lab.train(longer(ONE, 21), tmp_path / "run", resume=True).step == 21
 
 
 def test_the_rate_follows_the_longer_plan(tmp_path: Path) -> None:
@@ -208,6 +224,7 @@ def test_kernel_learners_have_no_8_bits_to_lose(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ the stored experiment
 
 
+@pytest.mark.soak
 def test_the_experiment_about_constructions(tmp_path: Path) -> None:
     """Before training, the compiled transformer has its form, and the error of three steps of descent."""
     import from_compiled

@@ -84,6 +84,14 @@ def test_a_wrapped_model_is_the_model(theirs: Theirs) -> None:
     blind, other = edited[:, -1], learner.run_with_cache(x, y.flip(1), [], edits={"h.*.attn": torch.zeros_like})[0]
     assert torch.allclose(blind, other[:, -1])  # without attention no label is seen
     ours = lab.load_garg(theirs.state_dict(), n_heads=HEADS)
+    names = ["blocks.0.resid_pre", "blocks.*.resid_post"]
+    named = lab.wrap(theirs._backbone, d=D, read_in=learner.read_in, read_out=learner.read_out, blocks="h")
+    hidden, expected_hidden = (one.run_with_cache(x, y, names)[1] for one in (named, ours))
+    assert set(hidden) == set(expected_hidden) == {"blocks.0.resid_pre", "blocks.0.resid_post", "blocks.1.resid_post"}
+    for name, value in expected_hidden.items():
+        assert torch.allclose(hidden[name][:, : 2 * N - 1], value, atol=1e-4 * float(value.abs().max())), name
+    with pytest.raises(InputError, match="blocks is the name of a list of modules; got 'layers'; allowed: h"):
+        lab.wrap(theirs._backbone, d=D, read_in=learner.read_in, read_out=learner.read_out, blocks="layers")
     errors = [
         lab.evaluate(one.predict, lab.Linear(d=D), n_prompts=32, n_points=N).curves["model"]["squared error"].value
         for one in (learner, ours)

@@ -29,12 +29,15 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Member:
-    """A trained model: where it is, its configuration as a table, and what tells it from others of its sweep."""
+    """A trained model: where it is, its configuration as a table, its steps, and what tells it from others of its
+    sweep.
+    """
 
     run: Path
     model: int
     table: Table
-    changes: tuple[str, ...]
+    step: int
+    changes: tuple[str, ...] = ()
 
     @property
     def seed(self) -> int:
@@ -42,14 +45,15 @@ class Member:
 
     @property
     def key(self) -> str:
-        """All of its configuration but the seed, and the name, which follows from it."""
-        return repr({name: value for name, value in self.table.items() if name not in ("seed", "name")})
+        """Its steps, and all of its configuration but the seed, and the name, which follows from it."""
+        return repr((self.step, {name: value for name, value in self.table.items() if name not in ("seed", "name")}))
 
     @property
     def name(self) -> str:
-        """The changes of the sweep without the seed; of a run by itself, its name."""
+        """The changes of the sweep without the seed; of a run by itself, its name; of a file, also the step."""
         changes = [change for change in self.changes if not change.startswith("seed=")]
-        return " ".join(changes) or str(self.table.get("name", self.run.name))
+        name = " ".join(changes) or str(self.table.get("name", self.run.name))
+        return f"{name}, step {self.step:,}" if self.run.is_file() else name
 
 
 def evaluate_many(
@@ -61,11 +65,11 @@ def evaluate_many(
 ) -> list[Evaluation]:
     """Measure all learners of a sweep, a stack or several runs, on the trained task and on every shift, over seeds.
 
-    Learners that differ in the seed alone are one result. It has the mean of their curves, and an interval over seeds.
-    Results come shift by shift, the task of training first.
+    Learners that differ in the seed alone, after as many steps, are one result. It has the mean of their curves, and an
+    interval over seeds. Results come shift by shift, the task of training first.
 
     Args:
-        runs: the folder of a sweep, or of a run; or several runs.
+        runs: the folder of a sweep, or of a run; or several runs or checkpoints, such as ``snapshots`` lists.
         shifts: each is measured by itself: changes of the task, in a list or with commas between.
         progress: is told what is measured next.
         **settings: as in ``evaluate_run``.
@@ -135,14 +139,21 @@ def members(runs: str | Path | Sequence[str | Path]) -> list[Member]:
         return found
     folder = Path(runs)
     if not is_sweep(folder):
-        tables = checkpoints.load(folder).meta.get("experiments", [])
-        return [Member(folder, number, table, ()) for number, table in enumerate(tables)]
+        checkpoint = checkpoints.load(folder)
+        tables = checkpoint.meta.get("experiments", [])
+        return [Member(folder, number, table, checkpoint.step) for number, table in enumerate(tables)]
     rows = [row for row in read_sweep(folder) if not row["error"]]
     places = [(_place(folder, row["run"]), row) for row in rows]
-    known = {run: checkpoints.load(run).meta["experiments"] for run in dict.fromkeys(run for run, _ in places)}
+    known = {run: checkpoints.load(run) for run in dict.fromkeys(run for run, _ in places)}
     if not places:
         raise InputError(f"no run of the sweep {folder} came to its end", hint="the same innergrad sweep goes on")
-    return [Member(run, row["model"], known[run][row["model"]], tuple(row["changes"])) for run, row in places]
+    try:
+        return [
+            Member(run, row["model"], known[run].meta["experiments"][row["model"]], known[run].step, (*row["changes"],))
+            for run, row in places
+        ]
+    except (KeyError, IndexError, TypeError) as error:
+        raise InputError(f"{folder / SWEEP} does not fit its runs", hint="the same innergrad sweep again") from error
 
 
 def is_sweep(folder: Path) -> bool:

@@ -319,7 +319,7 @@ def check_folder(folder: Path, experiments: Sequence[Experiment]) -> None:
 
 def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment]) -> None:
     """An error unless the checkpoint is of these experiments."""
-    tables = found.meta.get("experiments", [])
+    tables = [_with_defaults(table) for table in found.meta.get("experiments", [])]
     apart = [
         f"experiment {number}: {name} {words}"
         for number, (then, now) in enumerate(zip(tables, experiments, strict=False))
@@ -331,6 +331,14 @@ def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment])
     if apart:
         hint = "resume with the configuration in the run's folder, or begin another run"
         raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)
+
+
+def _with_defaults(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table of an experiment; settings that came after it was written have their defaults."""
+    try:
+        return to_table(parse(Experiment, table))
+    except InputError:  # of another program's; the differences say so
+        return table
 
 
 def _longer(now: Experiment, then: Mapping[str, Any]) -> bool:

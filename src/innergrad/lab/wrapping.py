@@ -25,7 +25,7 @@ ReadOut = Callable[[Tensor], Tensor]
 CHECKED = 4  # points of the prompts that a wrapped module is tried on
 
 
-def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut) -> Wrapped:
+def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut, blocks: str = "") -> Wrapped:
     """A model of your own as a learner, for evaluation, probes and hooks.
 
     It is tried on a few prompts: a prediction that changes with its own label, or with later points, is an
@@ -37,6 +37,9 @@ def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut) -> Wr
         d: the number of inputs.
         read_in: from points (B, n, d) and labels (B, n) to tokens. ``lab.interleave`` makes the usual ones.
         read_out: from states to predictions: (B, n), entry k that of label k; or (B, 1), that of the last label.
+        blocks: the name of the list of blocks in the module, ``h`` in GPT-2, ``layers`` in Llama. What goes into a
+            block and comes out of it then has the lab's name, ``blocks.0.resid_pre`` and ``blocks.0.resid_post``, so
+            that probes find it.
 
     Examples:
         >>> import torch
@@ -57,7 +60,7 @@ def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut) -> Wr
     for name, function in (("read_in", read_in), ("read_out", read_out)):
         if not callable(function):
             raise InputError(f"{name} is a function", got=type(function).__name__)
-    made = Wrapped(module.eval(), d, read_in, read_out)
+    made = Wrapped(module.eval(), d, read_in, read_out, blocks)
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     check_no_peeking(f"the wrapped {type(module).__name__}", made.predict, made.d, CHECKED, device=device)
     return made
@@ -83,12 +86,14 @@ def interleave(x: Tensor, y: Tensor) -> Tensor:
 
 class Wrapped(Learner):
     """A stack of one; see ``wrap``. Activations have the names of the module's parts, ``h.0.attn``, beside ``read_in``:
-    of each, the first tensor that it returns. A part that is called again adds ``@2``, ``@3``, ...
+    of each, the first tensor that it returns. A part that is called again adds ``@2``, ``@3``, ... Those of ``blocks``
+    have the lab's names instead.
     """
 
-    def __init__(self, module: nn.Module, d: int, read_in: ReadIn, read_out: ReadOut) -> None:
+    def __init__(self, module: nn.Module, d: int, read_in: ReadIn, read_out: ReadOut, blocks: str = "") -> None:
         super().__init__(d)
         self.module, self.read_in, self.read_out = module, read_in, read_out
+        self.blocks = _blocks(module, blocks) if blocks else {}
         self.embeds = "inputs_embeds" in inspect.signature(module.forward).parameters
 
     @property
@@ -115,7 +120,7 @@ class Wrapped(Learner):
         tokens = self.read_in(points, labels)
         if keep is not None:
             tokens = keep("read_in", tokens[None])[0]
-        with _watched(self.module, keep):
+        with _watched(self.module, keep, self.blocks):
             found = self.module(inputs_embeds=tokens) if self.embeds else self.module(tokens)
         states = found if isinstance(found, Tensor) else getattr(found, "last_hidden_state", None)
         if states is None and isinstance(found, tuple) and found:
@@ -131,24 +136,54 @@ class Wrapped(Learner):
         return predictions[None].to(y.dtype)
 
 
+def _blocks(module: nn.Module, name: str) -> dict[str, str]:
+    """The names of the parts that are blocks -> their names in the lab."""
+    parts = dict(module.named_modules())
+    if not isinstance(parts.get(name), nn.ModuleList | nn.Sequential):
+        lists = [one for one, part in parts.items() if isinstance(part, nn.ModuleList | nn.Sequential) and one]
+        raise InputError("blocks is the name of a list of modules", got=repr(name), allowed=", ".join(lists) or "none")
+    return {f"{name}.{number}": f"blocks.{number}" for number, _ in enumerate(parts[name].children())}
+
+
+class _Watch:
+    """Shows activations to ``keep`` while a module runs, and puts what it returns in their places."""
+
+    def __init__(self, keep: Keep) -> None:
+        self.keep, self.seen = keep, dict[str, int]()
+
+    def show(self, name: str, value: Tensor) -> Tensor:
+        self.seen[name] = self.seen.get(name, 0) + 1
+        again = "" if self.seen[name] == 1 else f"@{self.seen[name]}"
+        return self.keep(name + again, value[None])[0]
+
+    def after(self, name: str) -> Callable[[nn.Module, Any, Any], Any]:
+        def hook(part: nn.Module, inputs: Any, output: Any) -> Any:
+            if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
+                return (self.show(name, output[0]), *output[1:])
+            return self.show(name, output) if isinstance(output, Tensor) else output
+
+        return hook
+
+    def before(self, name: str) -> Callable[[nn.Module, Any], Any]:
+        def hook(part: nn.Module, inputs: Any) -> Any:
+            first = inputs[0] if inputs else None
+            return (self.show(name, first), *inputs[1:]) if isinstance(first, Tensor) else inputs
+
+        return hook
+
+
 @contextmanager
-def _watched(module: nn.Module, keep: Keep | None) -> Iterator[None]:
+def _watched(module: nn.Module, keep: Keep | None, blocks: Mapping[str, str]) -> Iterator[None]:
     """While it runs, ``keep`` sees what every part of the module returns, and may replace it."""
-    seen: dict[str, int] = {}
-
-    def hook(name: str) -> Callable[[nn.Module, Any, Any], Any]:
-        def replaced(part: nn.Module, inputs: Any, output: Any) -> Any:
-            first = output[0] if isinstance(output, tuple) and output else output
-            if keep is None or not isinstance(first, Tensor):
-                return output
-            seen[name] = seen.get(name, 0) + 1
-            new = keep(name if seen[name] == 1 else f"{name}@{seen[name]}", first[None])[0]
-            return (new, *output[1:]) if isinstance(output, tuple) else new
-
-        return replaced
-
-    named = [] if keep is None else [(name, part) for name, part in module.named_modules() if name]
-    handles = [part.register_forward_hook(hook(name)) for name, part in named]
+    handles = []
+    if keep is not None:
+        watch = _Watch(keep)
+        for name, part in module.named_modules():
+            if name in blocks:
+                handles.append(part.register_forward_pre_hook(watch.before(f"{blocks[name]}.resid_pre")))
+                handles.append(part.register_forward_hook(watch.after(f"{blocks[name]}.resid_post")))
+            elif name:
+                handles.append(part.register_forward_hook(watch.after(name)))
     try:
         yield
     finally:

@@ -30,16 +30,15 @@ from torch import Tensor
 
 from innergrad.config import to_table
 from innergrad.errors import JobError
-from innergrad.lab import checkpoints
 from innergrad.lab.baselines import NNGP, Mean, TrainedNetwork, TunedRidge
 from innergrad.lab.evaluation import measured, prompts
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
-from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import GaussianMixture, Mixture, Networks, Task
 from innergrad.lab.timed import train_within
+from innergrad.lab.weights import write_learner
 from innergrad.papers.frame import Record, Records, Run, Study
 
 MEAN = 2.0  # of the inputs: -2 or 2
@@ -323,12 +322,9 @@ def save(run: Run, learner: Learner, stack: Sequence[Experiment], step: int, see
     """The weights of the first ``seeds`` seeds of each depth in 16 bits: a checkpoint each, which ``load_learner``
     takes.
     """
-    layout, named = Layout(learner), dict(learner.named_parameters())
     for number, one in enumerate(stack):
         if one.seed in run.sizes.seeds[:seeds]:
-            theta = layout.pack([named[name].detach()[number : number + 1] for name in layout.shapes]).half()
-            meta = {"experiments": [to_table(one)], "layout": layout.table}
-            checkpoints.save(run.out / one.name, step, {"theta": theta}, meta, keep=1)
+            write_learner(run.out / one.name, learner, one, step, model=number)
 
 
 def own_tests(sizes: Sizes, one: Experiment) -> list[Test]:
