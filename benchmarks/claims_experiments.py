@@ -515,9 +515,9 @@ def least_time() -> float:
     threshold=3.0,
 )
 def score_in_context() -> tuple[float, float]:
-    """A 3-layer ReLU network, up to 400 steps with momentum on 24 examples, float64: difference of the scores of a compiled
-    transformer and of torch.optim.SGD, root mean square; printed: mean square error of the labels on new points over
-    that on the prompt.
+    """A 3-layer ReLU network, up to 400 steps with momentum on 24 examples, float64: difference of the scores of a
+    compiled transformer and of torch.optim.SGD, root mean square; printed: mean square error of labels on new points
+    over that on the prompt.
     """
     data = ig.diffusion.GaussianMixture(ATOMS[:, None], std=0.05, weights=SHARES)
     task = ig.diffusion.ScoreTask(min_time=T_0, max_time=T, label="data")

@@ -118,17 +118,18 @@ def samples_table() -> list[str]:
 
 def direct_table() -> list[str]:
     """In context beside direct training."""
-    head = "| data | network | difference of the scores, RMS | error: in context | direct | loss: in context | direct |"
-    lines = [f"{head} seconds: in context | direct |", "|---" * 9 + "|"]
+    head = (
+        "| data | network | difference of the scores | worst | error: in context | direct | loss: in context | direct |"
+    )
+    lines = [head, "|---" * 8 + "|"]
     for one in read(NAME)["studies"]:
         denoised = "" if one["prompt"] == "true" else ", denoising"
         cells = [
             one["name"].replace("-", " ") + denoised,
             one["activation"].replace("relu", "ReLU"),
-            f"{one['score_difference']:.1e}",
+            *(f"{one[key]:.1e}" for key in ("score_difference", "relative_difference")),
             *(f"{one['relative_error'][key]:.4f}" for key in (CONTEXT, DIRECT)),
             *(f"{one[key]:.5f}" for key in ("loss", "loss_direct")),
-            *(f"{one['seconds'][key]:.1f}" for key in (CONTEXT, DIRECT)),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines

@@ -101,7 +101,7 @@ def _draw_histograms(ax: Axes, one: Study) -> None:
 def draw_plane(studies: Sequence[Study], path: Path, mark: str | None = None) -> None:
     """A row for each distribution: prompt, field of scores, and samples by the three scores."""
     rows = len(studies)
-    with figures.new(rows, 5, size=(17, 3.55 * rows + 0.7)) as (figure, axes):
+    with figures.new(rows, 5, size=(14, 2.9 * rows + 0.6)) as (figure, axes):
         for row, one in enumerate(studies):
             panels = axes[5 * row : 5 * row + 5]
             _draw_prompt(panels[0], one)
