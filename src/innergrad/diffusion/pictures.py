@@ -82,7 +82,7 @@ def _draw_loss(ax: Axes, one: Study) -> None:
         f"in {plateau.window} steps it falls\nby less than {plateau.fall:.0%}" if learned.at_rest else "not at rest yet"
     )
     ax.text(0.97, 0.72, words, transform=ax.transAxes, ha="right", color=DARK, fontsize=SMALL)
-    figures.whole_numbers(ax)
+    ax.set_xticks(learned.recorded[::2])
     ax.legend(loc="upper right")
 
 
