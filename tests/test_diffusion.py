@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_samples_and_diffused_points_have_the_moments_of_the_process() -> None:
     each = mixture.axes @ mixture.variances.diag_embed() @ mixture.axes.mT
     centred = mixture.means - mean
     covariance = (mixture.weights[:, None, None] * (each + centred[:, :, None] * centred[:, None, :])).sum(0)
-    x = mixture.diffused(200_000, 0.4)
+    x = mixture.diffused(100_000, 0.4)
     expected = math.exp(-0.8) * covariance + (1 - math.exp(-0.8)) * torch.eye(3, dtype=DOUBLE)
     assert torch.allclose(x.mean(0), math.exp(-0.4) * mean, atol=0.02)
     assert torch.allclose(x.T.cov(), expected, atol=0.08)
@@ -188,13 +189,13 @@ def test_the_flow_is_of_second_order() -> None:
     std, task = 0.3, ScoreTask(min_time=0.05, max_time=3.0)
     mixture = GaussianMixture([[0.7]], std=std)
     ends = []
-    for steps in (40, 80, 2000):
+    for steps in (40, 80, 1000):
         ends.append(diffusion.sample(mixture.score, task, 50, 1, steps=steps, denoise=False).x)
     start = diffusion.sample(mixture.score, task, 50, 1, steps=1).path[0]
     spread = [math.sqrt(math.exp(-2 * t) * std**2 + 1 - math.exp(-2 * t)) for t in (3.0, 0.05)]
     exact = math.exp(-0.05) * 0.7 + spread[1] / spread[0] * (start - math.exp(-3.0) * 0.7)
     errors = [float((end - exact).abs().max()) for end in ends]
-    assert errors[2] < 1e-5
+    assert errors[2] < 1e-4
     assert 3.0 < errors[0] / errors[1] < 5.5
 
 
@@ -225,10 +226,10 @@ def test_the_error_of_a_score_is_measured_under_p_t() -> None:
 @pytest.fixture(scope="module")
 def small() -> Study:
     """A small study, the same for all tests of this file."""
-    learner = ScoreLearner(d=2, hidden=(12, 12), n_examples=96, lr=0.1, momentum=0.9, steps=300)
+    learner = ScoreLearner(d=2, hidden=(8, 8), n_examples=64, lr=0.05, steps=150)
     mixture = SHAPES["moons"]()
     how = Sampling(n=200, steps=20, moments=4)
-    return study("moons", mixture, learner, learner.task.from_mixture(mixture, 96), how)
+    return study("moons", mixture, learner, learner.task.from_mixture(mixture, 64), how)
 
 
 def test_in_context_equals_direct_training(small: Study) -> None:
@@ -286,12 +287,12 @@ def test_training_ends_at_the_plateau() -> None:
 def test_the_certificate_holds_and_is_finite_for_tanh() -> None:
     """Against training in float64 by torch."""
     task, mixture = ScoreTask(), SHAPES["two-bumps"]()
-    learner = ScoreLearner(d=1, task=task, hidden=(4, 4), activation="tanh", n_examples=12, steps=15)
-    examples, x = task.from_mixture(mixture, 12), torch.linspace(-1, 1, 5, dtype=DOUBLE).view(-1, 1)
+    learner = ScoreLearner(d=1, task=task, hidden=(3, 3), activation="tanh", n_examples=6, steps=3)
+    examples, x = task.from_mixture(mixture, 6), torch.linspace(-1, 1, 5, dtype=DOUBLE).view(-1, 1)
     learned = learner.learn(examples, dtype=DOUBLE)
     certificate = learned.certify(x, 0.2)
-    how = {"lr": learner.lr, "momentum": learner.momentum, "steps": 15, "activation": "tanh", "dtype": DOUBLE}
-    exact = diffusion.train_directly(examples, task, (4, 4), learner.start(), **how)
+    how = {"lr": learner.lr, "momentum": learner.momentum, "steps": 3, "activation": "tanh", "dtype": DOUBLE}
+    exact = diffusion.train_directly(examples, task, (3, 3), learner.start(), **how)
     assert certificate.finite
     assert certificate.weights < 1e-9
     assert ((learned(x, 0.2) - exact(x, 0.2)).abs() <= certificate.score + 1e-12).all()
@@ -299,8 +300,8 @@ def test_the_certificate_holds_and_is_finite_for_tanh() -> None:
 
 def test_a_prompt_that_does_not_fit_gets_a_sentence(small: Study) -> None:
     learner, task = small.learned.learner, small.learned.learner.task
-    with pytest.raises(InputError, match="at most n_examples = 96"):
-        learner.learn(task.from_mixture(small.mixture, 97))
+    with pytest.raises(InputError, match="at most n_examples = 64"):
+        learner.learn(task.from_mixture(small.mixture, 65))
     with pytest.raises(InputError, match="another dimension"):
         learner.learn(task.from_mixture(SHAPES["two-bumps"](), 8))
     with pytest.raises(InputError, match="outside of what is learned"):
@@ -312,12 +313,24 @@ def test_a_prompt_that_does_not_fit_gets_a_sentence(small: Study) -> None:
 # ------------------------------------------------------------------------------------------------------------- the demo
 
 
-def test_the_record_of_a_study_has_a_scale(small: Study) -> None:
-    record = small.record()
+@pytest.fixture(scope="module")
+def record(small: Study) -> dict[str, Any]:
+    return small.record()
+
+
+def test_the_record_of_a_study_has_a_scale(record: dict[str, Any]) -> None:
     assert json.loads(json.dumps(record)) == record
     for what, found in record["distances"].items():
         expected = (found[CONTEXT] - found[EXACT]) / (found["noise"] - found[EXACT])
         assert record["on_the_scale"][what][CONTEXT] == pytest.approx(expected)
+
+
+def test_a_demo_that_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
+    done = call("demo", "diffusio")
+    assert (done.code, "did you mean diffusion?" in done.err) == (2, True)
+    (tmp_path / "plane.png").write_text("mine")
+    done = call("demo", "diffusion", "--out", tmp_path)
+    assert (done.code, "it is not replaced" in done.err) == (2, True)
 
 
 @pytest.fixture
@@ -332,6 +345,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "HOLD", 1)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("tiny")
 def test_the_demo(tmp_path: Path) -> None:
     """All its files, marked as its own, and not over a file of somebody else."""
@@ -347,7 +361,6 @@ def test_the_demo(tmp_path: Path) -> None:
         assert getattr(gif, "n_frames", 1) >= 3
     (out / "plane.png").write_text("mine")
     assert call("demo", "diffusion", "--out", out).code == 2
-    assert call("demo", "diffusio").code == 2
 
 
 @pytest.mark.soak
@@ -361,10 +374,10 @@ def test_the_demo_at_full_size(tmp_path: Path) -> None:
     assert found["studies"][1]["on_the_scale"]["sliced Wasserstein-1"][CONTEXT] <= 0.2
 
 
-def test_the_sentence_of_the_demo_has_its_numbers(small: Study) -> None:
-    record = small.record() | {"examples": 1234, "score_difference": 2e-5, "name": "eight-gaussians"}
-    record["on_the_scale"]["sliced Wasserstein-1"][CONTEXT] = 0.123
-    told = demo.sentence(record)
+def test_the_sentence_of_the_demo_has_its_numbers(record: dict[str, Any]) -> None:
+    shares = {"sliced Wasserstein-1": {CONTEXT: 0.123}}
+    own = {"examples": 1234, "score_difference": 2e-5, "name": "eight-gaussians", "on_the_scale": shares}
+    told = demo.sentence(record | own)
     assert "1,234 examples" in told
     assert "eight gaussians" in told
     assert "12% of the way" in told

@@ -33,7 +33,7 @@ def early(t: Tensor) -> Tensor:
 
 def line_learner(target: str = "llama") -> ScoreLearner:
     """For one dimension."""
-    return ScoreLearner(d=1, task=ScoreTask(gamma=early), hidden=(16, 16), n_examples=512, target=target)
+    return ScoreLearner(d=1, task=ScoreTask(gamma=early), hidden=(24, 24), n_examples=512, lr=0.05, target=target)
 
 
 def plane_learner(target: str = "llama") -> ScoreLearner:

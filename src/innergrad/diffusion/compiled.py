@@ -33,7 +33,7 @@ from innergrad.transformer import CompiledTransformer
 
 LEAST_LAYERS = 3  # N of the networks of Appendix H
 KINKED = 2.0**0.5  # of initial weights, where half of the units are zero
-CLOSE, SPREAD, GENTLE = 1.0, 0.5, 0.1  # of those on x; of hidden biases; of those of the last layer
+CLOSE, SPREAD, GENTLE = 2.0, 0.7, 0.1  # of those on x; of hidden biases; of those of the last layer
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Plateau:
     """
 
     window: int = 250
-    fall: float = 0.2
+    fall: float = 0.15
 
     def __post_init__(self) -> None:
         integer("window", self.window)
@@ -94,9 +94,9 @@ class ScoreLearner:
     hidden: tuple[int, ...] = (48, 48)
     activation: str = "relu"
     n_examples: int = 2048
-    lr: float = 0.05
+    lr: float = 0.03
     momentum: float = 0.9
-    steps: int = 1250
+    steps: int = 1500
     plateau: Plateau = field(default_factory=Plateau)
     target: str = "llama"
 

@@ -10,6 +10,7 @@ Distances of samples have a scale: 0 is the sampler with the exact score, 1 is n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ class ScoreError:
     @property
     def overall(self) -> float:
         """The root mean square of ``relative``."""
-        return (sum(one**2 for one in self.relative) / len(self.times)) ** 0.5
+        return math.sqrt(sum(one**2 for one in self.relative) / len(self.times))
 
 
 def score_error(
@@ -136,7 +137,7 @@ def energy_distance(a: Tensor, b: Tensor) -> float:
     """
     a, b = _finite(a), _finite(b)
     apart = [float(torch.cdist(one, other).mean()) for one, other in ((a, b), (a, a), (b, b))]
-    return max(0.0, 2.0 * apart[0] - apart[1] - apart[2]) ** 0.5
+    return math.sqrt(max(0.0, 2.0 * apart[0] - apart[1] - apart[2]))
 
 
 @dataclass(frozen=True)

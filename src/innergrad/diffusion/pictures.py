@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLOURS = {EXACT: GREY, DIRECT: BLUE, CONTEXT: ORANGE}
 MOMENTS = (0.05, 0.3, 1.0)  # times of the curves on the line
 FIELD = 0.1  # the time of the arrows in the plane
-REACH, HOLD = 2.4, 10  # of the panels in the plane; frames that the end of the film stays
+REACH, HOLD = 3.0, 10  # of the panels in the plane; frames that the end of the film stays
 
 
 def draw_line(one: Study, path: Path, mark: str | None = None) -> None:
@@ -82,7 +82,7 @@ def _draw_loss(ax: Axes, one: Study) -> None:
         f"in {plateau.window} steps it falls\nby less than {plateau.fall:.0%}" if learned.at_rest else "not at rest yet"
     )
     ax.text(0.97, 0.72, words, transform=ax.transAxes, ha="right", color=DARK, fontsize=SMALL)
-    figures.whole_numbers(ax)
+    ax.set_xticks(learned.recorded[::2])
     ax.legend(loc="upper right")
 
 
@@ -92,8 +92,8 @@ def _draw_histograms(ax: Axes, one: Study) -> None:
     ax.plot(x[:, 0].tolist(), one.mixture.log_density(x).exp().tolist(), color=DARK, lw=1.5, label="data")
     for name, style in ((EXACT, "--"), (DIRECT, "-"), (CONTEXT, "-")):
         values = one.samples[name].x[:, 0].tolist()
-        filled = {"histtype": "stepfilled", "alpha": 0.45} if name == CONTEXT else {"histtype": "step", "lw": 1.5}
-        ax.hist(values, bins=edges, density=True, color=COLOURS[name], ls=style, label=name, **filled)
+        how: dict[str, Any] = {"histtype": "stepfilled", "alpha": 0.45} if name == CONTEXT else {"histtype": "step"}
+        ax.hist(values, bins=edges, density=True, color=COLOURS[name], ls=style, lw=1.5, label=name, **how)
     ax.set(title=f"{one.sampling.n:,} samples each, from noise", xlabel="x")
     ax.legend(loc="upper left")
 
@@ -101,7 +101,7 @@ def _draw_histograms(ax: Axes, one: Study) -> None:
 def draw_plane(studies: Sequence[Study], path: Path, mark: str | None = None) -> None:
     """A row for each distribution: prompt, field of scores, and samples by the three scores."""
     rows = len(studies)
-    with figures.new(rows, 5, size=(17, 3.55 * rows + 0.7)) as (figure, axes):
+    with figures.new(rows, 5, size=(14, 2.9 * rows + 0.6)) as (figure, axes):
         for row, one in enumerate(studies):
             panels = axes[5 * row : 5 * row + 5]
             _draw_prompt(panels[0], one)
@@ -142,7 +142,7 @@ def _draw_prompt(ax: Axes, one: Study) -> None:
 
 
 def _draw_field(ax: Axes, one: Study) -> None:
-    ticks = torch.linspace(-2.1, 2.1, 15, dtype=torch.float64)
+    ticks = torch.linspace(-2.6, 2.6, 15, dtype=torch.float64)
     x = torch.cartesian_prod(ticks, ticks)
     places = x[:, 0].tolist(), x[:, 1].tolist()
     for name, width in ((EXACT, 0.011), (CONTEXT, 0.0045)):

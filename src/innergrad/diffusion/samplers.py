@@ -11,6 +11,7 @@ some noise is left. A last step replaces x by the data to be expected, E[x_0 | x
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -106,7 +107,7 @@ def sample(
 
 def _sde(score: Score, x: Tensor, t: float, later: float, normal: Callable[[], Tensor]) -> Tensor:
     h = t - later
-    return x + h * (x + 2.0 * score(x, t)) + (2.0 * h) ** 0.5 * normal()
+    return x + h * (x + 2.0 * score(x, t)) + math.sqrt(2.0 * h) * normal()
 
 
 def _ode(score: Score, x: Tensor, t: float, later: float, normal: Callable[[], Tensor]) -> Tensor:

@@ -113,7 +113,7 @@ class ScoreTask:
         64
     """
 
-    min_time: float = 0.03
+    min_time: float = 0.02
     max_time: float = 3.0
     label: str = "data"
     gamma: Callable[[Tensor], Tensor] | None = None
