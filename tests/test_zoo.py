@@ -32,8 +32,8 @@ def test_a_learner_does_what_its_card_says(name: str) -> None:
     """On a few prompts its error over that of the best predictor is about the card's; it was loaded without a run."""
     card = zoo.card(name)
     learner, experiment = lab.load_pretrained(name)
-    assert to_table(experiment.task) == card["task"]["table"]
-    assert to_table(experiment.learner) == card["learner"]["table"]
+    for part in ("task", "learner"):  # settings that came later have their defaults
+        assert card[part]["table"].items() <= to_table(getattr(experiment, part)).items()
     rows = {row["k"]: row for row in card["numbers"]["rows"]}
     best = experiment.task.best()
     x, y = prompts(experiment.task, 24, max(rows) + 1, 5, 24, "cpu")
