@@ -57,14 +57,14 @@ class Sizes(base.Sizes):
     widths: tuple[int, ...] = (16, 32, 64, 512)
 
 
-#: About the seconds of a stage with 15,000 steps on an H200: compiling, and steps.
-EFFORTS = {"depth-1": 45.0, "depth-2": 55.0, "depth-3": 65.0, "depth-4": 100.0, "depth-5": 150.0,
-           "width-1": 85.0, "width-2": 85.0, "width-3": 90.0, "width-4": 210.0}  # fmt: skip
+#: About the seconds of a stage with 15,000 steps on an H200: compiling, and steps. (Estimated from other shapes.)
+EFFORTS = {"depth-1": 50.0, "depth-2": 60.0, "depth-3": 80.0, "depth-4": 125.0, "depth-5": 200.0,
+           "width-1": 100.0, "width-2": 100.0, "width-3": 110.0, "width-4": 225.0}  # fmt: skip
 FULL = Sizes()
 QUICK = replace(
     FULL,
     steps=350,
-    batch=48,
+    batch=40,
     lr=3e-3,
     precision="fp32",
     d=1,
