@@ -20,7 +20,7 @@ from functools import partial
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
-from innergrad.papers.functional_views import draw_risks, pick, risk, risk_rows
+from innergrad.papers.functional_views import CAPPED, capped, draw_risks, pick, risk, risk_rows
 
 ATTENTIONS = ("linear", "relu", "exp", "softmax")
 MANY = 6  # examples: from here on the paper sees softmax ahead of exp
@@ -75,7 +75,7 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
             row = pick(rows, kernel=kernel, heads=attention)
             if row is not None:
                 found[f"{kernel}, {attention}"] = [row["risk"]["value"][-1], row["bayes"][-1]]
-    return {"error, Bayes": found}
+    return {"error, Bayes": found, CAPPED: capped(rows)}
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
