@@ -196,10 +196,10 @@ def test_capped_scores_keep_many_layers_finite() -> None:
 # ------------------------------------------------------------------------------------------------------------- studies
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.soak) for name in ("kernels", "kernel-depth", "identity", "conditioning")]
+SLOW = ("kernels", "kernel-depth", "identity", "identity-free", "heads", "conditioning")
 
 
-@pytest.mark.parametrize("name", ["heads", *SLOW])
+@pytest.mark.parametrize("name", ["identity-softmax", *(pytest.param(one, marks=pytest.mark.soak) for one in SLOW)])
 def test_a_figure_is_trained_judged_and_drawn(name: str, tmp_path: Path) -> None:
     figure = FIGURES[name]
     run = Run(figure.study, "tiny", tmp_path, "cpu", Clock(600.0))

@@ -78,7 +78,7 @@ class Stack:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         self.kept: tuple[object, tuple[Tensor, Tensor] | None] = (None, None)
-        again = self.config.data_every > 1 and self.device.type == "cpu"
+        again = self.config.data_every > 1 and not (self.config.compile and self.device.type == "cuda")
         self.draw_batch: Callable[[int], tuple[Tensor, Tensor]] = self.kept_batch if again else self.batch
         self.apply_update: Callable[[Sequence[Tensor], Tensor], None] = self.update
         if self.config.compile and self.device.type == "cuda":

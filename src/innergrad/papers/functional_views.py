@@ -16,6 +16,7 @@ from innergrad.papers.frame import Record, over_seeds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+CAPPED = "share of prompts that the cap changes"
 Curve = dict[str, Any]  # value, low and high: lists of numbers or None
 #: Of the attentions, by their activations.
 STYLES: dict[str, dict[str, Any]] = {
@@ -69,6 +70,19 @@ def risk(rows: Sequence[Record], place: int, **wanted: Any) -> float | None:
     """The risk of a learner at a place; None if it is not there, or not finite."""
     row = pick(rows, **wanted)
     return None if row is None or place not in row["at"] else row["risk"]["value"][row["at"].index(place)]
+
+
+def capped(rows: Iterable[Record]) -> Record:
+    """Of learners with exp: the largest share over seeds, by kernel and heads, at every place."""
+    mine = [row for row in rows if "capped" in row]
+    return {
+        f"{row['kernel']}, {row['heads']}, {_fixed(row)}": dict(zip(row["at"], row["capped"], strict=True))
+        for row in mine
+    }
+
+
+def _fixed(row: Record) -> str:
+    return f"{row['layers']} layers" if row["along"] == "n" else f"n = {row['n']}"
 
 
 def draw_curve(ax: Axes, at: Sequence[int], curve: Curve, label: str, **style: Any) -> None:
