@@ -50,10 +50,14 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The changes of the sweep without the seed; of a run by itself, its name; of a file, also the step."""
+        """What tells its group from others: of a file, also the step."""
+        return f"{self.settings}, step {self.step:,}" if self.run.is_file() else self.settings
+
+    @property
+    def settings(self) -> str:
+        """The changes of the sweep without the seed; of a run by itself, its name."""
         changes = [change for change in self.changes if not change.startswith("seed=")]
-        name = " ".join(changes) or str(self.table.get("name", self.run.name))
-        return f"{name}, step {self.step:,}" if self.run.is_file() else name
+        return " ".join(changes) or str(self.table.get("name", self.run.name))
 
 
 def evaluate_many(
@@ -119,7 +123,7 @@ def _over_seeds(
     steps = sorted({part.step for part in parts})
     after = " to ".join(f"{step:,}" for step in dict.fromkeys((steps[0], steps[-1])))
     seeds = tuple(member.seed for member in group)
-    name = f"{group[0].name}, {'seeds' if seeds[1:] else 'seed'} {', '.join(map(str, seeds))}, after {after} steps"
+    name = f"{group[0].settings}, {'seeds' if seeds[1:] else 'seed'} {', '.join(map(str, seeds))}, after {after} steps"
     return replace(
         parts[0],
         curves={**parts[0].curves, MODEL: curves},

@@ -21,6 +21,7 @@ COLOURS = (BLUE, GREEN, GREY, DARK, *GREENS)  # of baselines beside one learner
 LEARNERS = (ORANGE, BLUE, GREEN, SKY, AMBER, *GREENS)  # of several learners, or losses
 STYLES = ("--", ":", "-.")  # of baselines beside several learners
 ROOM = 1.6  # an axis ends so much above the learner and the first baseline: least squares goes to infinity
+LEAST = -2.0  # R^2 below is not shown: with no example, it can be anything
 STEEP = 5.0  # a loss that falls by more is drawn on a log axis
 WIDTH, HEIGHT = 4.6, 3.9  # inches of a panel
 MOST_PANELS = 6  # side by side
@@ -62,6 +63,8 @@ def _frame(ax: Axes, usual: Sequence[Curve], measure: str, title: str) -> None:
         top = max(float(curve.value.nan_to_num(0.0).max()) for curve in usual)
         ax.set_ylim(0, ROOM * top or None)
         ax.set_ylabel("squared error / mean square of a label")
+    else:
+        ax.set_ylim(max(ax.get_ylim()[0], LEAST), 1.05)
     figures.whole_numbers(ax)
 
 
@@ -95,7 +98,7 @@ def plot_groups(
             beside = {name: curves[measure] for _, found in here for name, curves in found.items() if name != learner}
             for name, curve in beside.items():
                 colour, style = styles[name]
-                _draw(ax, curve, color=colour, lw=1.4, ls=style, zorder=2, label=name)
+                _draw(ax, curve, color=colour, lw=1.4, ls=style, zorder=4, label=name)  # seen where they coincide
             title = shift if len(shifts) > 1 else ""
             _frame(ax, [*(found[learner][measure] for _, found in here), *[*beside.values()][:1]], measure, title)
         shown = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
