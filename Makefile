@@ -50,6 +50,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/variants.py
 	$(BIN)/python benchmarks/optimisers.py
+	$(BIN)/python benchmarks/diffusion.py
 	$(BIN)/python benchmarks/llama_families.py
 	$(BIN)/python benchmarks/certificates.py violations --workers 2
 	$(BIN)/python benchmarks/certificates.py tightness

@@ -98,7 +98,10 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure."""
+    """Compile gradient descent on a 3-layer network, run it on real data, compare with training, draw a figure.
+
+    With diffusion: learn scores in forward passes, and turn noise into data; figures and a film.
+    """
     if one_of("there is no such demo", what, names.SUBJECTS) == "diffusion":
         from innergrad.cli.diffusion import run_diffusion
 

@@ -273,8 +273,8 @@ class ScoreCertificate:
     Examples:
         >>> import innergrad as ig, torch
         >>> mixture, task = ig.diffusion.SHAPES["two-bumps"](), ig.diffusion.ScoreTask()
-        >>> learner = ig.diffusion.ScoreLearner(d=1, task=task, hidden=(4, 4), activation="tanh", n_examples=8, steps=5)
-        >>> certificate = learner.learn(task.from_mixture(mixture, n=8)).certify(torch.zeros(1, 1), 0.5)
+        >>> learner = ig.diffusion.ScoreLearner(d=1, task=task, hidden=(2, 2), activation="tanh", n_examples=4, steps=1)
+        >>> certificate = learner.learn(task.from_mixture(mixture, n=4)).certify(torch.zeros(1, 1), 0.5)
         >>> bool(certificate.score.max() < 1e-9)
         True
     """

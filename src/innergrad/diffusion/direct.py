@@ -30,7 +30,7 @@ class TrainedScore:
         >>> learner = ig.diffusion.ScoreLearner(d=1, task=task, hidden=(8, 8), n_examples=32, steps=100)
         >>> examples = task.from_mixture(ig.diffusion.SHAPES["two-bumps"](), n=32)
         >>> x = torch.linspace(-2, 2, 9).view(-1, 1)
-        >>> how = {"lr": 0.2, "momentum": 0.95, "steps": 100}
+        >>> how = {"lr": learner.lr, "momentum": learner.momentum, "steps": 100}
         >>> trained = ig.diffusion.train_directly(examples, task, (8, 8), learner.start(), **how)
         >>> bool((trained(x, 0.5) - learner.learn(examples)(x, 0.5)).abs().max() < 1e-3)
         True

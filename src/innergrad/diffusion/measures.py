@@ -150,8 +150,8 @@ class Scale:
 
     Examples:
         >>> import innergrad as ig
-        >>> ig.diffusion.Scale(exact=0.1, noise=1.1)(0.3)
-        0.2
+        >>> ig.diffusion.Scale(exact=0.5, noise=1.5)(0.75)
+        0.25
     """
 
     exact: float
