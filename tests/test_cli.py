@@ -1162,7 +1162,7 @@ def test_the_sentence_of_the_demo_has_its_numbers() -> None:
     assert "Llama of 7 blocks" in said
     assert "for 4 new patients" in said
     assert "explain 90% of the differences (ridge regression: 0%)" in said
-    assert said.endswith("to 9e-13.")
+    assert said.endswith("to 9e-13 (in float64).")
     assert "Llama" not in sentence({**result, "target": "relu"})
 
 

@@ -152,6 +152,13 @@ def log_lines(ax: Axes, numbers: Sequence[int], lines: Lines, reach: float = mat
             )
 
 
+def few_ticks(ax: Axes) -> None:
+    """Room for long numbers below the x axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(3))
+
+
 def whole_numbers(ax: Axes) -> None:
     """Ticks of the x axis at whole numbers only: steps, layers."""
     from matplotlib.ticker import MaxNLocator

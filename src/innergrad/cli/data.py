@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 from innergrad.cli.models import Known
 from innergrad.cli.places import near_path
-from innergrad.errors import InputError, readable, suggestion
+from innergrad.errors import InputError, plural, readable, suggestion
 from innergrad.files import require_regular
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def read_examples(
     if len(X) > model.n_examples:
         raise InputError(
             f"{path} has more rows that teach than the model takes",
-            got=f"the number of examples is {len(X)}",
+            got=plural(len(X), "row"),
             allowed=f"1 to {model.n_examples}, the model's --n-examples",
             hint=f"compile with --n-examples {len(X)}, or leave the target of some rows empty",
         )

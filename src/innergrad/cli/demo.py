@@ -139,7 +139,7 @@ def sentence(result: dict[str, Any]) -> str:
     return (
         f"From {N_EXAMPLES} patients in its prompt {who} learned, in one forward pass, how diabetes progresses: for "
         f"{len(result['targets'])} new patients its predictions explain {share['in_context']:.0%} of the differences "
-        f"(ridge regression: {share['ridge']:.0%}), and equal those of gradient descent to {apart:.0e}."
+        f"(ridge regression: {share['ridge']:.0%}), and equal those of gradient descent to {apart:.0e} (in float64)."
     )
 
 

@@ -432,10 +432,10 @@ def import_files(given: Sequence[str] | None) -> str:
 
 def _finished(folder: Path, steps: int, again: str) -> str:
     """Nothing was left to train; what to do for more."""
-    more = f"innergrad train {folder / names.RUN_CONFIG} --set train.steps={2 * steps} --out {folder}-longer{again}"
+    more = f"innergrad train {folder} --resume --set train.steps={2 * steps}{again}"
     return (
-        f"this run was finished before, after {plural(steps, 'step')}: nothing was left to train. A longer run begins "
-        f"anew, for the learning rate follows the number of steps: {more}"
+        f"this run was finished before, after {plural(steps, 'step')}: nothing was left to train. To train it longer: "
+        f"{more}"
     )
 
 

@@ -16,7 +16,7 @@ from innergrad.cli.data import Examples, read_examples
 from innergrad.cli.models import Known, known
 from innergrad.cli.names import RUN_CONFIG, RUN_LOG
 from innergrad.cli.places import near_path
-from innergrad.cli.words import speaking_of_flags
+from innergrad.cli.words import in_flags, speaking_of_flags
 from innergrad.errors import InputError
 from innergrad.files import Writer, make_folder, write_whole
 from innergrad.model.folder import CONFIG, WEIGHTS
@@ -70,6 +70,9 @@ def write_report(folder: Path, out: Path, asked: Asked, *, force: bool, seed: in
         page = _of_model(found, table, seed) if found is not None else _of_run(folder, asked, seed)
     make_folder(out.parent)
     write_whole(out, page.html(writer.comment))
+    if not quiet:
+        for warning in page.found.get("warnings", ()):
+            print(f"innergrad: warning: {in_flags(warning, 'run')}", file=sys.stderr)
     if as_json:
         print(json.dumps({"report": str(out), "lead": page.lead, **page.found}))
     elif not quiet:

@@ -96,13 +96,17 @@ def print_report(name: str, report: Report) -> None:
     status = "" if report.proven else f" ({report.state}, not proven: no certificate)"
     table = Table(title=f"Laws on {escape(name)}{status}", title_justify="left")
     for column in ("law", "value", "limit", "of what", "result", "worst"):
-        table.add_column(column, justify="right" if column in ("value", "limit") else "left", overflow="fold")
+        how = {"no_wrap": True} if column == "law" else {"overflow": "fold"}
+        table.add_column(column, justify="right" if column in ("value", "limit") else "left", **how)
     for law in report.laws:
         result = "[green]holds[/green]" if law.holds else "[bold red]FAILS[/bold red]"
         table.add_row(law.name, f"{law.value:.2e}", f"{law.limit:.2e}", law.unit, result, escape(law.where))
     console = Console()
     console.print(table)
     console.print(report.summary(), markup=False)
+    failed = [law.name for law in report.laws if not law.holds]
+    told = f"{len(failed)} of {len(report.laws)} laws FAIL: {', '.join(failed)}" if failed else ""
+    console.print(told or f"all {len(report.laws)} laws hold", markup=False, style="bold red" if failed else "green")
 
 
 def print_explanation(name: str, explanation: Explanation, scaled: bool) -> None:

@@ -74,7 +74,7 @@ def blocks_of(tf: CompiledTransformer) -> list[Block]:
             "only standard pre-LN blocks are GPT-2's",
             got=f"target {tf.options.target!r}, variant {tf.options.variant!r}",
             allowed="target 'gpt', variant 'pre-ln' or 'markers'; or target 'llama', which is exported as a Llama",
-            hint="compile again with target='llama' (--target llama)",
+            hint="compile again with target='llama'",
         )
     tf.require_double()
     blocks: list[Block] = []

@@ -328,6 +328,12 @@ def check_same(found: checkpoints.Checkpoint, experiments: Sequence[Experiment])
     ]
     if len(tables) != len(experiments):
         apart = [f"{len(tables)} experiments there, {len(experiments)} here"]
+    if len(apart) == 1 and ": train.steps " in apart[0]:
+        allowed, hint = (
+            f"more steps than {found.step:,}, which were taken",
+            "leave train.steps out, or begin another run",
+        )
+        raise InputError("a run is not made shorter", got=apart[0].partition(": ")[2], allowed=allowed, hint=hint)
     if apart:
         hint = "resume with the configuration in the run's folder, or begin another run"
         raise InputError(f"the checkpoint {found.path.name} is of another run", got=", ".join(apart), hint=hint)

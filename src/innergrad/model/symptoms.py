@@ -51,6 +51,7 @@ Kind = Literal[
 INPUTS: Kind = "unscaled inputs"
 LABELS: Kind = "unscaled labels"
 RISE, NOISE, FLOOR = 0.01, 0.5, 1e-4  # of the loss before; likewise of steps on some examples; of the labels' spread
+FAR_UP = 1e3  # times the loss before: descent has run away, and takes rounding with it
 AGAIN, LOST = 0.1, 0.25  # of the least loss on the way; of the gain until there
 STANDS, CREEPS = 1e-4, 1e-2  # of the loss: a smaller change is none; likewise from weights that are zero
 LEARNED = 0.1  # of the labels' spread, as a loss: below it, something has been learned, and nothing else is said
@@ -261,7 +262,8 @@ def _rising(learned: Learned, losses: Tensor) -> Symptom | None:
     way = f"from {readable(first, 4)} to {readable(last, 4)}"
     if last <= first:
         way = f"again: {readable(first, 4)}, then {readable(low, 4)}, at last {readable(last, 4)}"
-    return Symptom("loss rising", f"it rose {way} on the examples{_where(risen)}", prompts=_prompts(risen))
+    shaky = "; so far up rounding decides, and other executors may end elsewhere" if last > FAR_UP * first else ""
+    return Symptom("loss rising", f"it rose {way} on the examples{_where(risen)}{shaky}", prompts=_prompts(risen))
 
 
 def _standing(learned: Learned, losses: Tensor) -> Symptom | None:

@@ -5,6 +5,7 @@ cost.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -188,6 +189,8 @@ def _proven(explanation: Explanation | None, why_not: str) -> str:
     last, single = explanation.steps[-1], max(step.bound for step in explanation.steps)
     learned = "weights" if explanation.learned == "gradient" else "state"
     alone = f"the {explanation.learned} of every single step is off by at most {at_most(single)}"
+    if single == math.inf:
+        alone = f"nothing about the {explanation.learned} of some single step"
     if last.path_bound is None:
         return f"Proven: {alone}; too much is learned for a bound on all steps together."
     if not explanation.useful:
@@ -223,7 +226,8 @@ def _training(tf: CompiledTransformer, learned: Learned, algorithm: str) -> Sect
         pictures.append(_panel(lambda ax: draw_loss(ax, learned.run.recorded, own, exact, algorithm), caption))
         rows = [["step", "loss of the algorithm", "loss in context"]]
         rows += [
-            [str(step), f"{a:.6f}", f"{b:.6f}"] for step, a, b in zip(learned.run.recorded, exact, own, strict=True)
+            [str(step), *(f"{v:.6f}" if v < 1e6 else number(v) for v in (a, b))]
+            for step, a, b in zip(learned.run.recorded, exact, own, strict=True)
         ]
         tables.append(Table("Loss by step", some(rows), shown=False))
     there, here = (part.flatten().tolist() for part in learned.predictions)
@@ -255,7 +259,8 @@ def _draw_predictions(ax: Axes, exact: Sequence[float], own: Sequence[float], ta
     ax.set(title=title, xlabel=f"{of}the algorithm itself", ylabel=f"{of}the transformer")
     if max(abs(low), abs(high)) >= 1000:
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter("{x:,.0f}")
+            axis.set_major_formatter("{x:,.0f}" if max(abs(low), abs(high)) < 1e9 else "{x:.1g}")
+        figures.few_ticks(ax)
     ax.text(0.05, 0.92, f"largest difference {number(worst)}", transform=ax.transAxes, color=GREY, fontsize=SMALL)
 
 
