@@ -78,7 +78,12 @@ def door() -> list[str]:
         part = [row for row in rows if row["processor"] == processor]
         found = [max(row["ratio"], row["manual_ratio"]) for row in part]
         by_hand = sum(row["manual_ratio"] >= row["ratio"] for row in part)
-        cells = [str(len(part)), f"{statistics.median(found):.2f}", f"{max(found):.2f}", f"by hand at {by_hand}, autograd at {len(part) - by_hand}"]
+        cells = [
+            str(len(part)),
+            f"{statistics.median(found):.2f}",
+            f"{max(found):.2f}",
+            f"by hand at {by_hand}, autograd at {len(part) - by_hand}",
+        ]
         lines.append(f"| {processor} | {' | '.join(cells)} |")
     stored = read("executor_jax")
     found = [row["ratio"] for row in stored["rows"]]

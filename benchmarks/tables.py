@@ -511,6 +511,7 @@ PAGES = (
     "docs/speed.md",
     "docs/reproduction.md",
     "docs/diffusion.md",
+    "docs/reference/diffusion.md",
     "docs/howto/zoo.md",
 )
 

@@ -710,8 +710,8 @@ def test_models_that_fit_no_machine(workspace: Path, name: str) -> None:
 
 
 CSV: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", "is empty; allowed: a header and at least one row"),
-    "only a header": ("a,b,t\n", "is empty"),
+    "empty": ("", "is empty; got nothing; allowed: a header and at least one row"),
+    "only a header": ("a,b,t\n", "has a header but no rows; got a, b, t"),
     "no header": ("1,2,3\n4,5,6\n", "header"),
     "no examples": ("a,b,t\n1,2,\n", "has no examples"),
     "a short row": (
@@ -735,7 +735,7 @@ CSV: dict[str, tuple[str | bytes, str]] = {
     "semicolons": ("a;b;t\n1;2;3\n", "bad.csv has semicolons between its columns; got 'a;b;t'; allowed: commas"),
     "too many rows": (
         "a,b,t\n" + "1,2,3\n" * 5,
-        "got the number of examples is 5; allowed: 1 to 4, the model's --n-examples; compile with --n-examples 5",
+        "got 5 rows; allowed: 1 to 4, the model's --n-examples; compile with --n-examples 5",
     ),
     "binary": (bytes(range(256)), "cannot read bad.csv"),
 }
@@ -766,7 +766,7 @@ def test_csv(workspace: Path, command: str, content: str | bytes, fragment: str)
             ("run", "model", "--data", "data.csv", "--query", "nan.csv"),
             "line 2 of nan.csv, column 'b' (number 2), is NaN or infinity",
         ),
-        (("run", "model", "--data", "data.csv", "--query", "header.csv"), "header.csv is empty"),
+        (("run", "model", "--data", "data.csv", "--query", "header.csv"), "header.csv has a header but no rows"),
         (
             ("run", "model", "--data", "data.csv", "--target", "z"),
             "no such column in data.csv; got z; allowed: a, b, t",

@@ -131,8 +131,8 @@ def test_a_signal_at_the_end_of_a_run_ends_the_sweep(tmp_path: Path, monkeypatch
     """One that comes while the last checkpoint of the first run is written is not lost; the same call goes on."""
     made, save = grid(SMALL, ["seed=0,1"]), training.save
 
-    def told(stack: Any, experiments: Any, folder: Path, step: int) -> None:
-        save(stack, experiments, folder, step)
+    def told(stack: Any, experiments: Any, folder: Path, step: int, *more: Any, **named: Any) -> None:
+        save(stack, experiments, folder, step, *more, **named)
         if step == SMALL.train.steps:
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -199,7 +199,7 @@ def test_train_keeps_a_run(config: Path, tmp_path: Path) -> None:
     assert (report["step"], report["loss"]) == (20, read_log(run)[-1]["loss"])
     said = good("train", run, "--resume")
     assert "this run was finished before, after 20 steps" in said
-    assert f"innergrad train {run / 'config.toml'} --set train.steps=40 --out {run}-longer" in said
+    assert f"innergrad train {run} --resume --set train.steps=40" in said
 
 
 def test_the_default_folder(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

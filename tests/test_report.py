@@ -142,8 +142,10 @@ def test_reports_of_other_models(flags: tuple[str, ...], tmp_path: Path) -> None
 
 def test_what_is_not_well_is_said(model: Path, tmp_path: Path) -> None:
     data = write_rows(tmp_path / "data.csv", ["a", "b", "y"], [[1.0, 1.0, float(i)] for i in range(4)])
-    found = json.loads(good("report", model, "--data", data, "--out", tmp_path / "report.html", "--json"))
+    done = call("report", model, "--data", data, "--out", tmp_path / "report.html", "--json")
+    found = json.loads(done.out)
     assert found["warnings"]
+    assert (done.code, done.err.splitlines()) == (0, [f"innergrad: warning: {one}" for one in found["warnings"]])
     assert found["lead"].startswith("This run did not go well: ")
     assert f"Not well: {found['warnings'][0]}" in read(tmp_path / "report.html").text
 
@@ -152,7 +154,7 @@ def test_a_table_that_is_not_scaled_is_told_of_by_its_columns(model: Path, tmp_p
     rows = [[100.0 * i, 0.5 - 0.1 * i, 0.3 * i - 0.5] for i in range(5)]
     data = write_rows(tmp_path / "data.csv", ["age", "b", "y"], rows)
     raw, scaled = (
-        json.loads(good("report", model, "--data", data, "--out", tmp_path / "report.html", "--json", *flags))
+        json.loads(good("report", model, "--data", data, "--out", tmp_path / "report.html", "--json", "-q", *flags))
         for flags in ((), ("--scale",))
     )
     assert raw["warnings"][-1].startswith("age (column 1, up to 400) is far from unit scale; --scale")

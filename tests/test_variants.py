@@ -62,7 +62,8 @@ def test_layers_a_step(variant: str, N: int, output: str) -> None:
     tf = compiled(gd(N, output=output), variant)
     cost, (block,) = tf.cost(), tf.module.stored_blocks()
     assert cost.layers_a_step == DEPTH[variant](N)
-    assert cost.totals()["layers a step"] == DEPTH[variant](N)
+    name = "layers a step" if variant == "literal" else "blocks a step"
+    assert cost.totals()[name] == DEPTH[variant](N)
     assert cost.sublayers_a_step == len(block) == tf.n_layers / 2
     kinds = Counter(type(layer) for layer in block)
     if variant == "literal":

@@ -44,11 +44,6 @@ FIGURES = (
     "shapes-mixed",
     "balls",
     "smooth",
-    "linear-algorithms",
-    "linear-noise",
-    "linear-sizes",
-    "linear-probes",
-    "linear-inits",
     "kernels",
     "kernel-depth",
     "identity-softmax",
@@ -56,6 +51,11 @@ FIGURES = (
     "identity-free",
     "heads",
     "conditioning",
+    "linear-algorithms",
+    "linear-noise",
+    "linear-sizes",
+    "linear-probes",
+    "linear-inits",
 )
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab
