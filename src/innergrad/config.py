@@ -66,7 +66,8 @@ def read(path: str | Path, what: str = "the configuration ") -> Table:
     except UnicodeDecodeError as error:
         raise InputError(wrong, allowed="TOML in UTF-8", hint="it is not a text file") from error
     except OSError as error:
-        raise InputError(wrong, got=error.strerror, hint="name a TOML file, e.g. one of configs/") from error
+        hint = "name a TOML file, e.g. one of configs/ in the checkout"
+        raise InputError(wrong, got=error.strerror, hint=hint) from error
     try:
         if any(line.partition("=")[0].count(".") > DEEPEST for line in text.splitlines()):
             raise RecursionError  # the parser takes its time over such keys

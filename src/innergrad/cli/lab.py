@@ -370,7 +370,7 @@ def configuration(path: Path) -> Path:
         return path.with_name(OLD_NAMES[start] + rest)
     shipped = Path("configs") / path.with_suffix(".toml").name
     near = near_path(path) or near_path(shipped) or (f"did you mean {shipped}?" if shipped.is_file() else "")
-    require_there(path, "the configuration ", near or "name a TOML file, e.g. one of configs/")
+    require_there(path, "the configuration ", near or "name a TOML file, e.g. one of configs/ in the checkout")
     return path
 
 

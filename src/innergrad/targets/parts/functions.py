@@ -99,7 +99,7 @@ class Piecewise(Functions):
             raise InputError(
                 f"no asymptotes of {f.name} are known, so its approximant needs a domain",
                 got="no finite bound on its arguments",
-                hint="give z_bound=..., or x_bound=... together with a box",
+                hint="give z_bound=..., or x_bound=... together with a box; or declare a radius",
             )
         return radius
 
