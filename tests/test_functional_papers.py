@@ -13,10 +13,9 @@ import torch
 
 from innergrad import lab
 from innergrad.errors import InputError
-from innergrad.lab.experiments import Experiment, TrainConfig
+from innergrad.lab.experiments import Experiment, TrainConfig, log_spaced
 from innergrad.lab.journal import read_measures
 from innergrad.lab.learners.kernel_learner import KernelLearnerConfig
-from innergrad.lab.measures import log_spaced
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.tasks import Covariance, GaussianProcesses, KernelTerm
@@ -125,9 +124,9 @@ def test_labels_cannot_be_averaged_for_every_learner_and_task() -> None:
 
 
 def test_steps_are_log_spaced() -> None:
-    assert log_spaced(14) == [0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 14]
-    assert log_spaced(1) == [0, 1]
-    assert 20 < len(log_spaced(1000)) < 35
+    assert log_spaced(14, 10) == (0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 14)
+    assert log_spaced(1, 10) == (0, 1)
+    assert 20 < len(log_spaced(1000, 10)) < 35
 
 
 def test_measures_change_nothing_and_see_the_learner_of_their_step(tmp_path: Path) -> None:

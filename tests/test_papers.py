@@ -369,3 +369,17 @@ def test_other_studies_run_too(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(deep_optimizers, "train_within", None)
     assert figure.study.run(run, first)
     assert figure.finish(run)["verdict"] == "open"
+
+
+STORED = Path(__file__).parent.parent / "results" / "figures"
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if (STORED / f"{name}.json").is_file()])
+def test_a_stored_verdict_is_that_of_the_stored_records(name: str) -> None:
+    """The page of the experiments is made of these files."""
+    stored = json.loads((STORED / f"{name}.json").read_text())
+    found = json.loads(json.dumps(FIGURES[name].result(Run(FIGURES[name].study, "full", STORED, "cpu", Clock()))))
+    for key in ("verdict", "reason", "numbers", "cost"):
+        assert stored[key] == found[key], key
+    for then, now in zip(stored["findings"], found["findings"], strict=True):
+        assert {**now, **then} == now  # entries that came later have their defaults

@@ -16,21 +16,13 @@ import torch
 from torch import Tensor
 
 from innergrad.errors import InputError
+from innergrad.lab.experiments import log_spaced
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.stack import Stack
 
 PER_DECADE = 10
 Measures = Mapping[str, Callable[[Learner], Any]]
 Row = dict[str, Any]
-
-
-def log_spaced(steps: int, per_decade: int = PER_DECADE) -> list[int]:
-    """0, then about ``per_decade`` steps in each decade, then the last of ``steps``."""
-    found, power = {0, steps}, 0
-    while (step := round(10 ** (power / per_decade))) < steps:
-        found.add(step)
-        power += 1
-    return sorted(found)
 
 
 class Watch:
@@ -55,7 +47,7 @@ class Watch:
 
     def plan(self, steps: int) -> None:
         """Another number of steps; see ``Stack.plan``."""
-        self.steps = log_spaced(steps) if self.measures else []
+        self.steps = log_spaced(steps, PER_DECADE) if self.measures else ()
 
     def run(self, stack: Stack, step: int, end: int, n: int) -> None:
         """Takes the steps from ``step`` to ``end``, on prompts of n points, and looks wherever it is time."""

@@ -68,6 +68,20 @@ class Sizes:
     evaluation: float = 20.0  # seconds of a stage that training leaves
 
 
+#: What the quick versions have in common.
+SMALL: dict[str, Any] = {
+    "lr": 3e-3,
+    "precision": "fp32",
+    "n_points": 9,
+    "seeds": (0,),
+    "blocks": 3,
+    "d_model": 32,
+    "heads": 2,
+    "mlp": 2,
+    "init_std": 0.12,
+}
+
+
 def shape(sizes: Sizes, blocks: int | None = None, width: int | None = None) -> GPTConfig:
     """A GPT-2 of this depth and width. A head has 16 numbers or more."""
     D = width or sizes.d_model
