@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from innergrad import figures
 from innergrad.errors import InputError
 from innergrad.files import Writer, make_folder, read_text, write_whole
+from innergrad.lab.metrics import student
 from innergrad.manifest import manifest
 
 if TYPE_CHECKING:
@@ -292,9 +293,6 @@ def plain(sizes: Any) -> Record:
 
 # ---------------------------------------------------------------------------------------------------------- statistics
 
-#: Student's t: 97.5 % quantiles for 1, 2, ... degrees of freedom.
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-
 
 def over_seeds(values: Iterable[Sequence[float | None]]) -> dict[str, list[float | None]]:
     """The mean of several curves, and its 95 % interval by Student's t; of one curve, no interval."""
@@ -312,7 +310,7 @@ def over_seeds(values: Iterable[Sequence[float | None]]) -> dict[str, list[float
 def _half(values: Sequence[float], mean: float) -> float:
     n = len(values)
     variance = sum((value - mean) ** 2 for value in values) / (n - 1)
-    return T[min(n - 1, len(T)) - 1] * math.sqrt(variance / n)
+    return student(n - 1) * math.sqrt(variance / n)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -35,11 +35,11 @@ from innergrad.lab.differences import (
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
-from innergrad.lab.metrics import Curve
+from innergrad.lab.metrics import Curve, student
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Linear
 from innergrad.papers.deep_optimizers import noted, train_stack
-from innergrad.papers.frame import Record, Run, T
+from innergrad.papers.frame import Record, Run
 
 PAPER = "What learning algorithm is in-context learning?"
 SEED = 1  # of the prompts
@@ -232,7 +232,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     if n == 1:
         return mean, mean, mean
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1))
-    half = T[min(n - 1, len(T)) - 1] * deviation / math.sqrt(n)
+    half = student(n - 1) * deviation / math.sqrt(n)
     return mean, mean - half, mean + half
 
 
