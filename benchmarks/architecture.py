@@ -23,9 +23,12 @@ import innergrad as ig
 ROOT = Path(ig.__file__).parent
 PICTURE = ROOT.parent.parent / "docs" / "architecture.svg"
 ROWS = (  # from the top; what a row imports is below it
-    ("cli", "testing"),
-    ("report", "bench", "export", "papers"),
+    ("cli",),
+    ("testing", "report"),
+    ("tables",),
+    ("papers", "export", "bench", "estimators"),
     ("lab",),
+    ("zoo", "diffusion"),
     ("compiler",),
     ("transformer",),
     ("evidence",),
@@ -47,6 +50,8 @@ def imports() -> dict[str, set[str]]:
         for node in ast.walk(ast.parse(path.read_text())) if here in known else ():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            if isinstance(node, ast.ImportFrom) and node.module == "innergrad":
+                names += [f"innergrad.{alias.name}" for alias in node.names]
             tops = {name.split(".")[1] for name in names if name.startswith("innergrad.")}
             found[here] |= tops & known - {here}
     return found

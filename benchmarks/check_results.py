@@ -11,10 +11,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from checks import certificates, claims, diffusion, executor, lab, llama, products, reliability, training, variants
+from checks import (
+    certificates,
+    claims,
+    diffusion,
+    executor,
+    lab,
+    llama,
+    products,
+    reliability,
+    score_learner,
+    training,
+    variants,
+)
 from checks._require import Wrong
 
-MODULES = (certificates, claims, diffusion, executor, lab, llama, products, reliability, training, variants)
+MODULES = (
+    certificates,
+    claims,
+    diffusion,
+    executor,
+    lab,
+    llama,
+    products,
+    reliability,
+    score_learner,
+    training,
+    variants,
+)
 
 
 def checks() -> dict[str, Callable[[], None]]:

@@ -20,7 +20,7 @@ from innergrad.lab.baselines import Predictor
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.base import LearnerConfig
 from innergrad.lab.optimisers import Optimiser
-from innergrad.lab.tasks import Inputs, Task
+from innergrad.lab.tasks import Inputs, Task, tables
 from innergrad.lab.tasks.covariances import KernelTerm
 
 FAMILIES: dict[str, tuple[str, type[Family]]] = {
@@ -28,6 +28,13 @@ FAMILIES: dict[str, tuple[str, type[Family]]] = {
     "inputs": ("task.inputs", Inputs),
     "learners": ("learner", LearnerConfig),
     "baselines": ("", Predictor),
+    "table_rows": ("task.rows", tables.Rows),
+    "table_columns": ("task.columns", tables.Column),
+    "table_derived": ("task.derived", tables.Derived),
+    "table_functions": ("task.functions", tables.Function),
+    "table_noises": ("task.noises", tables.Noise),
+    "table_labels": ("task.labels", tables.Label),
+    "table_rules": ("task.rules", tables.ClassRule),
 }
 
 
@@ -46,6 +53,12 @@ def run_settings() -> list[str]:
     rows = (("", Experiment), ("train", TrainConfig), ("train.optimiser", Optimiser), ("train.curriculum", Curriculum))
     lines = ["| table | settings |", "|---|---|"]
     return lines + [f"| {f'`{name}`' if name else 'the file itself'} | {_defaults(cls)} |" for name, cls in rows]
+
+
+def table_settings() -> list[str]:
+    """The parts of tables that have no kinds."""
+    rows = (("task.strength", tables.Strength), ("task.missing", tables.Missing))
+    return ["| table | settings |", "|---|---|"] + [f"| `{name}` | {_defaults(cls)} |" for name, cls in rows]
 
 
 def _defaults(cls: Any) -> str:
@@ -78,18 +91,27 @@ def _written(value: Any) -> str:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "settings_run": run_settings,
+    "settings_table_parts": table_settings,
     **{f"settings_{name}": partial(settings, name) for name in FAMILIES},
 }
 
 
 # ----------------------------------------------------------------------------------------------------- the command line
 
-CLASSES: tuple[type, ...] = (Curriculum, Optimiser, KernelTerm, TrainConfig, Experiment)  # parts first
+PARTS: tuple[type, ...] = (Curriculum, Optimiser, KernelTerm, tables.Strength, tables.Missing)
+CLASSES = (*PARTS, TrainConfig, Experiment)  # parts first
 BASES: dict[str, type[Family]] = {
     "Task": Task,
     "Inputs": Inputs,
     "LearnerConfig": LearnerConfig,
     "Predictor": Predictor,
+    "Rows": tables.Rows,
+    "Column": tables.Column,
+    "Derived": tables.Derived,
+    "Function": tables.Function,
+    "Noise": tables.Noise,
+    "Label": tables.Label,
+    "ClassRule": tables.ClassRule,
 }
 
 

@@ -30,11 +30,15 @@ import optimisers
 import products
 import reliability_tables
 import reproduction_tables
+import score_learner
 import settings_tables
+import table_prior
+import tables_learner
 import variants
 import zoo
 from _results import read
 from innergrad import figures
+from real import pages as real_pages
 
 ROOT = Path(__file__).parent.parent
 
@@ -474,6 +478,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **lab_tables.TABLES,
     **llama_tables.TABLES,
     **settings_tables.TABLES,
+    **table_prior.TABLES,
     **abilities_tables.TABLES,
     **coverage_tables.TABLES,
     **architecture.TABLES,
@@ -484,8 +489,11 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **digits.TABLES,
     **reproduction_tables.TABLES,
     **diffusion.TABLES,
+    **score_learner.TABLES,
+    **real_pages.TABLES,
     "from_compiled": from_compiled.table,
     "zoo": zoo.table,
+    "zoo_tables": tables_learner.table,
 }
 PAGES = (
     "README.md",
@@ -501,6 +509,7 @@ PAGES = (
     "docs/reference/executor.md",
     "docs/lab.md",
     "docs/settings.md",
+    "docs/reference/table_prior.md",
     "docs/extending.md",
     "docs/architecture.md",
     "docs/reliability.md",
@@ -511,8 +520,10 @@ PAGES = (
     "docs/speed.md",
     "docs/reproduction.md",
     "docs/diffusion.md",
+    "docs/score_learner.md",
     "docs/reference/diffusion.md",
     "docs/howto/zoo.md",
+    "docs/reference/real_tables.md",
 )
 
 

@@ -1,6 +1,7 @@
 """How fast the lab trains, against the reference loop in the same run.
 
     python benchmarks/training.py speed       steps a second: the reference loop, one model, stacks; compile time; MFU
+    python benchmarks/training.py attention   steps a second with ReLU attention and with softmax
     python benchmarks/training.py count       only the operations of a step, with the times that are stored
     python benchmarks/training.py curve       losses of the reference in float32 and of the lab's step, from one start
     python benchmarks/training.py target      seconds until a loss is reached: the reference loop, the lab's recipe
@@ -23,7 +24,7 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,7 @@ from innergrad.lab.tasks import Linear, Task
 
 PEAK = {"NVIDIA H200": 989e12}  # bf16, dense, by the datasheet
 ROUNDS = 3  # timings of a rate
+KINDS: tuple[Literal["softmax", "relu"], ...] = ("softmax", "relu")  # of attention
 WINDOW = 200  # steps whose mean loss has to be below the target
 
 
@@ -164,6 +166,22 @@ def speed(device: str, small: bool, stacks: list[int], seconds: float) -> dict[s
         "seconds_a_timing": seconds,
         "stacks": rows,
     }
+
+
+def attention(device: str, small: bool, stacks: list[int], seconds: float) -> dict[str, Any]:
+    """Model-steps a second with softmax and with ReLU attention, in turns: what ReLU attention costs beside softmax."""
+    one, rows = experiment(small), []
+    for size in stacks:
+        rates: dict[str, list[float]] = {}
+        for kind in KINDS * 2:
+            assert isinstance(one.learner, GPTConfig)
+            learner = replace(one.learner, attention=kind)
+            members = [replace(one, seed=seed, learner=learner) for seed in range(size)]
+            rates.setdefault(kind, []).append(rate_of_stack(members, device, seconds)["steps_a_second"])
+        row: dict[str, Any] = {"stack": size, **{kind: round(statistics.mean(rates[kind]), 2) for kind in KINDS}}
+        rows.append(row | {"relu_over_softmax": round(row["relu"] / row["softmax"], 3)})
+        print(rows[-1], flush=True)
+    return {"seconds_a_timing": seconds, "stacks": rows}
 
 
 def count_again() -> None:
@@ -344,7 +362,7 @@ def profile(device: str, small: bool, stacks: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("speed", "count", "curve", "target", "profile"))
+    parser.add_argument("what", choices=("speed", "attention", "count", "curve", "target", "profile"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--small", action="store_true", help="a small model, for a CPU")
     parser.add_argument("--out", type=Path, help="a folder to write the result to as well")
@@ -373,6 +391,8 @@ def main() -> None:
     os.environ |= {"TORCHINDUCTOR_CACHE_DIR": caches.name, "TRITON_CACHE_DIR": f"{caches.name}/triton"}
     if given.what == "speed":
         found = speed(device, small, stacks, given.seconds)
+    elif given.what == "attention":
+        found = attention(device, small, stacks, given.seconds)
     elif given.what == "target":
         goal, every, lr = (0.45, 200, 1e-3) if small else (0.35, 350, 1e-4)
         found = target(device, small, given.goal or goal, given.limit, given.every or every, given.lr or lr)

@@ -209,16 +209,20 @@ def described(
 
 
 def table() -> list[str]:
-    """Every learner of the zoo, from its card."""
+    """Every learner of the zoo that reads vectors, from its card. Those of tables: ``tables_learner.table``."""
     lines = [
-        "| name | learns | size | error at k = 20, 50 | best predictor | 8 bits cost at most |",
+        "| name | learns | size | error at k | best predictor | 8 bits cost at most |",
         "|---|---|---|---|---|---|",
     ]
     for name in zoo.names():
         card = zoo.card(name)
+        if card["learner"]["table"]["kind"] == "table":
+            continue
         rows = {row["k"]: row for row in card["numbers"]["rows"]}
-        best = list(rows[KS[0]])[4]
-        errors, others = (", ".join(f"{rows[k][by]:.3g}" for k in (20, 50)) for by in ("learner", best))
+        ks = [20, 50] if 20 in rows else sorted(rows)[-2:]
+        best = next(key for key in rows[ks[0]] if key not in ("k", "learner", "low", "high"))
+        errors, others = (", ".join(f"{rows[k][by]:.3g}" for k in ks) for by in ("learner", best))
+        errors += f" at {ks[0]}, {ks[1]}"
         lost = max(card["weights"]["error_8_over_16"].values()) - 1.0
         size = f"{card['weights']['bytes'] / 2**20:.1f} MiB, {card['weights']['bits']} bits"
         lines.append(f"| `{name}` | {card['title']} | {size} | {errors} | {best}: {others} | {max(lost, 0.0):.2%} |")

@@ -19,6 +19,7 @@ from cases import CASES, LONG  # noqa: E402
 
 OPTIONAL = {  # what is not installed without extras
     **dict.fromkeys(("matplotlib", "sklearn"), "demo"),
+    "pandas": "tables",
     **dict.fromkeys(("onnx", "onnxscript", "onnxruntime", "transformers"), "export"),
     **dict.fromkeys(("transformer_lens", "nnsight"), "interpretability"),
     **dict.fromkeys(("mkdocs", "griffe", "yaml"), "docs"),

@@ -70,6 +70,16 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
         ("rows",),
         lambda rows: [row | {"growth_later": [1e3]} for row in rows],
     ),
+    "score_learner.the_learner_wins_with_64_samples": (
+        "score_learner",
+        ("dimensions", 0, "counts", 1, "methods", 1, "gain"),
+        to(-0.01),
+    ),
+    "score_learner.every_method_is_measured": (
+        "score_learner",
+        ("dimensions", 0, "counts", 0, "methods", 2, "error"),
+        times(9),
+    ),
     "products.sizes_of_squares_are_the_formula": ("products", ("sizes", -1, "heads"), times(1.1)),
     "products.products_and_selecting_heads_are_the_same_numbers": ("products", ("scales", 0, "max"), times(1.1)),
     "products.errors_of_squares_are_within_what_was_proven": ("products", ("scales", -1, "max"), times(1e9)),

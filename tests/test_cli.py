@@ -43,7 +43,7 @@ from innergrad.model.storage import seal
 from innergrad.papers.resources import BallConstants, SmoothConstants, indicator, smooth, to_json, trade_off
 from innergrad.targets import TARGETS
 
-COMMANDS = ("demo", "compile", "run", "verify", "cost", "report")
+COMMANDS = ("demo", "compile", "run", "verify", "cost", "report", "fit")
 EXECUTABLE = Path(sys.executable).parent / "innergrad"
 SMALL = ("--sizes", "2,3,1", "--epsilon", "0.01", "--n-examples", "6", "--steps", "2")
 MODEL_FILES = ("config.json", "weights.safetensors")

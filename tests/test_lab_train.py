@@ -316,7 +316,8 @@ def test_the_loss_counts_the_points_of_the_curriculum() -> None:
     stack = Stack([replace(BASE, train=config)], "cpu")
     y = torch.zeros(1, 8, 6)
     predictions = torch.arange(6.0).expand(1, 8, 6)
-    assert float(stack.loss(predictions, y)) == pytest.approx((0 + 1 + 4) / 3 / BASE.task.scale**2)
+    loss = stack.learner.loss(predictions, y, config.curriculum.points(stack.step, 6))
+    assert float(loss) == pytest.approx((0 + 1 + 4) / 3 / BASE.task.scale**2)
 
 
 def test_dims_are_zero_beyond_the_curriculum() -> None:
@@ -565,3 +566,23 @@ def test_two_processes_see_the_samples_of_one(tmp_path: Path) -> None:
     for name, value in parameters(tmp_path / "run").items():
         torch.testing.assert_close(value, alone[name], rtol=1e-4, atol=1e-5)
     assert [row["step"] for row in read_log(tmp_path / "run")] == [4, 8, 12, 16, 20, 24]
+
+
+def test_a_failing_compiler_costs_speed_not_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler of torch 2.11 fails on long running sums."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    from innergrad.lab import stack
+
+    calls = []
+
+    def compiled(value: int) -> int:
+        calls.append(value)
+        raise TorchDynamoException("list indices must be integers")
+
+    monkeypatch.setattr(torch, "compile", lambda function, **how: compiled)
+    found = stack.fused(lambda value: value + 1)
+    with pytest.warns(UserWarning, match="the compiler fails on <lambda>"):
+        assert found(1) == 2
+    assert found(2) == 3
+    assert calls == [1]

@@ -22,6 +22,7 @@ SESSIONS = [
     DOCS / "idea.md",
     DOCS / "theory.md",
     DOCS / "diffusion.md",
+    DOCS / "reference" / "estimators.md",
     *(p for p in PAGES if p.parent.name in ("tutorials", "howto")),
 ]
 
@@ -79,6 +80,7 @@ SHORTER = {
     "--sizes 10,8,8,1": "--sizes 10,3,1",
     "--sizes 2,4,1": "--sizes 2,2,1",
     "--points 20,8,3": "--points 4,4,2",
+    "--engine kernel": "--engine ridge --rows 60",
 }
 
 
@@ -110,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("lab", "count"), [(True, 21), (False, 23)], ids=["lab", "compiler"])
+@pytest.mark.parametrize(("lab", "count"), [(True, 21), (False, 26)], ids=["lab", "compiler"])
 def test_commands_run(lab: bool, count: int) -> None:
     """Each once, in this process, shortened."""
     assert len(commands(lab)) == count

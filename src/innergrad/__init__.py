@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from innergrad.algorithms.online import OnlineSGD, RecursiveLeastSquares
     from innergrad.compiler import compile
     from innergrad.errors import DegenerateStart, DomainError, InputError, LongRun, LoweringError, NotPositive, PoorRun
+    from innergrad.estimators import InContextClassifier, InContextRegressor
     from innergrad.evidence.bounds import DomainCertificate, Domainwide
     from innergrad.evidence.certificate import Certificate
     from innergrad.evidence.solver import Solution
@@ -57,6 +58,7 @@ _NAMES = {
     "evidence.certificate": "Certificate",
     "compiler": "compile",
     "errors": "DegenerateStart DomainError InputError LongRun LoweringError NotPositive PoorRun",
+    "estimators": "InContextClassifier InContextRegressor",
     "functions": "ACTIVATIONS Activation Asymptote Function PiecewiseLinear approximate",
     "functions.decay": "Decay decay_condition",
     "functions.facts": "Facts prove_facts",
@@ -99,6 +101,8 @@ __all__ = [
     "FunctionalLayers",
     "GradientDescent",
     "GridDescent",
+    "InContextClassifier",
+    "InContextRegressor",
     "InputError",
     "Kernel",
     "Lane",

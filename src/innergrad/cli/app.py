@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from innergrad.cli import figures, flags, lab, names, zoo
+from innergrad.cli import figures, fit, flags, lab, names, zoo
 from innergrad.cli.flags import FOLDER, LIST, MODEL, THEOREM, Force, takes
 from innergrad.cli.words import usage
 from innergrad.errors import MOST_WORDS, InputError, JobError, limit_of, one_of, shortened
@@ -363,9 +363,7 @@ def export(
 
 @app.command()
 def report(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Written by `innergrad compile` or by `innergrad train`.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Written by `innergrad compile`, `train` or `fit`.")],
     out: Annotated[Path, flags.path("--out", "The HTML file.")] = Path("out/report.html"),
     data: Data = None,
     targets: Targets = None,
@@ -386,11 +384,12 @@ def report(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write one HTML file about a compiled model or a run of the lab, with all its pictures; it needs no network.
+    """Write one HTML file about a compiled model, a run of the lab or a fitted table. It has all pictures, and needs no
+    network.
 
     Of a model: its architecture, training in context beside the algorithm itself (on --data, else on a random prompt of
     the algorithm's own), error and certificate by step and layer, cost. Of a run: its loss, and what it has become,
-    beside baselines.
+    beside baselines. Of a table: scores, calibration, which columns matter.
     """
     from innergrad.cli import reports
 
@@ -398,6 +397,7 @@ def report(
     reports.write_report(folder, out, asked, force=force, seed=seed, as_json=json, quiet=quiet)
 
 
+fit.register(app)
 lab.register(app)
 figures.register(app)
 zoo.register(app)

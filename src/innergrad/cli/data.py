@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from innergrad.cli.models import Known
 from innergrad.cli.places import near_path
 from innergrad.errors import InputError, plural, readable, suggestion
 from innergrad.files import require_regular
+from innergrad.tables.sheets import SEPARATORS, is_missing, lines
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST, LONGEST = 2**28, 2**24  # bytes of a CSV file, and characters of a line of it
+MOST = 2**28  # bytes of a CSV file
 LARGE, SMALL, OUTER = 10.0, 0.1, 3.0  # a column is far from unit scale: see innergrad.model.symptoms
 NAMED = 4  # columns of a warning
 TARGETS = "--target-columns"
 ROUNDED = 2.0**-50  # relative, of value * std + mean in float64, and more
-OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 @dataclass
@@ -265,16 +265,16 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[st
     require_regular(path, MOST)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
-            reader = csv.reader(_lines(path, file))
-            lines = ((reader.line_num, row) for row in reader if row)
-            header = [name.strip() for name in next(lines, (1, []))[1]]
-            first = next(lines, None)
+            reader = csv.reader(lines(path, file))
+            filled = ((reader.line_num, row) for row in reader if row)
+            header = [name.strip() for name in next(filled, (1, []))[1]]
+            first = next(filled, None)
             _check_separator(path, header)
             if first is None:
                 what = f"{path} has a header but no rows" if header else f"{path} is empty"
                 raise InputError(what, got=", ".join(header) or "nothing", allowed="a header and at least one row")
             _check_header(path, header)
-            yield header, _as_long(path, header, itertools.chain([first], lines))
+            yield header, _as_long(path, header, itertools.chain([first], filled))
     except FileNotFoundError as error:
         hint = near_path(path) or "examples/examples.csv of the checkout is one to try"
         raise InputError(f"cannot read {path}", got="no such file", allowed="a CSV file", hint=hint) from error
@@ -286,13 +286,13 @@ def _check_separator(path: Path, header: list[str]) -> None:
     """A table of another separator is one column to us."""
     if len(header) != 1:
         return
-    for mark, words in OTHER_SEPARATORS.items():
+    for mark, words in SEPARATORS.items():
         if mark in header[0]:
             raise InputError(
                 f"{path} has {words} between its columns",
                 got=repr(header[0]),
                 allowed="commas between columns, and points in numbers",
-                hint="save it as comma-separated CSV",
+                hint="save it as comma-separated CSV, or let innergrad fit read it",
             )
 
 
@@ -303,14 +303,6 @@ def _check_header(path: Path, header: list[str]) -> None:
     twice = [name for n, name in enumerate(header) if name in header[:n]]
     if twice:
         raise InputError(f"{path} has columns of the same name", got=", ".join(twice), hint="rename all but one")
-
-
-def _lines(path: Path, file: IO[str]) -> Iterator[str]:
-    """The lines of a file; none that would fill the memory."""
-    while line := file.readline(LONGEST + 1):
-        if len(line) > LONGEST:
-            raise InputError(f"{path} has a line of more than {LONGEST:,} characters", hint="is it a table?")
-        yield line
 
 
 def _as_long(path: Path, header: list[str], rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -335,7 +327,6 @@ def _is_number(text: str) -> bool:
     return bool(NUMBER.fullmatch(text) or NOT_FINITE.fullmatch(text))
 
 
-MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-")  # ways to write that there is no value
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
@@ -351,7 +342,7 @@ def _number(path: Path, line: int, name: str, place: int, text: str) -> float:
     where = _cell(path, line, name, place)
     if not _is_number(text):
         hint = "text is no input: leave the column out, or give a class a column of 0 and 1"
-        if text.strip().lower() in MISSING:
+        if is_missing(text):
             hint = "a value is missing: leave the row out, or fill the cell"
         elif THOUSANDS.fullmatch(text.strip()):
             hint = "leave out the commas between thousands"

@@ -91,7 +91,7 @@ def _run(
     folder = out or Path("out") / ("figures" if size == "full" else f"figures-{size}")
     say = (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
     run = Run(study, size, folder, str(pick_device(device)), Clock(seconds), say)
-    done = study.run(run, stages) if stages != [] else True
+    done = study.run(run, stages or figure.stages) if stages != [] else True
     found = figure.finish(run, force=force) | {"folder": str(folder)}
     if not done and found["verdict"] == "open":
         raise JobError(f"there was no time for all of {figure.name}: {found['reason']} The same command goes on.")

@@ -32,6 +32,7 @@ SUBJECTS = ("training", "diffusion")  # of the demo
 ALGORITHMS = ("gradient-descent", "functional", "sgd", "rls", "grid")
 THEOREMS = ("neural-networks-2", "neural-networks-3", "neural-networks-4")
 BENCHES = ("executor",)
+ENGINES = ("pretrained", "gd", "ridge", "kernel")  # of innergrad fit
 FIGURES = (
     "mixtures-relu",
     "mixtures-softmax",
@@ -60,3 +61,6 @@ FIGURES = (
 
 RUN_CONFIG, RUN_LOG = "config.toml", "log.jsonl"  # files of a run of the lab
 SWEEP = "sweep.json"  # and of a sweep
+FIT = "fit.json"  # and of a fitted table
+FIT_FILES = (FIT, "demonstrations.csv", "validation.csv")
+PREDICTION_FILES = ("predictions.json", "predictions.csv")

@@ -14,7 +14,7 @@ from rich.console import Console
 from innergrad.cli import lab
 from innergrad.cli.data import Examples, read_examples
 from innergrad.cli.models import Known, known
-from innergrad.cli.names import RUN_CONFIG, RUN_LOG
+from innergrad.cli.names import FIT, FIT_FILES, RUN_CONFIG, RUN_LOG
 from innergrad.cli.places import near_path
 from innergrad.cli.words import in_flags, speaking_of_flags
 from innergrad.errors import InputError
@@ -41,9 +41,12 @@ class Asked:
 
 
 def write_report(folder: Path, out: Path, asked: Asked, *, force: bool, seed: int, as_json: bool, quiet: bool) -> None:
+    if (folder / FIT).is_file():
+        _write_report_of_fit(folder, out, asked, force=force, as_json=as_json, quiet=quiet)
+        return
     model = (folder / CONFIG).is_file()
     if not model and not (folder / RUN_LOG).is_file():
-        allowed = "a folder written by innergrad compile, or by innergrad train"
+        allowed = "a folder written by innergrad compile, innergrad train or innergrad fit"
         raise InputError(f"there is neither a model nor a run in {folder}", allowed=allowed, hint=near_path(folder))
     if model and asked.shifts:
         got = f"{folder}, a compiled model"
@@ -70,6 +73,25 @@ def write_report(folder: Path, out: Path, asked: Asked, *, force: bool, seed: in
         page = _of_model(found, table, seed) if found is not None else _of_run(folder, asked, seed)
     make_folder(out.parent)
     write_whole(out, page.html(writer.comment))
+    _tell(page, out, as_json, quiet)
+
+
+def _write_report_of_fit(folder: Path, out: Path, asked: Asked, *, force: bool, as_json: bool, quiet: bool) -> None:
+    """Of a table that `innergrad fit` learned from: all that the page says is in its folder."""
+    if asked.data is not None or asked.targets is not None or asked.scale or asked.shifts or asked.imports:
+        what = "--data, --target-columns, --scale, --set and --import are not for a fitted table"
+        raise InputError(what, got=f"{folder}, written by innergrad fit", hint="leave them out")
+    writer = Writer("report", tuple(folder / name for name in FIT_FILES), force)
+    writer.check(out, stream=True)
+    from innergrad.report import report_of_fit
+
+    page = report_of_fit(folder)
+    make_folder(out.parent)
+    write_whole(out, page.html(writer.comment))
+    _tell(page, out, as_json, quiet)
+
+
+def _tell(page: Page, out: Path, as_json: bool, quiet: bool) -> None:
     if not quiet:
         for warning in page.found.get("warnings", ()):
             print(f"innergrad: warning: {in_flags(warning, 'run')}", file=sys.stderr)

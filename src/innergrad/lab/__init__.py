@@ -25,7 +25,18 @@ from innergrad.lab.differences import (
 from innergrad.lab.evaluation import Evaluation, evaluate, evaluate_all, evaluate_run
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.garg import load_garg
-from innergrad.lab.learners import GPTConfig, KernelLearnerConfig, Learner, LearnerConfig, from_compiled
+from innergrad.lab.learners import (
+    ClassAnswer,
+    GPTConfig,
+    KernelLearnerConfig,
+    Learner,
+    LearnerConfig,
+    NumberAnswer,
+    SampleLearnerConfig,
+    TableConfig,
+    TableLearner,
+    from_compiled,
+)
 from innergrad.lab.many import evaluate_many, plot_evaluations
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.pictures import plot_loss
@@ -33,7 +44,17 @@ from innergrad.lab.pretrained import load_pretrained
 from innergrad.lab.probes import ProbeConfig, Probes, probe
 from innergrad.lab.sweep_pictures import plot_sweep
 from innergrad.lab.sweeps import grid, read_experiments, sweep
-from innergrad.lab.tasks import Gaussian, Inputs, Linear, Networks, Prompts, Task
+from innergrad.lab.tasks import (
+    Gaussian,
+    Inputs,
+    Linear,
+    Networks,
+    Prompts,
+    TableClassification,
+    TableRegression,
+    Task,
+    tables,
+)
 from innergrad.lab.training import Result, load_learner, snapshots, train
 from innergrad.lab.wrapping import interleave, wrap
 
@@ -47,6 +68,7 @@ Examples:
 """
 
 __all__ = [
+    "ClassAnswer",
     "Comparison",
     "CounterRNG",
     "Curriculum",
@@ -60,6 +82,7 @@ __all__ = [
     "LearnerConfig",
     "Linear",
     "Networks",
+    "NumberAnswer",
     "Optimiser",
     "Predictor",
     "ProbeConfig",
@@ -67,7 +90,12 @@ __all__ = [
     "Prompts",
     "Result",
     "RidgeMatch",
+    "SampleLearnerConfig",
     "Stream",
+    "TableClassification",
+    "TableConfig",
+    "TableLearner",
+    "TableRegression",
     "Task",
     "TrainConfig",
     "baselines",
@@ -97,6 +125,7 @@ __all__ = [
     "snapshots",
     "squared_prediction_difference",
     "sweep",
+    "tables",
     "tasks",
     "train",
     "wrap",

@@ -19,6 +19,7 @@ from torch import Tensor
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import shape_of_label, words_for_label
 from innergrad.lab.tasks.base import Params, Prompts, Task
 
 PROMPTS = 8  # of a task: drawn twice, and one of them alone
@@ -102,7 +103,7 @@ def _check_batches(task: Task, rng: CounterRNG, index: Tensor, n: int) -> None:
     """A prompt in a batch and alone."""
     batch, alone = _sample(task, rng, index, n), _sample(task, rng, index[ALONE : ALONE + 1], n)
     for what, a, b in _parts(task, batch, alone):
-        size = float(b.double().abs().max()) if b.numel() else 0.0
+        size = float(b.double().nan_to_num().abs().max()) if b.numel() else 0.0
         if not _same(a[ALONE : ALONE + 1], b, TOLERANCE * size):
             raise InputError(
                 f"{_name(task)}: {what} of a prompt depend on the batch it is drawn in",
@@ -147,7 +148,7 @@ def _scale_notes(task: Task, rng: CounterRNG, n: int, shifted: bool) -> tuple[st
 
 
 def _labels(task: Task, rng: CounterRNG, n: int) -> Tensor:
-    """(SCALE_PROMPTS, n), without noise."""
+    """(SCALE_PROMPTS, n, ...), without noise."""
     labels = task.evaluate(*_drawn(task, rng, torch.arange(SCALE_PROMPTS), n))
     _check_numbers(task, "labels", labels)
     return labels
@@ -157,13 +158,14 @@ def _sample(task: Task, rng: CounterRNG, index: Tensor, n: int) -> Prompts:
     """Prompts of the right shapes, with finite numbers."""
     _drawn(task, rng, index, n)  # says what is wrong with x before evaluate stumbles over it
     prompts = task.sample(rng, index, n)
-    shapes = {"points": (prompts.x, (len(index), n, task.d)), "labels": (prompts.y, (len(index), n))}
+    labels = (len(index), n, *shape_of_label(task.outputs))
+    shapes = {"points": (prompts.x, (len(index), n, task.d)), "labels": (prompts.y, labels)}
     for what, (values, shape) in shapes.items():
         if not isinstance(values, Tensor) or values.shape != shape:
             raise InputError(
                 f"{_name(task)}: sample gives {what} of another shape", got=_shape(values), allowed=f"{shape}"
             )
-        _check_numbers(task, what, values)
+        _check_numbers(task, what, values, gaps=task.gaps and what == "points")
     return prompts
 
 
@@ -177,18 +179,18 @@ def _drawn(task: Task, rng: CounterRNG, index: Tensor, n: int) -> tuple[Params, 
     x, shape = task.points(rng.fork("inputs"), index, n, params), (len(index), n, task.d)
     if not isinstance(x, Tensor) or x.shape != shape:
         raise InputError(f"{_name(task)}: points must be (B, n, d)", got=_shape(x), allowed=f"a tensor {shape}")
-    _check_numbers(task, "points", x)
+    _check_numbers(task, "points", x, gaps=task.gaps)
     return params, x
 
 
-def _check_numbers(task: Task, what: str, values: Tensor) -> None:
-    """Finite, and of the type that learners take."""
+def _check_numbers(task: Task, what: str, values: Tensor, *, gaps: bool = False) -> None:
+    """Finite, or missing where there may be gaps, and of the type that learners take."""
     if not values.is_floating_point():
         got, hint = str(values.dtype), "learners work in float32: .float()"
         raise InputError(f"{_name(task)}: {what} must be floating-point numbers", got=got, hint=hint)
     if values.requires_grad:
         raise InputError(f"{_name(task)}: {what} require gradients", hint="they are data: .detach()")
-    wrong = values[~values.isfinite()]
+    wrong = values[~(values.isfinite() | values.isnan())] if gaps else values[~values.isfinite()]
     if len(wrong):
         got = f"{float(wrong[0])} among {values.numel()} numbers"
         raise InputError(f"{_name(task)}: {what} must be finite", got=got)
@@ -206,7 +208,7 @@ def _parts(task: Task, a: Prompts, b: Prompts) -> list[tuple[str, Tensor, Tensor
 # ---------------------------------------------------------------------------------------------------------- predictors
 
 
-def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
+def check_predictor(predictor: Predictor, d: int, n: int = 6, outputs: int = 1) -> None:
     """Check that a predictor keeps its promises, on random prompts. A broken one is an ``InputError``.
 
     The promise is that no prediction looks at its own label, or at later ones. Oracles do look ahead, and are refused.
@@ -215,6 +217,7 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
         predictor: the predictor.
         d: the number of inputs.
         n: points of a prompt.
+        outputs: numbers of a label.
 
     Examples:
         >>> from innergrad import lab
@@ -224,15 +227,22 @@ def check_predictor(predictor: Predictor, d: int, n: int = 6) -> None:
         raise InputError("check_predictor takes a predictor", got=repr(predictor), hint="an instance, such as Mean()")
     integer("d", d)
     integer("n", n, low=2)
-    check_no_peeking(_name(predictor), predictor, d, n)
+    check_no_peeking(_name(predictor), predictor, d, n, outputs=integer("outputs", outputs))
 
 
 def check_no_peeking(
-    name: str, predict: Callable[[Tensor, Tensor], Tensor], d: int, n: int, *, device: torch.device | str = "cpu"
+    name: str,
+    predict: Callable[[Tensor, Tensor], Tensor],
+    d: int,
+    n: int,
+    *,
+    device: torch.device | str = "cpu",
+    outputs: int = 1,
 ) -> None:
     """An error if a prediction changes when it is made again, or with its own label, or with later points."""
     rng, index = CounterRNG.of(0, "check predictor", device), torch.arange(ROWS, device=device)
-    x, y = rng.fork("x").normal(index, n, d), rng.fork("y").normal(index, n)
+    label = (n, *shape_of_label(outputs))
+    x, y = rng.fork("x").normal(index, n, d), rng.fork("y").normal(index, *label)
     found = _predicted(name, predict, x, y)
     if not _agree(found, _predicted(name, predict, x, y)):
         raise InputError(
@@ -240,7 +250,7 @@ def check_no_peeking(
             hint="random numbers come from a CounterRNG with a fixed seed",
         )
     # All prompts change at once: a predictor may choose by all of them together.
-    other_x, other_y = 3.0 * rng.fork("other x").normal(index, n, d), 3.0 * rng.fork("other y").normal(index, n)
+    other_x, other_y = 3.0 * rng.fork("other x").normal(index, n, d), 3.0 * rng.fork("other y").normal(index, *label)
     for k in range(n):
         later_x = torch.cat([x[:, : k + 1], other_x[:, k + 1 :]], 1)
         later_y = torch.cat([y[:, :k], other_y[:, k:]], 1)
@@ -254,12 +264,12 @@ def check_no_peeking(
 
 
 def _predicted(name: str, predict: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-    """(B, n): predictions, from copies that must stay as they are."""
+    """Predictions, from copies that must stay as they are."""
     own_x, own_y = x.clone(), y.clone()
     found: object = predict(own_x, own_y)
     if not isinstance(found, Tensor) or found.shape != y.shape:
-        allowed = f"a tensor {tuple(y.shape)}"
-        raise InputError(f"{name} must return predictions (B, n)", got=_shape(found), allowed=allowed)
+        allowed, words = f"a tensor {tuple(y.shape)}", words_for_label(y.shape[2] if y.ndim == 3 else 1)
+        raise InputError(f"{name} must return predictions {words}", got=_shape(found), allowed=allowed)
     for what, own, given in (("x", own_x, x), ("y", own_y, y)):
         if not _same(own, given):
             raise InputError(f"{name} changes {what} in place", hint="work on a copy")

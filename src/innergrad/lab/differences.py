@@ -9,7 +9,8 @@ w_f is the least-squares fit to the predictions of f at test inputs, without an 
 the number of inputs: for weights and inputs N(0, I), 1 is then the mean square of a label, and that of a weight.
 
 ``compare`` measures a predictor beside references, at every length. ``matching_ridge`` finds the penalty of the ridge
-regression that predicts most alike. Intervals are bootstrap percentiles over prompts.
+regression that predicts most alike. Intervals are bootstrap percentiles over prompts. All of it is about labels of one
+number; SPD is also defined for vectors, as the mean over their numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from innergrad.errors import InputError, integer, one_of, seed_number
 from innergrad.lab.baselines import KNN, LeastSquares, OnePass, OneStep, Predictor, Ridge
 from innergrad.lab.baselines.linear import prefixes
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import require_one_number
 from innergrad.lab.metrics import LEVEL, RESAMPLES, Curve, bootstrap_counts, squared_error
 from innergrad.lab.tasks import Task
 
@@ -89,6 +91,7 @@ def implied_weights(predict: Predict, x: Tensor, y: Tensor, tests: Tensor, ks: S
         >>> torch.allclose(w[:, 0], params["w"].double(), atol=1e-4)
         True
     """
+    require_one_number("the implied linear weight vector", y)
     prompts, n, d = x.shape
     if tests.ndim != 3 or len(tests) != prompts or tests.shape[2] != d or tests.shape[1] < d:
         allowed = f"({prompts}, m, {d}), m = {d} or more"
@@ -179,6 +182,7 @@ def matching_ridge(
         >>> round(lab.matching_ridge(task.best()(x, y), x, y).lam, 2)
         1.0
     """
+    require_one_number("the matching ridge regression", y)
     wanted = set(range(1, x.shape[1]) if ks is None else ks)
     if not wanted or min(wanted) < 1 or max(wanted) >= x.shape[1]:
         raise InputError("no such lengths", got=sorted(wanted), allowed=f"1 to {x.shape[1] - 1}")
@@ -306,6 +310,7 @@ def compare(
     """
     integer("prompts", n_prompts, low=2)
     integer("points", n_points, low=2)
+    require_one_number("the comparison with linear algorithms", outputs=task.outputs)
     few, d = min(integer("weight_prompts", weight_prompts, low=2), n_prompts), task.d
     lengths = sorted({k for k in (1, d // 2, d, 2 * d, n_points - 1) if 1 <= k < n_points}) if ks is None else list(ks)
     rng = CounterRNG.of(seed_number(seed), "compare", device)

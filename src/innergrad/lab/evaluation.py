@@ -4,7 +4,8 @@
 
 All predictors see the same prompts, drawn from a generator that training never uses. The task is the object in the
 checkpoint, with all its settings; a shift ("task.inputs.mean=2") changes that object and is named in the result.
-Learner and scale stay: a shifted task is measured in units of the trained one.
+Learner and scale stay: a shifted task is measured in units of the trained one. Of labels that are vectors, errors are
+means over their numbers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import CONFIG, LOG, MANIFEST, SWEEP
+from innergrad.lab.labels import shape_of_label, words_for_label
 from innergrad.lab.metrics import Curve
 from innergrad.lab.pictures import plot_curves
 from innergrad.lab.room import check_evaluation
@@ -153,7 +155,8 @@ def evaluate(
     """Measure a predictor, and baselines beside it, on prompts of a task.
 
     Args:
-        predict: predict(x, y) gives every label from the pairs before it: (B, n, d), (B, n) -> (B, n).
+        predict: predict(x, y) gives every label from the pairs before it: (B, n, d), (B, n) -> (B, n); or (B, n, k) ->
+            (B, n, k), where labels are vectors.
         task: the task.
         n_prompts: how many prompts.
         n_points: points of each.
@@ -196,14 +199,15 @@ def _predictions(name: str, predictor: Predict, x: Tensor, y: Tensor) -> Tensor:
     found: object = predictor(x, y)
     if not isinstance(found, Tensor) or found.shape != y.shape:
         got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        raise InputError(f"{name} must return predictions (B, n)", got=got, allowed=f"a tensor {tuple(y.shape)}")
+        words = words_for_label(y.shape[2] if y.ndim == 3 else 1)
+        raise InputError(f"{name} must return predictions {words}", got=got, allowed=f"a tensor {tuple(y.shape)}")
     return found
 
 
 def prompts(
     task: Task, n_prompts: int, n_points: int, seed: int, batch: int, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
-    """x (B, n, d) and y (B, n), drawn in batches: the parameters of thousands of networks would not fit into memory."""
+    """x (B, n, d) and y (B, n, ...), drawn in batches: the parameters of thousands of networks would fill memory."""
     rng = CounterRNG.of(seed_number(seed), "evaluate", device)
     parts = [task.sample(rng, index, n_points)[:2] for index in torch.arange(n_prompts, device=device).split(batch)]
     x, y = zip(*parts, strict=True)
@@ -211,7 +215,7 @@ def prompts(
 
 
 def measured(p: Tensor, y: Tensor, scale: float) -> dict[str, Curve]:
-    """Every measure of predictions p of the labels y, both (B, n)."""
+    """Every measure of predictions p of the labels y, both (B, n) or (B, n, k)."""
     curves = (metrics.squared_error(p, y, scale), metrics.pooled_r2(p, y), metrics.within_prompt_r2(p, y))
     return dict(zip(MEASURES, curves, strict=True))
 
@@ -265,7 +269,7 @@ def evaluate_run(
     if is_users_own(task):
         notes.extend(check_task(task, shifted=task != experiment.task))
     for baseline in filter(is_users_own, chosen):
-        check_predictor(baseline, task.d)
+        check_predictor(baseline, task.d, outputs=task.outputs)
     if step < experiment.train.steps:
         notes.append(f"training is not finished: {step:,} of {experiment.train.steps:,} steps")
     notes.extend(origin_of(checkpoint).notes())
@@ -284,7 +288,8 @@ def evaluate_run(
         progress=progress,
     )
     trained = trained_points(experiment)
-    if learner(torch.zeros(1, 1, 2, task.d, device=device), torch.zeros(1, 1, 2, device=device)).shape[-1] == 1:
+    label = shape_of_label(task.outputs)
+    if learner(torch.zeros(1, 1, 2, task.d, device=device), torch.zeros(1, 1, 2, *label, device=device)).shape[2] == 1:
         notes.append(
             f"training asked for the last of {trained} points only: at other lengths the learner is on its own"
         )
@@ -329,6 +334,9 @@ def shifted(experiment: Experiment, shifts: Sequence[str]) -> Task:
     task = change(experiment, shifts).task
     if task.d != experiment.task.d:
         raise InputError("the learner reads points of one size", got=f"d = {task.d}", allowed=f"{experiment.task.d}")
+    if task.outputs != experiment.task.outputs:
+        got, allowed = f"outputs = {task.outputs}", f"{experiment.task.outputs}"
+        raise InputError("the learner predicts labels of one size", got=got, allowed=allowed)
     return task
 
 

@@ -3,7 +3,8 @@
     tokens x_1, (y_1, 0, ..., 0), x_2, ...   --read_in-->   GPT-2   --read_out-->   y_k, read at x_k
 
 With these weights, :class:`innergrad.lab.learners.gpt.GPT` is that model. Its embedding has a row for the label and one
-for each input. Here the row of the label is the column of the read-in for the first input, where labels stand.
+for each input. Here the row of the label is the column of the read-in for the first input, where labels stand. A
+read-out of k numbers is of labels that are vectors; these stand at the first k inputs.
 
 A checkpoint is a state dict in a safetensors file. Their own files are pickles. A pickle runs code when it is loaded,
 so none is; the error says how to convert it.
@@ -55,13 +56,13 @@ def load_garg(source: str | Path | Mapping[str, Tensor], *, n_heads: int | None 
     state = source if isinstance(source, Mapping) else checkpoints.read_tensors(Path(source), hint=CONVERT)[1]
     parts = _parts(state, name)
     shapes = {key: tuple(value.shape) for key, value in parts.items()}
-    config, d, n_points = _shape(shapes, n_heads, name)
-    learner = config.build(d, n_points)
+    config, d, n_points, outputs = _shape(shapes, n_heads, name)
+    learner = config.build(d, n_points, outputs=outputs)
     wanted = {home: tuple(value.shape) for home, value in learner.to_gpt2().items()}
     wanted |= {"read_in.weight": (config.d_model, d), "read_in.bias": (config.d_model,)}
     wanted |= {
-        "read_out.weight": (1, config.d_model),
-        "read_out.bias": (1,),
+        "read_out.weight": (outputs, config.d_model),
+        "read_out.bias": (outputs,),
         POSITIONS: (shapes[POSITIONS][0], config.d_model),
     }
     for key in sorted(wanted.keys() | shapes.keys()):
@@ -70,7 +71,8 @@ def load_garg(source: str | Path | Mapping[str, Tensor], *, n_heads: int | None 
             raise InputError(f"{name} is no GPT-2 with a read-in and a read-out: {key}", got=got, allowed=allowed)
     with torch.no_grad():
         learner.load_gpt2(parts)
-        learner.get_parameter("W_E")[0].copy_(torch.cat((parts["read_in.weight"][:, :1], parts["read_in.weight"]), 1).T)
+        read_in = parts["read_in.weight"]
+        learner.get_parameter("W_E")[0].copy_(torch.cat((read_in[:, :outputs], read_in), 1).T)
         learner.get_parameter("b_E")[0].copy_(parts["read_in.bias"])
         learner.get_parameter("W_U")[0].copy_(parts["read_out.weight"].T)
         learner.get_parameter("b_U")[0].copy_(parts["read_out.bias"])
@@ -92,12 +94,16 @@ def _parts(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     return found
 
 
-def _shape(shapes: Mapping[str, tuple[int, ...]], n_heads: int | None, name: str) -> tuple[GPTConfig, int, int]:
-    """The learner's shape, d, and the longest prompts."""
-    for key in ("read_in.weight", POSITIONS, HIDDEN):
+def _shape(shapes: Mapping[str, tuple[int, ...]], n_heads: int | None, name: str) -> tuple[GPTConfig, int, int, int]:
+    """The learner's shape, d, the longest prompts, and the numbers of a label."""
+    for key in ("read_in.weight", "read_out.weight", POSITIONS, HIDDEN):
         if len(shapes.get(key, ())) != 2:
             raise InputError(f"{name} is no GPT-2 with a read-in and a read-out", got=f"no matrix {key}")
     (width, d), (positions, _), (_, hidden) = (shapes[key] for key in ("read_in.weight", POSITIONS, HIDDEN))
     blocks = {key.split(".")[1] for key in shapes if key.startswith("h.")}
     heads = max(1, width // HEAD) if n_heads is None else integer("n_heads", n_heads)
-    return GPTConfig(len(blocks), width, heads, hidden), d, (positions + 1) // 2
+    outputs = shapes["read_out.weight"][0]
+    if not 1 <= outputs <= d:
+        got, allowed = f"{outputs} numbers, of points of {d}", f"1 to {d}"
+        raise InputError(f"{name}: the read-out is wider than a token", got=got, allowed=allowed)
+    return GPTConfig(len(blocks), width, heads, hidden), d, (positions + 1) // 2, outputs

@@ -8,6 +8,9 @@ it.
     within-prompt   1 - sum_b (y_bk - p_bk)^2 / sum_b v_b,    v_b the variance of the labels *inside* prompt b
     mean R^2        mean over prompts of 1 - sum_i (y_bi - p_bi)^2 / sum_i (y_bi - mean_i y_bi)^2
 
+Labels may be vectors of k numbers, with p and y (B, n, k). Squares, of errors and of variances, then are means over the
+k numbers, |.|^2 / k. The scale is that of a number. So a prediction of zero has the squared error 1, whatever k is.
+
 Pooled R^2 is easy where prompts differ in their level: for networks at inputs N(-2, I) the mean of the labels seen has
 0.8 and more. Within-prompt R^2 is 0 for a predictor that knows only the level of the prompt. So report both.
 
@@ -35,6 +38,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import require_one_number
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -82,10 +86,12 @@ def pooled_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples:
     """1 - (error of p) / (variance of y_k), both over all prompts, for each k; NaN where all prompts have one label."""
     error = _errors(p, y)
     centred = y.double() - y.double().mean(0)
-    alike = y.amax(0) == y.amin(0)
+    alike = _all_numbers(y.amax(0) == y.amin(0), 1)
 
     def statistic(w: Tensor) -> Tensor:
-        total = w @ centred.square() - (w @ centred).square() / len(y)
+        flat = centred.flatten(1)  # the numbers of a label side by side
+        each = w @ flat.square() - (w @ flat).square() / len(y)
+        total = each if y.ndim == 2 else each.unflatten(1, y.shape[1:]).mean(2)
         return 1.0 - (w @ error) / total.masked_fill(alike | (total <= 0), math.nan)
 
     undefined = _join(_strange(error), _count(alike, "lengths", "the same label in all prompts"))
@@ -102,9 +108,9 @@ def within_prompt_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, res
     """
     if y.shape[1] < 2:
         raise InputError("the variance inside a prompt needs two labels or more", got=f"{y.shape[1]}")
-    constant = y.amax(1) == y.amin(1)
+    constant = _all_numbers(y.amax(1) == y.amin(1), 1)
     error = _errors(p, y).masked_fill(constant[:, None], 0.0)
-    inside = y.double().var(1).masked_fill(constant, 0.0)
+    inside = _mean_of_numbers(y.double().var(1), 1).masked_fill(constant, 0.0)
 
     def statistic(w: Tensor) -> Tensor:
         total = (w @ inside)[:, None]
@@ -125,7 +131,8 @@ def mean_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: i
     p, y = (part if part.ndim == 3 else part[:, None] for part in (p, y))
     if y.shape[-1] < 2:
         raise InputError("R^2 of a prompt needs two test points or more", got=y.shape[-1], hint="see pooled_r2")
-    error = _errors(p, y).sum(-1)
+    require_one_number("the mean of each prompt's R^2", p[:, 0] if p.ndim > 3 else None)
+    error = _squares(p, y).sum(-1)
     total = (y.double() - y.double().mean(-1, keepdim=True)).square().sum(-1)
     constant = y.amax(-1) == y.amin(-1)
     each = (1.0 - error / total).masked_fill(constant, 0.0)
@@ -142,6 +149,20 @@ def mean_r2(p: Tensor, y: Tensor, *, rng: CounterRNG | None = None, resamples: i
 
 
 def _errors(p: Tensor, y: Tensor) -> Tensor:
+    """(B, n): squared errors in float64, of vectors their means; NaN for predictions that are not finite."""
+    return _mean_of_numbers(_squares(p, y), 2)
+
+
+def _mean_of_numbers(values: Tensor, axes: int) -> Tensor:
+    """The mean over the numbers of a label, if there is an axis of them after so many others."""
+    return values.mean(-1) if values.ndim > axes else values
+
+
+def _all_numbers(values: Tensor, axes: int) -> Tensor:
+    return values.all(-1) if values.ndim > axes else values
+
+
+def _squares(p: Tensor, y: Tensor) -> Tensor:
     """Squared errors in float64; NaN for predictions that are not finite."""
     if p.shape != y.shape:
         raise InputError("predictions and labels differ in shape", got=f"{tuple(p.shape)} and {tuple(y.shape)}")

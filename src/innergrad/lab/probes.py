@@ -53,6 +53,8 @@ MARGIN = 0.95  # of the time that is left is planned for
 def moments(x: Tensor, y: Tensor) -> Tensor:
     """X^T y, (B, d): the first thing that every algorithm for linear regression computes.
 
+    Of labels of k numbers it has d k numbers.
+
     Args:
         x: inputs, (B, k, d).
         y: labels, (B, k).
@@ -63,11 +65,13 @@ def moments(x: Tensor, y: Tensor) -> Tensor:
         >>> lab.probes.moments(torch.ones(1, 3, 2), torch.ones(1, 3))
         tensor([[3., 3.]])
     """
-    return torch.einsum("bkd,bk->bd", x, y)
+    return torch.einsum("bkd,bk->bd", x, y) if y.ndim == 2 else torch.einsum("bnd,bnk->bdk", x, y).flatten(1)
 
 
 def least_squares(x: Tensor, y: Tensor, penalty: float = 0.0) -> Tensor:
     """The weights that fit the pairs, (B, d): those of least norm where there are fewer than d pairs.
+
+    Of labels of k numbers it has d k numbers.
 
     Args:
         x: inputs, (B, k, d).
@@ -80,13 +84,13 @@ def least_squares(x: Tensor, y: Tensor, penalty: float = 0.0) -> Tensor:
         >>> lab.probes.least_squares(torch.eye(2)[None], torch.tensor([[1.0, 2.0]]))
         tensor([[1., 2.]])
     """
-    x64, y64 = x.double(), y.double()[..., None]
+    x64, y64 = x.double(), y.double() if y.ndim == 3 else y.double()[..., None]
     k, d = x.shape[1:]
     few = k < d  # the smaller of the two Gram matrices has an inverse
     gram = x64 @ x64.mT if few else x64.mT @ x64
     gram = gram + penalty * torch.eye(min(k, d), dtype=torch.float64, device=x.device)
     found: Tensor = x64.mT @ torch.linalg.solve(gram, y64) if few else torch.linalg.solve(gram, x64.mT @ y64)
-    return found[..., 0].to(x)
+    return found.flatten(1).to(x)
 
 
 def shuffled(target: Target) -> Target:

@@ -30,7 +30,7 @@ SMALLER = "take a smaller learner, shorter prompts or a smaller batch"
 def check_training(experiments: Sequence[Experiment]) -> None:
     """An error if the machine has no room for a stack of these."""
     first, stack = experiments[0], len(experiments)
-    weights = numbers_of_learner(first.learner, first.task.d, first.n_points, stack)
+    weights = numbers_of_learner(first.learner, first.task, first.n_points, stack)
     prompts = first.train.batch * sum(numbers_of_prompt(one.task, first.n_points) for one in experiments)
     activations = first.train.batch * stack * first.learner.activations(first.n_points)
     layers = LAYER * int(getattr(first.learner, "n_layers", 1))
@@ -40,7 +40,7 @@ def check_training(experiments: Sequence[Experiment]) -> None:
 
 def check_learner(experiment: Experiment) -> None:
     """An error if the machine has no room for a learner that is only run."""
-    numbers = numbers_of_learner(experiment.learner, experiment.task.d, experiment.n_points, 1)
+    numbers = numbers_of_learner(experiment.learner, experiment.task, experiment.n_points, 1)
     require_memory(2 * KEPT * numbers, "the learner", "it is larger than this machine")
 
 
@@ -51,11 +51,12 @@ def check_evaluation(experiment: Experiment, task: Task, n_prompts: int, n_point
     require_memory(drawn + kept, f"evaluating {n_prompts:,} prompts of {n_points:,} points", "take fewer")
 
 
-def numbers_of_learner(config: LearnerConfig, d: int, n_points: int, stack: int) -> int:
+def numbers_of_learner(config: LearnerConfig, task: Task, n_points: int, stack: int) -> int:
     """Parameters of a stack; 0 where a learner of the user's own cannot be built without numbers."""
     try:
         with torch.device("meta"):
-            return sum(parameter.numel() for parameter in config.build(d, n_points, stack).parameters())
+            learner = config.build_for(task.d, n_points, stack, task.outputs)
+            return sum(parameter.numel() for parameter in learner.parameters())
     except Exception as error:
         if limit_of(error) is not None:
             raise
@@ -71,7 +72,7 @@ def numbers_of_prompt(task: Task, n_points: int) -> int:
         except Exception as error:
             if limit_of(error) is not None:
                 raise
-    return int(max(seen.numbers, n_points * (task.d + 1)))
+    return int(max(seen.numbers, n_points * (task.d + task.outputs)))
 
 
 class _Largest(TorchDispatchMode):

@@ -8,8 +8,8 @@ One step makes its data on the device, predicts, differentiates and updates, wit
 recorded once as a CUDA graph and then replayed. Gradients become one matrix too, so that clipping and the update are
 single operations.
 
-Models of a stack may differ in the seed, the task (with the same d), the learning rate and the weight decay, and in how
-initial weights are drawn.
+Models of a stack may differ in the seed, the task (with the same d and outputs), the learning rate and the weight
+decay, and in how initial weights are drawn.
 """
 
 from __future__ import annotations
@@ -29,13 +29,34 @@ from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
-from innergrad.lab.learners.gpt import GPT
 from innergrad.lab.tasks import Task
 
 
 def _scale(task: Task) -> float:
     """The divisor of a task's labels."""
     return real(f"the scale of task {task.kind}", task.scale, above=0.0, hint="it is the root mean square of a label")
+
+
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, compiled; as it is, with a warning, if the compiler fails on it: that costs speed, not the run."""
+    from torch._dynamo.exc import TorchDynamoException  # takes a second, and only GPUs need it
+
+    compiled, failed = torch.compile(function, dynamic=False), False
+
+    def call(*args: Any, **named: Any) -> Any:
+        nonlocal failed
+        if not failed:
+            try:
+                return compiled(*args, **named)
+            except TorchDynamoException as error:
+                failed = True
+                first = str(error).strip().partition("\n")[0]
+                warnings.warn(
+                    f"the compiler fails on {function.__name__}, which runs without it: {first}", stacklevel=2
+                )
+        return function(*args, **named)
+
+    return call
 
 
 class Stack:
@@ -46,7 +67,7 @@ class Stack:
         self.config, self.rule, self.n_points = first.train, first.train.optimiser, first.n_points
         self.tasks: list[Task] = [one.task for one in experiments]
         self.device, self.size = torch.device(device), len(experiments)
-        self.learner: Learner = first.learner.build(first.task.d, first.n_points, self.size)
+        self.learner: Learner = first.learner.build_for(first.task.d, first.n_points, self.size, first.task.outputs)
         self.learner.init([one.seed for one in experiments])
         self._draw_others(experiments)
         self._check_optimiser()
@@ -89,7 +110,7 @@ class Stack:
         first, named = experiments[0], dict(self.learner.named_parameters())
         for number, one in enumerate(experiments):
             if one.learner != first.learner:
-                alone = one.learner.build(one.task.d, one.n_points).init([one.seed])
+                alone = one.learner.build_for(one.task.d, one.n_points, outputs=one.task.outputs).init([one.seed])
                 with torch.no_grad():
                     for name, value in alone.named_parameters():
                         named[name][number].copy_(value[0])
@@ -110,13 +131,14 @@ class Stack:
         if self.config.labels == "averaged":
             loss = self.risk(self.learner.label_weights(x, weights), labels)
         else:
-            loss = self.loss(self.learner(x, labels, weights), labels)
+            points = self.config.curriculum.points(self.step, self.n_points)
+            loss = self.learner.objective(x, labels, weights, self.step, points)
         averaged = self.config.labels == "averaged"  # then parameters without an effect are not seen at all
         grads = torch.autograd.grad(loss.sum(), list(weights.values()), materialize_grads=averaged)
         self.apply_update(self.averaged(grads), self.averaged([loss.detach()])[0])
 
     def batch(self, n: int) -> tuple[Tensor, Tensor]:
-        """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n). Equal tasks are drawn together.
+        """This device's share of the step's prompts: x (S, B, n, d), y (S, B, n, ...). Equal tasks are drawn together.
 
         If labels are averaged, their covariances (S, B, n, n) take the place of y.
         """
@@ -155,16 +177,6 @@ class Stack:
         """The mean squared error of each model over all labels of its prompts, E (v y)^2 = v K v, as ``loss``, (S,)."""
         v = v.to(covariance.dtype)
         return (v * (covariance @ v[..., None])[..., 0]).sum(-1).mean(1) / self.learner.scale.square()
-
-    def loss(self, predictions: Tensor, y: Tensor) -> Tensor:
-        """Mean squared error of each model in units of its labels' scale, (S,), over the points of the curriculum."""
-        n, m = y.shape[-1], predictions.shape[-1]
-        errors = ((predictions - y[..., n - m :]) / self.learner.scale[:, None, None]).square()
-        points = self.config.curriculum.points(self.step, self.n_points)
-        if points is None or m == 1:
-            return errors.mean((1, 2))
-        counted = torch.arange(n, device=self.device) < points
-        return (errors * counted).sum((1, 2)) / (counted.sum() * errors.shape[1])
 
     def averaged(self, values: Sequence[Tensor]) -> Sequence[Tensor]:
         """Means over the devices that share the batch."""
@@ -234,12 +246,10 @@ class Stack:
         """Fuses the parts of a step: the data, a block of the learner, and the update."""
         torch._dynamo.config.recompile_limit = 64  # one for every length of a curriculum, a few of each
         warnings.filterwarnings("ignore", message="TensorFloat32")  # float32 was asked for
-        options: dict[str, Any] = {"dynamic": False}
-        self.draw_batch = torch.compile(self.batch, **options)
-        self.apply_update = torch.compile(self.update, **options)
-        if isinstance(self.learner, GPT):
-            for name in ("embed", "block", "read_out"):
-                setattr(self.learner, name, torch.compile(getattr(self.learner, name), **options))
+        self.draw_batch = fused(self.batch)
+        self.apply_update = fused(self.update)
+        for name in self.learner.FUSED:
+            setattr(self.learner, name, fused(getattr(self.learner, name)))
 
     @property
     def state(self) -> dict[str, Tensor]:

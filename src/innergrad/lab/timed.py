@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -20,7 +21,7 @@ from innergrad.lab.learners.base import Learner
 from innergrad.lab.measures import Measures, Watch
 from innergrad.lab.room import check_training
 from innergrad.lab.stack import Stack
-from innergrad.lab.training import Result, check_stack, next_multiple, report, signals
+from innergrad.lab.training import Result, begin, check_stack, next_multiple, report, signals
 
 UNTIMED = 8  # the first of so many parts of warm-up is not timed: it compiles
 MARGIN = 0.985  # of the time that is left is planned for
@@ -37,11 +38,12 @@ def train_within(
     progress: Progress | None = None,
     keep: Keep | None = None,
     measures: Measures | None = None,
+    start: Learner | str | Path | None = None,
 ) -> Result:
     """Trains a stack for at most about ``seconds``, and never for more steps than planned.
 
-    ``keep`` is called after each quarter of the steps but the last. ``measures``: as in ``train``. The experiments of
-    the result have the steps that were chosen. ``finished`` is False if even these could not be taken.
+    ``keep`` is called after each quarter of the steps but the last. ``measures``, ``start``: as in ``train``. The
+    experiments of the result have the steps that were chosen. ``finished`` is False if even these could not be taken.
     """
     began = time.perf_counter()
     check_stack(experiments)
@@ -55,13 +57,15 @@ def train_within(
         raise InputError("the steps of this run cannot be timed", got=got, allowed=allowed)
     with signals() as told, own_gradients():
         stack = Stack(experiments, device)
+        if start is not None:
+            begin(stack, start)
         watch = Watch(measures, config.steps)
         watch.run(stack, 0, warmup // UNTIMED, n)
         _wait(stack)
-        start = time.perf_counter()
+        timed = time.perf_counter()
         watch.run(stack, warmup // UNTIMED, warmup, n)
         _wait(stack)
-        each = (time.perf_counter() - start) / (warmup - warmup // UNTIMED)
+        each = (time.perf_counter() - timed) / (warmup - warmup // UNTIMED)
         steps = _chosen(config.steps, warmup, began + seconds - time.perf_counter(), each)
         stack.plan(steps)
         watch.plan(steps)

@@ -30,6 +30,7 @@ from innergrad.lab.checks import check_task, is_users_own
 from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import SNAPSHOTS, Journal, Progress, check_new, read_log, read_measures, saved
+from innergrad.lab.labels import require_one_number
 from innergrad.lab.layout import Layout
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.measures import Measures, Watch
@@ -227,19 +228,21 @@ def check_stack(experiments: Sequence[Experiment]) -> None:
             learner=one.learner.drawn_as(first.learner),
             train=replace(one.train, optimiser=optimiser),
         )
-        if like != first or one.task.d != first.task.d:
-            apart = differences(to_table(first), to_table(like)) or ["task.d"]
-            allowed = "name, seed, task (of one d), initial weights, train.optimiser.lr and weight_decay"
+        if like != first or (one.task.d, one.task.outputs) != (first.task.d, first.task.outputs):
+            sizes = "task.d" if one.task.d != first.task.d else "task.outputs"
+            apart = differences(to_table(first), to_table(like)) or [sizes]
+            allowed = "name, seed, task (of one d and outputs), initial weights, train.optimiser.lr and weight_decay"
             raise InputError("experiments of a stack may not differ in this", got=", ".join(apart), allowed=allowed)
 
 
 def _check_averaged(experiments: Sequence[Experiment]) -> None:
     """An error unless the learner is linear in the labels, and every task knows their covariance."""
     first = experiments[0]
-    learner = first.learner.build(first.task.d, first.n_points)
+    learner = first.learner.build_for(first.task.d, first.n_points, outputs=first.task.outputs)
     if type(learner).label_weights is Learner.label_weights:
         allowed = "learner.kind = kernel, or a class with label_weights"
         raise InputError("labels are averaged for learners that are linear in them", got=learner, allowed=allowed)
+    require_one_number("averaging over labels", outputs=first.task.outputs)
     for task in (one.task for one in experiments if type(one.task).covariance is Task.covariance):
         allowed = "task.kind = gaussian-process, or a class with covariance"
         raise InputError("labels are averaged where their covariance is known", got=task.kind, allowed=allowed)
@@ -380,7 +383,8 @@ def load_learner(
         raise InputError("no such model in the stack", got=model, allowed=f"0 to {len(tables) - 1}")
     experiment = parse(Experiment, tables[model], source=found.path.name)
     check_learner(experiment)
-    learner = experiment.learner.build(experiment.task.d, experiment.n_points)
+    task = experiment.task
+    learner = experiment.learner.build_for(task.d, experiment.n_points, outputs=task.outputs)
     layout, named = Layout(learner), dict(learner.named_parameters())
     if found.meta.get("layout") != layout.table:
         raise InputError(f"{found.path.name} has other parameters than its configuration says")

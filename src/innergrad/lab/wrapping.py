@@ -25,7 +25,9 @@ ReadOut = Callable[[Tensor], Tensor]
 CHECKED = 4  # points of the prompts that a wrapped module is tried on
 
 
-def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut, blocks: str = "") -> Wrapped:
+def wrap(
+    module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut, blocks: str = "", outputs: int = 1
+) -> Wrapped:
     """A model of your own as a learner, for evaluation, probes and hooks.
 
     It is tried on a few prompts: a prediction that changes with its own label, or with later points, is an
@@ -40,6 +42,7 @@ def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut, block
         blocks: the name of the list of blocks in the module, ``h`` in GPT-2, ``layers`` in Llama. What goes into a
             block and comes out of it then has the lab's name, ``blocks.0.resid_pre`` and ``blocks.0.resid_post``, so
             that probes find it.
+        outputs: numbers of a label. If there are several, labels and predictions have one more axis of so many.
 
     Examples:
         >>> import torch
@@ -60,18 +63,21 @@ def wrap(module: nn.Module, *, d: int, read_in: ReadIn, read_out: ReadOut, block
     for name, function in (("read_in", read_in), ("read_out", read_out)):
         if not callable(function):
             raise InputError(f"{name} is a function", got=type(function).__name__)
-    made = Wrapped(module.eval(), d, read_in, read_out, blocks)
+    made = Wrapped(module.eval(), d, read_in, read_out, blocks, outputs)
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-    check_no_peeking(f"the wrapped {type(module).__name__}", made.predict, made.d, CHECKED, device=device)
+    name = f"the wrapped {type(module).__name__}"
+    check_no_peeking(name, made.predict, made.d, CHECKED, device=device, outputs=made.outputs)
     return made
 
 
 def interleave(x: Tensor, y: Tensor) -> Tensor:
     """Tokens x1, y1, x2, y2, ... of one width d: a label is (y, 0, ..., 0). The layout of Garg et al. (2022).
 
+    A label that is a vector takes the first places, so it has at most d numbers.
+
     Args:
         x: points (B, n, d).
-        y: labels (B, n).
+        y: labels (B, n), or (B, n, k).
 
     Examples:
         >>> import torch
@@ -80,7 +86,11 @@ def interleave(x: Tensor, y: Tensor) -> Tensor:
         tensor([[[1., 2.],
                  [3., 0.]]])
     """
-    labels = torch.cat((y[..., None], x.new_zeros(*y.shape, x.shape[-1] - 1)), -1)
+    numbers = y if y.ndim == 3 else y[..., None]
+    if numbers.shape[-1] > x.shape[-1]:
+        got, allowed = f"{numbers.shape[-1]} numbers", f"{x.shape[-1]}, those of a point"
+        raise InputError("a label is wider than a point", got=got, allowed=allowed)
+    labels = torch.cat((numbers, x.new_zeros(*x.shape[:2], x.shape[-1] - numbers.shape[-1])), -1)
     return torch.stack((x, labels), 2).flatten(1, 2)
 
 
@@ -90,8 +100,10 @@ class Wrapped(Learner):
     have the lab's names instead.
     """
 
-    def __init__(self, module: nn.Module, d: int, read_in: ReadIn, read_out: ReadOut, blocks: str = "") -> None:
-        super().__init__(d)
+    def __init__(
+        self, module: nn.Module, d: int, read_in: ReadIn, read_out: ReadOut, blocks: str = "", outputs: int = 1
+    ) -> None:
+        super().__init__(d, outputs=outputs)
         self.module, self.read_in, self.read_out = module, read_in, read_out
         self.blocks = _blocks(module, blocks) if blocks else {}
         self.embeds = "inputs_embeds" in inspect.signature(module.forward).parameters
@@ -129,7 +141,7 @@ class Wrapped(Learner):
             allowed = "a tensor, a tuple that begins with one, or last_hidden_state"
             raise InputError("the module must return states", got=type(found).__name__, allowed=allowed)
         predictions = self.read_out(states)
-        wanted = [(*y.shape[1:],), (y.shape[1], 1)]
+        wanted = [(*y.shape[1:],), (y.shape[1], 1, *y.shape[3:])]
         if not isinstance(predictions, Tensor) or tuple(predictions.shape) not in wanted:
             got = tuple(predictions.shape) if isinstance(predictions, Tensor) else type(predictions).__name__
             raise InputError("read_out must return predictions", got=got, allowed=f"{wanted[0]} or {wanted[1]}")

@@ -238,7 +238,8 @@ class Figure:
     """A figure of a paper: the claims, and how they are judged and drawn from the records of a study.
 
     ``rows``: aggregates over seeds. ``judge``: findings from the rows. ``numbers``: others that matter, from the rows.
-    ``draw``: makes the picture of the rows, with a title, and hands it to a function that saves it.
+    ``draw``: makes the picture of the rows, with a title, and hands it to a function that saves it. ``stages``: those
+    of the study that it is made of; all by default.
     """
 
     name: str
@@ -250,10 +251,11 @@ class Figure:
     judge: Callable[[Any, Sequence[Record]], list[Finding]]
     numbers: Callable[[Any, Sequence[Record]], Record]
     draw: Callable[[Any, Sequence[Record], str, Save], None]
+    stages: tuple[str, ...] = ()
 
     def result(self, run: Run) -> Record:
         """Rows, verdict and cost, from the records that are in the folder of the run."""
-        stages = run.all_records()
+        stages = {name: one for name, one in run.all_records().items() if name in (self.stages or self.study.stages)}
         records = [row for one in stages.values() for row in one.rows]
         if not records:
             raise InputError(f"there are no results of {self.study.name} in {run.out}", hint="run it first")

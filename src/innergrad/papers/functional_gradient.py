@@ -8,10 +8,12 @@ rate, number of steps. Here is what was chosen, and why:
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
 - **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1: less beyond three layers, and
   with a free A (half of it for linear and relu, 0.3 of it for exp). Points are new every three steps, or in every step.
+  Where a model of a stack diverges, the stack is trained again at half the rate; records say how often that was.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
   of A and r.
-- **Scores of exp are capped** at 4. Without a cap, exp with a free A overflows: see ``functional_depth``. Records say
-  on which share of the test prompts the cap makes a difference at the end.
+- **Scores of exp are capped** at 4, those of relu beyond three layers, too. Without a cap, exp with a free A overflows,
+  and relu does with eight layers: see ``functional_depth``. Records say on which share of the test prompts the cap
+  makes a difference at the end.
 
 A stack has one shape of learner and all kernels and seeds of a study. What a stack leaves behind is a record a model.
 Needs torch, numpy and safetensors only.
@@ -37,6 +39,7 @@ from innergrad.lab.learners.kernel_learner import KernelLearner, KernelLearnerCo
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Covariance, GaussianProcesses, KernelTerm, Sphere
 from innergrad.lab.timed import train_within
+from innergrad.lab.training import Result
 from innergrad.papers.deep_optimizers import device_name
 from innergrad.papers.frame import Record, Records, Run, Stage
 
@@ -44,9 +47,10 @@ PAPER = "Cheng et al. (2024)"
 SEED = 1  # of the prompts that learners are measured on
 CHUNK = 500  # prompts of a model that are measured at a time
 RATES = {"linear": 0.5, "relu": 0.5, "exp": 0.3, "softmax": 1.0}  # with a free A, of the learning rate
-CAP = 4.0  # of the scores of exp; see functional_depth
+CAP = 4.0  # of scores; see functional_depth
 JITTER = 1e-10  # of a label's variance, where the covariance of labels is singular
 SHARE = 0.99  # of the labels' variance: the directions that carry it count for a condition number
+HALVINGS = 3  # of the learning rate, where training diverges
 LINES = 40  # of a stored log
 
 KERNELS: dict[str, tuple[KernelTerm, ...]] = {
@@ -108,7 +112,7 @@ class Shape:
 
     def learner(self) -> KernelLearnerConfig:
         """Entries of A, B and C are N(0, 0.3^2) at first, and r is -0.3."""
-        cap = CAP if "exp" in self.heads else None
+        cap = CAP if "exp" in self.heads or ("relu" in self.heads and self.layers > 3) else None
         return KernelLearnerConfig(self.layers, self.heads, self.free_A, "count", 0.3, -0.3, cap)
 
 
@@ -117,11 +121,11 @@ def task(kernel: str, seed: int) -> GaussianProcesses:
     return GaussianProcesses(inputs=Covariance(sigma_seed=seed), terms=KERNELS[kernel])
 
 
-def experiments(sizes: Sizes, shape: Shape) -> list[Experiment]:
-    """One stack: every kernel and every seed."""
+def experiments(sizes: Sizes, shape: Shape, halved: int = 0) -> list[Experiment]:
+    """One stack: every kernel and every seed. ``halved``: how often the learning rate is."""
     steps, batch, every = amounts(sizes, shape)
     warmup, betas = max(8, steps // 50), (0.9, sizes.beta)
-    lr = sizes.lr * shape.caution
+    lr = sizes.lr * shape.caution / 2**halved
     rule = Optimiser(lr=lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
     settings: dict[str, Any] = {"steps": steps, "batch": batch, "data_every": every, "log_every": -(-steps // LINES)}
     config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.fuse)
@@ -147,6 +151,7 @@ def stage(name: str, shapes: Callable[[Sizes], list[Shape]], *, conditions: bool
         sizes: Sizes = run.sizes
         records = run.records(name)
         lacking = [shape for shape in shapes(sizes) if not measured(records, sizes, shape)]
+        lacking.sort(key=lambda shape: -shape.cost)  # small shapes cost more than their share: they get what is left
         for number, shape in enumerate(lacking):
             share = shape.cost / sum(one.cost for one in lacking[number:]) / max(1, len(run.waiting))
             seconds = share * run.clock.left
@@ -167,22 +172,35 @@ def measured(records: Records, sizes: Sizes, shape: Shape) -> bool:
     return all(records.has(**key) for key in keys(sizes, shape))
 
 
-def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, conditions: bool) -> None:
-    """One stack: a record a model."""
-    sizes: Sizes = run.sizes
-    began, stack = time.monotonic(), experiments(sizes, shape)
-    sigmas = torch.stack([_inputs(one).sigma() for one in stack]).to(run.device)
+def train_stack(run: Run, shape: Shape, seconds: float) -> tuple[list[Experiment], Result, int]:
+    """Trains a stack. If a model diverges, all of it again at half the learning rate, HALVINGS times at most."""
+    sigmas = torch.stack([_inputs(one).sigma() for one in experiments(run.sizes, shape)]).to(run.device)
     watched: dict[str, Callable[[Learner], Tensor]] = {}
     if len(shape.heads) == 1:
         watched["distances"] = lambda learner: distances(learner, sigmas)
-    result = train_within(stack, seconds, device=run.device, measures=watched)
-    if result.asked:
-        raise JobError("stopped by a signal; the same command goes on with this stack")
+    for halved in range(HALVINGS + 1):
+        stack = experiments(run.sizes, shape, halved)
+        result = train_within(stack, seconds, device=run.device, measures=watched)
+        if result.asked:
+            raise JobError("stopped by a signal; the same command goes on with this stack")
+        if all(map(math.isfinite, result.log[-1]["loss"])):
+            break
+        rate = stack[0].train.optimiser.lr
+        run.say(f"{run.clock.spent:7.1f} s   {shape.key}: a loss is not finite at learning rate {rate:.3g}")
+    return stack, result, halved
+
+
+def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, conditions: bool) -> None:
+    """One stack: a record a model."""
+    sizes: Sizes = run.sizes
+    began = time.monotonic()
+    stack, result, halved = train_stack(run, shape, seconds)
     rows = [row for row in result.measures if row["step"] > 0]
     for number, (one, key) in enumerate(zip(stack, keys(sizes, shape), strict=True)):
         learner = result.learner.model(number)
         assert isinstance(learner, KernelLearner)
-        found: Record = {**key, "steps": result.step, **risks(learner, one, key["kernel"], sizes.prompts, run.device)}
+        found: Record = {**key, "steps": result.step, "halved": halved}
+        found |= risks(learner, one, key["kernel"], sizes.prompts, run.device)
         found["loss"] = [_digits(row["loss"][number] * one.task.scale**2) for row in result.log]
         if rows:
             found["watched"] = [row["step"] for row in rows]

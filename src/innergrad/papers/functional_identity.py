@@ -83,7 +83,8 @@ def judge(free_A: bool, sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     told = ", ".join(f"K = {row['kernel']}, h = {row['heads']}: {worst(row):.2f}" for row in far)
     least = max(worst(row) for row in mine)
     words += f" (the others: {told})" if far else f" (the largest distance is {least:.3f})"
-    return [Finding(claim, pairs - len(far) >= ENOUGH * pairs, words)]
+    paper = "panel (b) stalls" if free_A else "panels (c) and (i) stay near 0.2"
+    return [Finding(claim, pairs - len(far) >= ENOUGH * pairs, words, paper)]
 
 
 def judge_softmax(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
@@ -173,7 +174,8 @@ IDENTITY = Study("functional-identity", SIZES, STAGES)
 def _figure(name: str, number: str, what: str, free_A: bool) -> Figure:
     title = f"{PAPER}, Fig. {number}: distance to the predicted weights, {what}"
     parts = (rows, partial(judge, free_A), numbers, partial(draw, free_A))
-    return Figure(name, PAPER, f"Fig. {number}", title, IDENTITY, *parts)
+    stages = tuple(f"{attention}{'-A' * free_A}" for attention in ATTENTIONS)
+    return Figure(name, PAPER, f"Fig. {number}", title, IDENTITY, *parts, stages)
 
 
 SOFTMAX_SIZES = {

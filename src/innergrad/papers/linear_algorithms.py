@@ -200,7 +200,8 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         if not curves:
             return [Finding(claim, None, f"{measure} is not measured yet")]
         value, k = largest(curves[BEST], sizes.d + 1, last)
-        found.append(Finding(claim, value < NEAR, f"{measure}/d to least squares is at most {value:.2g} (k = {k})"))
+        words = f"{measure}/d to least squares is at most {value:.2g} (k = {k})"
+        found.append(Finding(claim, value < NEAR, words, paper="below 0.01"))
     means = {measure: _means(pick(rows, measure)) for measure in (SPD, ILW)}
     told = "; ".join(f"{measure}/d " + ", ".join(f"{name} {value:.2g}" for name, value in sorted(
         one.items(), key=lambda item: item[1])[:3]) for measure, one in means.items())  # fmt: skip

@@ -82,6 +82,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 views.draw_row(ax, row, POOLED, "learner", color=ORANGE, lw=2.0, zorder=3)
             if row is not None and all(value is None for value in row[POOLED]["value"]):
                 ax.text(0.5, 0.5, "all labels are zero:\nR² is not defined", transform=ax.transAxes, ha="center")
+                ax.set_xlim(0, sizes.asked - 1)
             views.frame(ax, POOLED, sizes.n_points - 1, f"weights N({mean:g}, 1), labels {labels}")
 
 

@@ -29,13 +29,14 @@ class Picture:
 @dataclass(frozen=True)
 class Table:
     """Rows of text, the first the header. words: how many columns, from the left, are words and not numbers; shown: it
-    is open, and need not be clicked on.
+    is open, and need not be clicked on; wrap: its last column has sentences, which are broken into lines.
     """
 
     caption: str
     rows: Sequence[Sequence[str]]
     words: int = 1
     shown: bool = True
+    wrap: bool = False
 
 
 @dataclass(frozen=True)

@@ -204,9 +204,9 @@ OF_LEARNERS = (
 
 
 def rows(learner: Learner, x: Tensor, y: Tensor, name: str, generator: torch.Generator) -> Compared:
-    """Predictions (B, n) of a learner, a stack of one, on x (B, n, d) and y (B, n); and the same after a change."""
+    """Predictions of a learner, a stack of one, on x (B, n, d) and y (B, n, ...); and the same after a change."""
     whole = learner.predict(x, y)
-    size, n = y.shape
+    size, n = y.shape[:2]
     order = _order(size, generator)
     some = int(torch.randint(1, max(size, n) + 1, (), generator=generator))
     expected = whole
@@ -237,7 +237,7 @@ def rows(learner: Learner, x: Tensor, y: Tensor, name: str, generator: torch.Gen
 def _stacked(learner: Learner) -> Learner:
     """Three of them, whose second is the learner and whose others are not."""
     config: Any = learner.config
-    stack: Learner = config.build(learner.d, getattr(learner, "n_points", 1), 3).init([1, 2, 3])
+    stack: Learner = config.build_for(learner.d, getattr(learner, "n_points", 1), 3, learner.outputs).init([1, 2, 3])
     stack = stack.to(next(learner.parameters()).dtype)
     with torch.no_grad():
         for name, value in learner.state_dict().items():

@@ -16,6 +16,7 @@
     one-pass        OnePass           a linear function, after one pass of stochastic gradient descent
     network         TrainedNetwork    a network, trained on the prompt by torch
     compiled        CompiledNetwork   the same training, inside a compiled transformer
+    kernel-density  KernelDensity     the score of a kernel density estimate, of samples
 
 Examples:
     >>> import torch
@@ -27,6 +28,7 @@ Examples:
 
 from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.baselines.compiled import CompiledNetwork
+from innergrad.lab.baselines.density import KernelDensity
 from innergrad.lab.baselines.descent import OnePass, OneStep
 from innergrad.lab.baselines.gaussian import NNGP, KernelBayes
 from innergrad.lab.baselines.lasso import Lasso
@@ -42,6 +44,7 @@ __all__ = [
     "CompiledNetwork",
     "Fits",
     "KernelBayes",
+    "KernelDensity",
     "Lasso",
     "LeastSquares",
     "Mean",

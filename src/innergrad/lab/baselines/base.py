@@ -14,8 +14,8 @@ from innergrad.errors import lacks
 class Predictor(Family):
     """A predictor. Entry k of ``predictor(x, y)`` is its prediction of y_k from x_k and the first k pairs.
 
-    x is (B, n, d); y and the predictions are (B, n). Subclass it to write your own; a subclass gives its ``kind``, the
-    name on the command line.
+    x is (B, n, d); y and the predictions are (B, n), or (B, n, k) where labels are vectors of k numbers. Subclass it to
+    write your own; a subclass gives its ``kind``, the name on the command line.
 
     Examples:
         >>> import torch
@@ -33,7 +33,10 @@ class Predictor(Family):
         return self.kind
 
     def linear_weights(self, x: Tensor, y: Tensor) -> Tensor | None:
-        """(B, n, d): w of a predictor w·x, for each prefix. None if it is not linear, or does not say its w."""
+        """(B, n, d): w of a predictor w·x, for each prefix. None if it is not linear, or does not say its w.
+
+        Of labels of one number.
+        """
         del x, y
         return None
 

@@ -25,7 +25,7 @@ FITS = 1 << 14  # prompts of one forward pass
 
 @dataclass(frozen=True)
 class CompiledNetwork(Predictor, kind="compiled"):
-    """Gradient descent on a network d -> ``hidden`` -> 1, as a compiled transformer runs it.
+    """Gradient descent on a network d -> ``hidden`` -> k, as a compiled transformer runs it, for labels of k numbers.
 
     The loss is 1/(2k) sum (f(x_i) - y_i)^2, so ``lr`` does what lr / 2 does on the plain mean square. All fits start
     from the same weights; k = 0 predicts 0. The fused executor runs it: the same function as the transformer's
@@ -64,9 +64,9 @@ class CompiledNetwork(Predictor, kind="compiled"):
     def name(self) -> str:
         return f"compiled transformer, {self.steps} steps on {'-'.join(map(str, self.hidden))} {self.activation}"
 
-    def transformer(self, d: int, n_examples: int) -> CompiledTransformer:
+    def transformer(self, d: int, n_examples: int, outputs: int = 1) -> CompiledTransformer:
         """The transformer that learns from prompts of up to ``n_examples`` pairs of d numbers and a label."""
-        return _compiled(self, d, n_examples)
+        return _compiled(self, d, n_examples, outputs)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         found = torch.zeros_like(y)
@@ -78,15 +78,16 @@ class CompiledNetwork(Predictor, kind="compiled"):
         return found
 
     def _some(self, x: Tensor, y: Tensor) -> Tensor:
-        """(B, n - 1): the predictions of y_1 .. y_{n-1}."""
+        """(B, n - 1, ...): the predictions of y_1 .. y_{n-1}."""
         from innergrad.model.ragged import ragged
         from innergrad.model.running import run
 
         prompts, n, d = x.shape
+        labels = y if y.ndim == 3 else y[..., None]
         cuts = [(row, k) for row in range(prompts) for k in range(1, n)]
-        batch = ragged([x[row, :k] for row, k in cuts], [y[row, :k, None] for row, k in cuts])
+        batch = ragged([x[row, :k] for row, k in cuts], [labels[row, :k] for row, k in cuts])
         fitted = run(
-            self.transformer(d, n - 1),
+            self.transformer(d, n - 1, labels.shape[2]),
             batch["X"],
             batch["y"],
             x[:, 1:].reshape(-1, 1, d),
@@ -96,15 +97,15 @@ class CompiledNetwork(Predictor, kind="compiled"):
             record="last",
             watched=False,
         )
-        return fitted.predictions.view(prompts, n - 1) * self.y_scale
+        return fitted.predictions.view(prompts, n - 1, *y.shape[2:]) * self.y_scale
 
 
 @cache
-def _compiled(wanted: CompiledNetwork, d: int, n_examples: int) -> CompiledTransformer:
+def _compiled(wanted: CompiledNetwork, d: int, n_examples: int, outputs: int) -> CompiledTransformer:
     from innergrad.algorithms.gradient_descent import GradientDescent
     from innergrad.algorithms.networks import Network
     from innergrad.compiler import compile
 
-    network = Network([d, *wanted.hidden, 1], activation=wanted.activation, output="linear", bias=True)
+    network = Network([d, *wanted.hidden, outputs], activation=wanted.activation, output="linear", bias=True)
     algorithm = GradientDescent(network, lr=wanted.lr, steps=wanted.steps, box=wanted.box)
     return compile(algorithm, target="relu", epsilon=wanted.epsilon, n_examples=n_examples)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from innergrad.errors import lacks, real
 from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.labels import by_component
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class _Descent(Predictor):
     def linear_weights(self, x: Tensor, y: Tensor) -> Tensor:
         raise lacks(self, "linear_weights(x, y)")
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         return torch.einsum("bnd,bnd->bn", self.linear_weights(x, y), x.double()).to(y)
 

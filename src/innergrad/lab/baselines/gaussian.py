@@ -39,11 +39,11 @@ KERNELS: Registry[Kernel] = Registry(
 
 
 def online_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
-    """(B, n): the posterior mean of each label given those before it; K (B, n, n), y (B, n)."""
+    """The posterior mean of each label given those before it, in the shape of y; K (B, n, n), y (B, n) or (B, n, k)."""
     L = torch.linalg.cholesky(_lifted(K, noise))
-    a = torch.linalg.solve_triangular(L, y.to(K)[..., None], upper=False)
-    mean: Tensor = (L.tril(-1) @ a)[..., 0]
-    return mean.to(y)
+    a = torch.linalg.solve_triangular(L, _columns(y).to(K), upper=False)
+    mean: Tensor = L.tril(-1) @ a
+    return mean.view(y.shape).to(y)
 
 
 def flipped_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
@@ -56,9 +56,14 @@ def flipped_posterior(K: Tensor, y: Tensor, noise: float = 0.0) -> Tensor:
     for k in range(1, K.shape[1]):
         D, U = torch.linalg.eigh(K[:, : k + 1, : k + 1])
         plus = (U * D.abs()[:, None]) @ U.mT
-        a = torch.linalg.solve(_lifted(plus[:, :k, :k], noise), y[:, :k].to(K)[..., None])[..., 0]
-        found[:, k] = (plus[:, k, :k] * a).sum(-1).to(y)
+        a = torch.linalg.solve(_lifted(plus[:, :k, :k], noise), _columns(y)[:, :k].to(K))
+        found[:, k] = (plus[:, k, :k, None] * a).sum(1).view(found[:, k].shape).to(y)
     return found
+
+
+def _columns(y: Tensor) -> Tensor:
+    """(B, n, k): labels with their axis of numbers. Each is a process of its own, with the same kernel."""
+    return y if y.ndim == 3 else y[..., None]
 
 
 def _lifted(K: Tensor, noise: float) -> Tensor:

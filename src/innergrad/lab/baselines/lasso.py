@@ -18,6 +18,7 @@ from torch import Tensor
 
 from innergrad.errors import integer, real
 from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.labels import by_component
 
 CHECK = 10  # sweeps of coordinate descent between looks at the moving coordinates
 NUMBERS = 1 << 26  # of Gram matrices at a time: half a gigabyte
@@ -46,6 +47,7 @@ class Lasso(Predictor, kind="lasso"):
     def name(self) -> str:
         return f"lasso {self.alpha:g}"
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         rows = max(1, NUMBERS // (x.shape[1] * x.shape[2] ** 2))
         cuts = [slice(first, first + rows) for first in range(0, len(x), rows)]

@@ -9,7 +9,8 @@ the prediction explodes there). With R = U diag(s) V^T the fits are
     ridge          w = V diag(s / (s^2 + lam)) U^T c        minimises |X w - y|^2 + lam |w|^2
 
 Intercept, not penalised: with a first column of ones, R = [[r, m], [0, R_1]] and c = [c_0, c_1]. R_1 and c_1 are the
-triangle of the centred data, and the means are m / r and c_0 / r. All arithmetic is float64.
+triangle of the centred data, and the means are m / r and c_0 / r. All arithmetic is float64. Of labels that are
+vectors every number has a fit of its own, and a penalty of its own where it is chosen.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, real
 from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.labels import by_component
 
 SELECT = ("leave-one-out", "oracle")
 
@@ -78,6 +80,7 @@ class LeastSquares(Predictor, kind="least-squares"):
     def name(self) -> str:
         return "least squares" + (" with intercept" if self.intercept else "")
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         found = torch.zeros_like(y)
         for prefix in prefixes(x, y, self.intercept):
@@ -116,6 +119,7 @@ class Ridge(Predictor, kind="ridge"):
     def name(self) -> str:
         return f"ridge {self.lam:g}" + (" with intercept" if self.intercept else "")
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         found = torch.zeros_like(y)
         for prefix in prefixes(x, y, self.intercept):
@@ -156,6 +160,7 @@ class TunedRidge(Predictor, kind="tuned-ridge"):
     def name(self) -> str:
         return f"ridge, {self.select} lambda" + (" with intercept" if self.intercept else "")
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         found = torch.zeros_like(y)
         lams = torch.tensor(self.lams, dtype=torch.float64, device=x.device)[:, None, None]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from innergrad.errors import InputError, integer
 from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.labels import by_component
 
 WEIGHTS = ("uniform", "inverse", "squared-distance")
 
@@ -26,8 +27,8 @@ class Mean(Predictor, kind="mean"):
     """The mean of the labels seen; 0 at k = 0. With inputs far from 0 it is hard to beat."""
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        before = torch.nn.functional.pad(y.double().cumsum(1)[:, :-1], (1, 0))
-        return (before / torch.arange(y.shape[1], device=y.device).clamp(min=1)).to(y)
+        before = torch.nn.functional.pad(y.double().cumsum(1)[:, :-1], (*[0] * (2 * y.ndim - 4), 1, 0))
+        return (before / torch.arange(y.shape[1], device=y.device).clamp(min=1).view(-1, *[1] * (y.ndim - 2))).to(y)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class KNN(Predictor, kind="knn"):
     def name(self) -> str:
         return f"{self.k}-NN" + ("" if self.weights == "uniform" else f", {self.weights} weights")
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         n = x.shape[1]
         distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")

@@ -10,7 +10,8 @@ one entry of a batch:
 
 so an epoch is 3N - 1 batched products and one pass of torch's optimiser. Prefixes of similar length share a bucket,
 padded to its longest; a point beyond the prefix has weight zero in the loss, and row k of the same products is the
-prediction. All fits start from the same weights, those of ``seed``, so a fit depends on its own pairs only.
+prediction. All fits start from the same weights, those of ``seed``, so a fit depends on its own pairs only. For labels
+that are vectors the network has as many outputs, and L is the sum over them.
 
 *Best epoch.* The paper reports the highest R^2 over the epochs, measured on the query itself: an oracle that no learner
 has. ``pooled`` takes, at each k, the one epoch whose squared error summed over all prompts is lowest. ``per-prompt``
@@ -47,7 +48,10 @@ CHUNK = 1 << 14  # fits at most: more are no faster, and their weights have fewe
 
 @dataclass(frozen=True)
 class Fits:
-    """Predictions of y_k by the network trained on the first k pairs, after each epoch: (epochs, B, n); y (B, n)."""
+    """Predictions of y_k by the network trained on the first k pairs, after each epoch: (epochs, B, n); y (B, n).
+
+    Labels that are vectors have one more axis; an epoch is then chosen by the sum over their numbers.
+    """
 
     predictions: Tensor
     y: Tensor
@@ -55,7 +59,12 @@ class Fits:
     @property
     def errors(self) -> Tensor:
         """(epochs, n): squared errors summed over the prompts."""
-        return (self.predictions - self.y).square().sum(1)
+        return self._squares().sum(1)
+
+    def _squares(self) -> Tensor:
+        """(epochs, B, n)"""
+        squares = (self.predictions - self.y).square()
+        return squares.sum(3) if squares.ndim == 4 else squares
 
     @property
     def last(self) -> Tensor:
@@ -66,13 +75,14 @@ class Fits:
     def best(self) -> Tensor:
         """(B, n) after the epoch that is best for all prompts together at that k: an oracle."""
         epoch = self.errors.nan_to_num(nan=math.inf).argmin(0)
-        return self.predictions[epoch, :, torch.arange(len(epoch), device=epoch.device)].T
+        return self.predictions[epoch, :, torch.arange(len(epoch), device=epoch.device)].transpose(0, 1)
 
     @property
     def best_per_prompt(self) -> Tensor:
         """(B, n) after the epoch that is best for that prompt at that k: a more optimistic oracle."""
-        errors = (self.predictions - self.y).square().nan_to_num(nan=math.inf)
-        return self.predictions.gather(0, errors.argmin(0, keepdim=True))[0]
+        epoch = self._squares().nan_to_num(nan=math.inf).argmin(0, keepdim=True)
+        epoch = epoch.view(*epoch.shape, *[1] * (self.predictions.ndim - 3)).expand_as(self.predictions[:1])
+        return self.predictions.gather(0, epoch)[0]
 
     def at(self, epoch: str) -> Tensor:
         """``last``, ``pooled`` or ``per-prompt``."""
@@ -129,7 +139,7 @@ class TrainedNetwork(Predictor, kind="network"):
         """All epochs of all fits: x (B, n, d), y (B, n). Fits are independent; chunks only bound the memory."""
         n = x.shape[1]
         ks = sorted({integer("ks", k, 0, n - 1) for k in (range(n) if self.ks is None else self.ks)})
-        start = self.start(x)
+        start = self.start(x, y.shape[2] if y.ndim == 3 else 1)
         found = x.new_full((self.epochs, *y.shape), math.nan)
         if ks[:1] == [0]:
             found[:, :, 0] = 0.0
@@ -142,9 +152,9 @@ class TrainedNetwork(Predictor, kind="network"):
                     self._train(start, x[part, :length], y[part, :length], bucket, found[:, part])
         return Fits(found, y)
 
-    def start(self, x: Tensor) -> list[Tensor]:
+    def start(self, x: Tensor, outputs: int = 1) -> list[Tensor]:
         """The initial weights of every fit, [(fan_in, fan_out)]: input x (..., d), hidden layers of one width."""
-        sizes = [x.shape[-1], *[self.width] * (self.layers - 1), 1]
+        sizes = [x.shape[-1], *[self.width] * (self.layers - 1), outputs]
         index = torch.zeros(1, dtype=torch.int64, device=x.device)
         weights = []
         for number, (rows, columns) in enumerate(pairwise(sizes)):
@@ -167,16 +177,18 @@ class TrainedNetwork(Predictor, kind="network"):
         prompts, length, d = x.shape
         fits = prompts * len(ks)
         x = (x / self.x_scale)[:, None].expand(-1, len(ks), -1, -1).reshape(fits, length, d)
-        y = (y / self.y_scale)[:, None].expand(-1, len(ks), -1).reshape(fits, length, 1)
+        outputs = start[-1].shape[1]
+        labels = (y / self.y_scale)[:, None]
+        y = labels.expand(-1, len(ks), *labels.shape[2:]).reshape(fits, length, outputs)
         k = torch.tensor(ks, device=x.device)
-        query = k.repeat(prompts)[:, None, None]
+        query = k.repeat(prompts)[:, None, None].expand(-1, 1, outputs)
         weights = [weight.repeat(fits, 1, 1) for weight in start]
         optimiser = OPTIMISERS[self.optimiser](weights, self.lr)
         for epoch in range(self.epochs + 1):
             for number, chosen in enumerate(self._minibatches(epoch, k, length, x.dtype)):
                 layers = _forward(weights, x)
                 if epoch and not number:  # the prediction after the epochs before this one
-                    answer = layers[-1].gather(1, query).view(prompts, len(ks))
+                    answer = layers[-1].gather(1, query).view(prompts, len(ks), *found.shape[3:])
                     found[epoch - 1][:, k] = answer * self.y_scale
                 if epoch == self.epochs:
                     return
@@ -208,7 +220,7 @@ def _forward(weights: list[Tensor], x: Tensor) -> list[Tensor]:
 
 
 def _backward(weights: list[Tensor], layers: list[Tensor], slope: Tensor) -> list[Tensor]:
-    """The gradients of the weights, from ``slope`` = dL/df (fits, T, 1). relu'(0) = 0, as in torch."""
+    """The gradients of the weights, from ``slope`` = dL/df (fits, T, outputs). relu'(0) = 0, as in torch."""
     gradients = []
     for number in reversed(range(len(weights))):
         gradients.append(torch.bmm(layers[number].mT, slope))

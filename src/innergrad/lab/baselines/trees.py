@@ -17,6 +17,7 @@ from torch import Tensor
 
 from innergrad.errors import integer, lacks, real
 from innergrad.lab.baselines.base import Predictor
+from innergrad.lab.labels import by_component
 
 Array = NDArray[np.float64]
 
@@ -40,6 +41,7 @@ class _Fitted(Predictor):
         """A new regressor."""
         raise lacks(self, "regressor()")
 
+    @by_component
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         n = x.shape[1]
         ks = [integer("ks", k, 0, n - 1) for k in (range(n) if self.ks is None else self.ks)]

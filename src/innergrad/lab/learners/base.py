@@ -7,6 +7,8 @@ GPU much faster than one after another.
 ``forward`` takes the parameters as an argument, so that training can hand it copies in another precision.
 ``run_with_cache`` runs the same forward and keeps the activations.
 
+A label is one number, y (..., n), or a vector of ``outputs`` numbers, y (..., n, outputs). So are predictions.
+
 A kind of learner is a ``LearnerConfig`` and a ``Learner``: ``gpt.py``, ``kernel_learner.py``.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from inspect import signature
 from typing import ClassVar
 
 import torch
@@ -24,6 +27,7 @@ from innergrad.config import Family
 from innergrad.errors import InputError, integer, lacks
 from innergrad.flops import Flops
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import shape_of_label, words_for_label
 
 Keep = Callable[[str, Tensor], Tensor]  # sees an activation by its name, and returns its replacement
 
@@ -36,8 +40,8 @@ class LearnerConfig(Family):
 
     Examples:
         >>> from innergrad import lab
-        >>> sorted(lab.LearnerConfig.kinds)
-        ['gpt', 'kernel']
+        >>> [kind for kind in ("gpt", "kernel", "samples", "table", "lstm") if kind in lab.LearnerConfig.kinds]
+        ['gpt', 'kernel', 'samples', 'table']
     """
 
     INITIAL: ClassVar[tuple[str, ...]] = ()  # settings of initial weights alone: models of a stack may differ in them
@@ -49,8 +53,23 @@ class LearnerConfig(Family):
         return replace(self, **{name: getattr(other, name) for name in self.INITIAL})
 
     def build(self, d: int, n_points: int, stack: int = 1) -> Learner:
-        """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers."""
+        """``stack`` untrained models for prompts of at most ``n_points`` points of ``d`` numbers.
+
+        A kind whose labels may be vectors takes a fourth argument, ``outputs``.
+        """
         raise lacks(self, "build(d, n_points, stack)")
+
+    def build_for(self, d: int, n_points: int, stack: int = 1, outputs: int = 1) -> Learner:
+        """``build`` for labels of ``outputs`` numbers; an error if learners of this kind predict one number alone."""
+        build: Callable[..., Learner] = self.build
+        if outputs == 1:
+            return build(d, n_points, stack)
+        if "outputs" not in signature(build).parameters:
+            hint = "its build(d, n_points, stack) has to take outputs, too"
+            raise InputError(
+                f"a learner of kind {self.kind} predicts one number", got=f"labels of {outputs}", hint=hint
+            )
+        return build(d, n_points, stack, outputs=outputs)
 
     def activations(self, n_points: int) -> int:
         """How many numbers a prompt leaves behind in a forward pass, about; 0 where nobody knows."""
@@ -73,6 +92,7 @@ class Learner(nn.Module):
     Args:
         d: the number of inputs.
         stack: S.
+        outputs: the numbers of a label.
 
     Examples:
         >>> import torch
@@ -86,11 +106,12 @@ class Learner(nn.Module):
         (3, 7, 8)
     """
 
-    scale: Tensor  # (S,): the root mean square of a label; the network works on y / scale
+    FUSED: ClassVar[tuple[str, ...]] = ()  # methods that training on a GPU compiles
+    scale: Tensor  # (S,): the root mean square of a number of a label; the network works on y / scale
 
-    def __init__(self, d: int, stack: int = 1) -> None:
+    def __init__(self, d: int, stack: int = 1, outputs: int = 1) -> None:
         super().__init__()
-        self.d, self.stack = integer("d", d), integer("stack", stack)
+        self.d, self.stack, self.outputs = integer("d", d), integer("stack", stack), integer("outputs", outputs)
         self.register_buffer("scale", torch.ones(stack))
 
     def init(self, seeds: Sequence[int]) -> Learner:
@@ -121,9 +142,37 @@ class Learner(nn.Module):
     ) -> Tensor:
         """Predictions of the last labels, (S, B, m): m = n for causal learners, 1 for those that answer one query.
 
-        x (S, B, n, d), y (S, B, n); no prediction reads the label it predicts, nor later ones.
+        x (S, B, n, d), y (S, B, n); no prediction reads the label it predicts, nor later ones. Labels that are vectors,
+        and their predictions, have one more axis.
         """
         raise lacks(self, "forward(x, y, weights, keep)")
+
+    def objective(
+        self, x: Tensor, y: Tensor, weights: Mapping[str, Tensor], step: Tensor, points: Tensor | None = None
+    ) -> Tensor:
+        """What training makes small, one number a model, (S,): the loss of the predictions.
+
+        ``step``: of training, for objectives that draw something. ``points``: of a prompt that count; None for all.
+        """
+        del step
+        return self.loss(self(x, y, weights), y, points)
+
+    def loss(self, predictions: Tensor, y: Tensor, points: Tensor | None = None) -> Tensor:
+        """Mean squared error of each model in units of its labels' scale, (S,), over the points that count.
+
+        The error of a vector is the mean over its numbers.
+        """
+        n, m = y.shape[2], predictions.shape[2]
+        errors = ((predictions - y[:, :, n - m :]) / self.scale_of(y)).square()
+        errors = errors.mean(3) if errors.ndim == 4 else errors
+        if points is None or m == 1:
+            return errors.mean((1, 2))
+        counted = torch.arange(n, device=y.device) < points
+        return (errors * counted).sum((1, 2)) / (counted.sum() * errors.shape[1])
+
+    def scale_of(self, y: Tensor) -> Tensor:
+        """The scale, with the axes of labels y (S, B, n, ...)."""
+        return self.scale.view(-1, *[1] * (y.ndim - 1))
 
     def label_weights(self, x: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """(S, B, n): v with  y_n - prediction = sum_i v_i y_i,  for learners that are linear in the labels."""
@@ -131,7 +180,10 @@ class Learner(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor, y: Tensor) -> Tensor:
-        """Every label of every prompt from the pairs before it: (B, n, d), (B, n) -> (B, n). For a stack of one."""
+        """Every label of every prompt from the pairs before it: (B, n, d), (B, n) -> (B, n). For a stack of one.
+
+        Labels of several numbers, and their predictions, are (B, n, outputs).
+        """
         self._single("predict")
         self._check(x, y)
         n = x.shape[1]
@@ -206,9 +258,11 @@ class Learner(nn.Module):
         for value in (x, y):
             if not isinstance(value, Tensor):
                 raise InputError("prompts are tensors, x (B, n, d) and y (B, n)", got=type(value).__name__)
-        if x.ndim != 3 or x.shape[2] != self.d or y.shape != x.shape[:2]:
+        one = shape_of_label(self.outputs)
+        if x.ndim != 3 or x.shape[2] != self.d or y.shape != x.shape[:2] + one:
             got = f"{tuple(x.shape)} and {tuple(y.shape)}"
-            raise InputError("prompts are x (B, n, d) and y (B, n)", got=got, allowed=f"d = {self.d}")
+            allowed = f"d = {self.d}" + (f", outputs = {self.outputs}" if one else "")
+            raise InputError(f"prompts are x (B, n, d) and y {words_for_label(self.outputs)}", got=got, allowed=allowed)
         if not y.numel():
             raise InputError(
                 "there are no prompts", got=f"y {tuple(y.shape)}", allowed="one prompt of one point, or more"

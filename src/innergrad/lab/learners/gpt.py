@@ -105,8 +105,8 @@ class GPTConfig(LearnerConfig, kind="gpt"):
         if self.positions == "rotary" and self.d_model // self.n_heads % 2:
             raise InputError("rotary positions need heads of an even size", got=self.d_model // self.n_heads)
 
-    def build(self, d: int, n_points: int, stack: int = 1) -> GPT:
-        return GPT(self, d, max(n_points, self.max_points), stack)
+    def build(self, d: int, n_points: int, stack: int = 1, outputs: int = 1) -> GPT:
+        return GPT(self, d, max(n_points, self.max_points), stack, outputs)
 
     def activations(self, n_points: int) -> int:
         tokens = 2 * n_points - 1 if self.tokens == "interleaved" else n_points
@@ -126,13 +126,15 @@ class GPTConfig(LearnerConfig, kind="gpt"):
 class GPT(Learner):
     """A stack of GPT-2s that read vectors; see the module."""
 
-    def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1) -> None:
-        super().__init__(d, stack)
+    FUSED = ("embed", "block", "read_out")
+
+    def __init__(self, config: GPTConfig, d: int, n_points: int, stack: int = 1, outputs: int = 1) -> None:
+        super().__init__(d, stack, outputs)
         self.config, self.n_points = config, integer("n_points", n_points)
         self.block: Callable[..., tuple[Tensor, Pending]] = fused_block  # training may put a compiled one here
         blocks, D, M = 1 if config.tied else config.n_layers, config.d_model, config.d_mlp
         interleaved = config.tokens == "interleaved"
-        before: dict[str, tuple[int, ...]] = {"W_E": (d + 1, D), "b_E": (D,)}
+        before: dict[str, tuple[int, ...]] = {"W_E": (d + outputs, D), "b_E": (D,)}
         if config.positions == "learned":
             before["W_pos"] = ((2 * n_points - 1) if interleaved else n_points, D)
         inside: dict[str, tuple[int, ...]] = {"ln1_w": (D,), "ln1_b": (D,)} if config.layer_norm else {}
@@ -141,13 +143,13 @@ class GPT(Learner):
             inside |= {"ln2_w": (D,), "ln2_b": (D,)} if config.layer_norm else {}
             inside |= {"W_in": (D, M), "b_in": (M,), "W_out": (M, D), "b_out": (D,)}
         after: dict[str, tuple[int, ...]] = {"ln_final_w": (D,), "ln_final_b": (D,)} if config.layer_norm else {}
-        after |= {"W_U": (D, 1), "b_U": (1,)}
+        after |= {"W_U": (D, outputs), "b_U": (outputs,)}
         for name, shape in {**before, **{name: (blocks, *shape) for name, shape in inside.items()}, **after}.items():
             self.register_parameter(name, nn.Parameter(torch.zeros(stack, *shape)))
         self.in_blocks = tuple(inside)
 
     def alone(self) -> GPT:
-        return GPT(self.config, self.d, self.n_points)
+        return GPT(self.config, self.d, self.n_points, outputs=self.outputs)
 
     @property
     def matrices(self) -> dict[str, int]:
@@ -176,7 +178,7 @@ class GPT(Learner):
             return torch.zeros(shape)
         std = self.config.init_std
         if name == "W_E":
-            std = 1.0 / math.sqrt(self.d + 1)
+            std = 1.0 / math.sqrt(self.d + self.outputs)
         if name in ("W_O", "W_out"):
             std = 0.0 if self.config.zero_init else std / math.sqrt(2 * self.config.n_layers)
         return std * rng.normal(one, *shape)[0]
@@ -193,7 +195,7 @@ class GPT(Learner):
                 allowed=f"up to {self.n_points}",
                 hint="train with learner.max_points that large, or with positions = 'rotary' or 'none'",
             )
-        scale = self.scale[:, None, None]
+        scale = self.scale_of(y)
         pending: Pending = None
         residual = self.embed(x, y / scale, w)
         layers = {name: w[name].unbind(1) for name in self.in_blocks}
@@ -211,16 +213,19 @@ class GPT(Learner):
         return tokens + w["W_pos"][:, None, : tokens.shape[2]] if "W_pos" in w else tokens
 
     def tokens(self, x: Tensor, y: Tensor, w: Mapping[str, Tensor]) -> Tensor:
-        """Tokens (S, B, T, D). A token is a vector (y; x) of d + 1 numbers, zero where missing (Akyürek et al.)."""
-        dtype, bias = w["W_E"].dtype, w["b_E"][:, None, None]
-        x_part, y_part = w["W_E"][:, 1:], w["W_E"][:, None, None, 0]
-        xs, labels = product(x.to(dtype), x_part) + bias, y.to(dtype)[..., None] * y_part
+        """Tokens (S, B, T, D): vectors (y; x) of d + outputs numbers, zero where missing (Akyürek et al.), embedded."""
+        dtype, bias, k = w["W_E"].dtype, w["b_E"][:, None, None], self.outputs
+        xs = product(x.to(dtype), w["W_E"][:, k:]) + bias
+        if k == 1:  # a number times a vector is no product of matrices
+            labels = y.to(dtype)[..., None] * w["W_E"][:, None, None, 0]
+        else:
+            labels = product(y.to(dtype), w["W_E"][:, :k])
         if self.config.tokens == "columns":
             return xs + torch.cat((labels[:, :, :-1], torch.zeros_like(labels[:, :, :1])), 2)
         return torch.stack((xs, labels + bias), 3).flatten(2, 3)[:, :, :-1]
 
     def read_out(self, residual: Tensor, pending: Pending, w: Mapping[str, Tensor], keep: Keep | None = None) -> Tensor:
-        """Predictions (S, B, m) from the tokens of inputs, in units of the scale."""
+        """Predictions (S, B, m), or (S, B, m, outputs), from the tokens of inputs, in units of the scale."""
         where = slice(None, None, 2) if self.config.tokens == "interleaved" else slice(-1, None)
         residual = residual[:, :, where]
         if keep is None:
@@ -228,7 +233,8 @@ class GPT(Learner):
             x = normalised_sum(residual, chosen, w, "ln_final")[1]
         else:
             x = normed(keep("resid_final", residual), w, "ln_final", keep)
-        return (product(x, w["W_U"]) + w["b_U"][:, None, None])[..., 0]
+        found = product(x, w["W_U"]) + w["b_U"][:, None, None]
+        return found[..., 0] if self.outputs == 1 else found
 
     def load_gpt2(self, state: Mapping[str, Tensor]) -> GPT:
         """Takes the blocks, positions and final LayerNorm of a Hugging Face GPT-2 (``GPT2Model.state_dict()``)."""

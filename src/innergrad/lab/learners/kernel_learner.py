@@ -14,6 +14,8 @@ residual y_i - f(x_i), and that of the query is -f(x). Then f <- f + eta sum_i (
 Labels enter linearly, so the scale of labels does not matter to these models. Only B^T C matters: (B, C) and
 (L^T B, L^-1 C) give the same predictions.
 
+A label may be a vector: its numbers are mixed alike, each in a lane of its own.
+
 Parameters: r (S, L, H); A, B, C (S, L, H, d, d) for a stack of S models of L layers with H heads.
 """
 
@@ -52,8 +54,8 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
         normalise: ``count`` divides linear, relu and exp by the number of examples.
         init_std: the standard deviation of the initial entries of A, B and C.
         init_r: the initial step r.
-        cap: exp of a score is that of ``cap`` at most; None for no limit. Without one, exp with a free A and many
-            layers overflows in training: larger covariates make larger scores, and these make larger covariates.
+        cap: scores of exp and relu count as ``cap`` at most; None for no limit. Without one, learners with a free A and
+            many layers overflow in training: larger covariates make larger scores, and these make larger covariates.
 
     Examples:
         >>> from innergrad import lab
@@ -81,8 +83,8 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
             real("learner.cap", self.cap)
         real("learner.init_r", self.init_r)
 
-    def build(self, d: int, n_points: int, stack: int = 1) -> KernelLearner:
-        return KernelLearner(self, d, stack)
+    def build(self, d: int, n_points: int, stack: int = 1, outputs: int = 1) -> KernelLearner:
+        return KernelLearner(self, d, stack, outputs)
 
     def activations(self, n_points: int) -> int:
         return self.n_layers * len(self.heads) * 3 * n_points**2
@@ -101,8 +103,8 @@ class KernelLearnerConfig(LearnerConfig, kind="kernel"):
 class KernelLearner(Learner):
     """A stack of attention-only models; see the module. Prompts may have any number of points."""
 
-    def __init__(self, config: KernelLearnerConfig, d: int, stack: int = 1) -> None:
-        super().__init__(d, stack)
+    def __init__(self, config: KernelLearnerConfig, d: int, stack: int = 1, outputs: int = 1) -> None:
+        super().__init__(d, stack, outputs)
         self.config = config
         shape = (stack, config.n_layers, len(config.heads))
         self.r = nn.Parameter(torch.zeros(shape))
@@ -114,7 +116,7 @@ class KernelLearner(Learner):
         return {name: 1 for name, _ in self.named_parameters() if name != "r"}
 
     def alone(self) -> KernelLearner:
-        return KernelLearner(self.config, self.d)
+        return KernelLearner(self.config, self.d, outputs=self.outputs)
 
     def draw(self, name: str, rng: CounterRNG, shape: torch.Size) -> Tensor:
         if name == "r":
@@ -128,12 +130,13 @@ class KernelLearner(Learner):
         w = dict(self.named_parameters()) if weights is None else weights
         keep = keep or _pass
         labels = torch.cat((y[:, :, :-1], torch.zeros_like(y[:, :, :1])), 2)
-        Z = torch.cat((x, labels[..., None]), 3).to(w["r"].dtype)
+        lanes = labels[..., None] if self.outputs == 1 else labels
+        Z = torch.cat((x, lanes), 3).to(w["r"].dtype)
         for layer in range(self.config.n_layers):
             Z = keep(f"blocks.{layer}.resid_pre", Z)
             parameters = {name: value[:, layer] for name, value in w.items()}
             Z = keep(f"blocks.{layer}.resid_post", self.layer(Z, parameters, keep, f"blocks.{layer}.attn.pattern"))
-        return -Z[:, :, -1:, -1].to(y.dtype)
+        return -Z[:, :, -1:, -1 if self.outputs == 1 else slice(self.d, None)].to(y.dtype)
 
     def label_weights(self, x: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """(S, B, n + 1): v with  label - prediction = sum_i v_i y_i  at the query, whatever the labels y are.
@@ -161,12 +164,12 @@ class KernelLearner(Learner):
         return torch.cat((v, torch.ones_like(v[:, :, :1])), 2)
 
     def layer(self, Z: Tensor, w: Mapping[str, Tensor], keep: Keep, name: str) -> Tensor:
-        """Z (S, B, n + 1, d + 1) after one layer; parameters (S, H, ...)."""
-        X, demos = Z[..., :-1], Z[:, :, :-1]
-        pattern = keep(name, self.attention(X, demos[..., :-1], w))
+        """Z (S, B, n + 1, d + outputs) after one layer; parameters (S, H, ...)."""
+        X, demos, d = Z[..., : self.d], Z[:, :, :-1], self.d
+        pattern = keep(name, self.attention(X, demos[..., :d], w))
         mixed = pattern @ demos[:, :, None]
-        labels = (w["r"][:, None, :, None, None] * mixed[..., -1:]).sum(2)
-        covariates = self.moves(mixed[..., :-1], w["A"]) if "A" in w else torch.zeros_like(X)
+        labels = (w["r"][:, None, :, None, None] * mixed[..., d:]).sum(2)
+        covariates = self.moves(mixed[..., :d], w["A"]) if "A" in w else torch.zeros_like(X)
         return Z + torch.cat((covariates, labels), -1)
 
     def attention(self, X: Tensor, demos: Tensor, w: Mapping[str, Tensor]) -> Tensor:
@@ -187,12 +190,13 @@ class KernelLearner(Learner):
             if head == "softmax":
                 made.append(score.softmax(-1))
             else:
-                found = score.relu() if head == "relu" else self.exp(score) if head == "exp" else score
+                found = self.capped(score).relu() if head == "relu" else score
+                found = self.capped(score).exp() if head == "exp" else found
                 made.append(found if count == 1 else found / count)
         return _side_by_side(made)
 
-    def exp(self, score: Tensor) -> Tensor:
-        return score.exp() if self.config.cap is None else score.clamp(max=self.config.cap).exp()
+    def capped(self, score: Tensor) -> Tensor:
+        return score if self.config.cap is None else score.clamp(max=self.config.cap)
 
     def as_descent(self, r: Sequence[float], root: Tensor | None = None) -> KernelLearner:
         """Sets every model to functional gradient descent with steps r_l: V = diag(0, -r_l), B = C = ``root`` (or 1).
@@ -220,7 +224,7 @@ class KernelLearner(Learner):
         if self.config.cap is not None:
             hint = "where no score reaches it, a learner of the same weights with cap = None predicts the same"
             raise InputError(
-                "exp with a cap is no kernel that can be compiled", got=f"cap = {self.config.cap}", hint=hint
+                "attention with a cap is no kernel that can be compiled", got=f"cap = {self.config.cap}", hint=hint
             )
         if self.config.normalise == "count" and n_examples is None:
             raise InputError("this learner divides by the number of examples", hint="give n_examples")
@@ -234,7 +238,7 @@ class KernelLearner(Learner):
                 A = w["A"][at] / count if "A" in w else 0.0
                 heads.append(FunctionalHead(kernel, -float(w["r"][at]) / count, A, w["B"][at], w["C"][at]))
             layers.append(heads)
-        return FunctionalLayers(layers, self.d)
+        return FunctionalLayers(layers, self.d, self.outputs)
 
     @torch.no_grad()
     def distance_to_identity(self, sigma: Tensor | None = None) -> Tensor:
@@ -283,7 +287,7 @@ def from_compiled(tf: CompiledTransformer, *, free_A: bool = False) -> KernelLea
     are 32-bit.
 
     Args:
-        tf: compiled from ``FunctionalGradientDescent`` or ``FunctionalLayers``, with one label.
+        tf: compiled from ``FunctionalGradientDescent`` or ``FunctionalLayers``.
         free_A: train the matrix A on values, too. It must be, where it is not 0 in the transformer.
 
     Examples:
@@ -303,7 +307,8 @@ def from_compiled(tf: CompiledTransformer, *, free_A: bool = False) -> KernelLea
     if moves and not free_A:
         raise InputError("this transformer moves its inputs: A is not 0", hint="give free_A=True")
     d = len(layers[0][0].A)
-    learner = KernelLearnerConfig(len(layers), kinds[0], free_A=free_A).build(d, 2)
+    outputs = int(getattr(tf.algorithm, "d_y", 1))
+    learner = KernelLearnerConfig(len(layers), kinds[0], free_A=free_A).build(d, 2, outputs=outputs)
     with torch.no_grad():
         learner.r.copy_(torch.tensor([[-term.step for term in layer] for layer in layers]))
         for name in ("A", "B", "C") if free_A else ("B", "C"):
@@ -328,9 +333,8 @@ def _heads(algorithm: Algorithm) -> list[tuple[FunctionalHead, ...]]:
     from innergrad.algorithms.functional import FunctionalGradientDescent
     from innergrad.algorithms.functional_layers import FunctionalHead, FunctionalLayers
 
-    if not isinstance(algorithm, FunctionalGradientDescent | FunctionalLayers) or algorithm.d_y != 1:
-        got = f"{type(algorithm).__name__}, d_y = {getattr(algorithm, 'd_y', 1)}"
-        allowed = "FunctionalGradientDescent or FunctionalLayers, with one label"
+    if not isinstance(algorithm, FunctionalGradientDescent | FunctionalLayers):
+        got, allowed = type(algorithm).__name__, "FunctionalGradientDescent or FunctionalLayers"
         raise InputError("no learner of the lab has the shape of this transformer", got=got, allowed=allowed)
     one = np.eye(algorithm.d)
     if isinstance(algorithm, FunctionalLayers):

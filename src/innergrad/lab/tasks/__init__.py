@@ -9,8 +9,15 @@
     ball               Balls               1 inside a random ball, 0 outside
     smooth             SmoothFunctions     a random smooth function
     diffusion          DiffusionScores     the score of a random mixture
+    sample-scores      SampleScores        the same in any dimension, from samples in place of labels
     mixture            Mixture             a function of one of several families
     pool               Pool                one of a fixed set of functions
+    vectors            Vectors             several functions of a family, as one label
+
+Two kinds draw tables, with columns of several kinds and missing cells; ``lab.tables`` has their parts:
+
+    table-regression      TableRegression       a number for each row of a random table
+    table-classification  TableClassification   a class for each row of a random table
 
 Examples:
     >>> from innergrad import lab
@@ -20,14 +27,16 @@ Examples:
 
 from innergrad.lab.tasks.balls import Balls
 from innergrad.lab.tasks.base import Params, Prompts, Task, measured_scale
-from innergrad.lab.tasks.combined import Mixture, Pool
+from innergrad.lab.tasks.combined import Mixture, Pool, Vectors
 from innergrad.lab.tasks.covariances import KernelTerm, Matern, SumKernel
 from innergrad.lab.tasks.gaussian_processes import GaussianProcesses
 from innergrad.lab.tasks.inputs import Covariance, Gaussian, GaussianMixture, Inputs, Leading, Sphere
 from innergrad.lab.tasks.linear import Linear, SparseLinear
 from innergrad.lab.tasks.networks import Networks
+from innergrad.lab.tasks.samples import SampleScores
 from innergrad.lab.tasks.scores import DiffusionScores
 from innergrad.lab.tasks.smooth import SmoothFunctions
+from innergrad.lab.tasks.tables import TableClassification, TableRegression
 from innergrad.lab.tasks.trees import DecisionTrees
 
 __all__ = [
@@ -48,10 +57,14 @@ __all__ = [
     "Params",
     "Pool",
     "Prompts",
+    "SampleScores",
     "SmoothFunctions",
     "SparseLinear",
     "Sphere",
     "SumKernel",
+    "TableClassification",
+    "TableRegression",
     "Task",
+    "Vectors",
     "measured_scale",
 ]

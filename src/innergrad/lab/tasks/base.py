@@ -10,14 +10,15 @@ command line take the same object, so the measured task is the trained one.
         def params(self, rng, index, n):  return {"c": rng.normal(index)}
         def evaluate(self, params, x):       return params["c"][:, None].expand(x.shape[:2])
 
-Shapes: x (B, n, d), y (B, n), each parameter (B, ...).
+Shapes: x (B, n, d), y (B, n), each parameter (B, ...). A label may also be a vector: a task that says ``outputs`` = k
+above 1 has labels (B, n, k). Noise is added to every number of a label, and ``scale`` is the root mean square of one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,13 +27,14 @@ from innergrad.config import Family
 from innergrad.errors import InputError, integer, lacks, real
 from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import shape_of_label, words_for_label
 from innergrad.lab.tasks.inputs import Gaussian, Inputs
 
 Params = dict[str, Tensor]
 
 
 class Prompts(NamedTuple):
-    """Prompts drawn from a task, as a tuple: x (B, n, d), y (B, n), and the parameters of the B functions.
+    """Prompts drawn from a task, as a tuple: x (B, n, d), y (B, n) or (B, n, k), and the B functions' parameters.
 
     Examples:
         >>> import torch
@@ -52,7 +54,8 @@ class Task(Family):
     """A family of functions: y = f(x; theta) + noise. Subclass it to write your own.
 
     A subclass gives its ``kind``, the name in configuration files. It says how parameters are drawn (``params``) and
-    what f is (``evaluate``). It may say how large labels are (``scale``), and which predictor is best (``best``).
+    what f is (``evaluate``). It may say how large labels are (``scale``), which predictor is best (``best``), and how
+    many numbers a label has (``outputs``).
     Training, evaluation, baselines and the command line take the same object.
 
     Args:
@@ -77,6 +80,8 @@ class Task(Family):
     inputs: Inputs = field(default_factory=Gaussian)
     noise: float = 0.0
 
+    gaps: ClassVar[bool] = False  # whether a coordinate may be missing: NaN
+
     def __post_init__(self) -> None:
         integer("d", self.d)
         real("noise", self.noise, low=0.0)
@@ -91,12 +96,17 @@ class Task(Family):
         raise lacks(self, "params(rng, index, n)")
 
     def evaluate(self, params: Params, x: Tensor) -> Tensor:
-        """Labels (B, n) of the points x (B, n, d), without noise."""
+        """Labels (B, n), or (B, n, outputs), of the points x (B, n, d), without noise."""
         raise lacks(self, "evaluate(params, x)")
 
     @property
+    def outputs(self) -> int:
+        """How many numbers a label has. 1: labels are (B, n); k above 1: they are (B, n, k)."""
+        return 1
+
+    @property
     def scale(self) -> float:
-        """Root mean square of a label without noise. Learners see y / scale; errors are divided by scale^2."""
+        """Root mean square of a label's numbers, without noise. Learners see y / scale; errors are over scale^2."""
         return 1.0
 
     def covariance(self, x: Tensor) -> Tensor:
@@ -120,18 +130,19 @@ class Task(Family):
         if dims is not None:
             x = x * (torch.arange(self.d, device=x.device) < dims)
         y = self.evaluate(params, x)
-        if not isinstance(y, Tensor) or y.shape != x.shape[:2]:
+        one = shape_of_label(self.outputs)
+        if not isinstance(y, Tensor) or y.shape != x.shape[:2] + one:
             got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            allowed = f"a tensor {tuple(x.shape[:2])}"
-            raise InputError(f"task {self.kind}: evaluate must return labels (B, n)", got=got, allowed=allowed)
+            what = f"task {self.kind}: evaluate must return labels {words_for_label(self.outputs)}"
+            raise InputError(what, got=got, allowed=f"a tensor {(*x.shape[:2], *one)}")
         if self.noise:
-            y = y + self.noise * rng.fork("noise").normal(index, n)
+            y = y + self.noise * rng.fork("noise").normal(index, n, *one)
         return Prompts(x, y, params)
 
 
 @lru_cache(maxsize=64)
 def measured_scale(task: Task) -> float:
-    """Root mean square of a label without noise, from a fixed generator: the same number every time.
+    """Root mean square of a number of a label, without noise, from a fixed generator: the same number every time.
 
     4,096 functions at 16 points each, or fewer, down to 64, where a function has many parameters. A family that is zero
     everywhere (networks whose units are all dead) gets 1, so that dividing by the scale does no harm.
@@ -145,7 +156,7 @@ def measured_scale(task: Task) -> float:
         params = task.params(rng.fork("params"), index, n)
         x = task.points(rng.fork("inputs"), index, n, params)
         total += float(task.evaluate(params, x).double().square().sum())
-    return (total / (functions * n)) ** 0.5 or 1.0
+    return (total / (functions * n * task.outputs)) ** 0.5 or 1.0
 
 
 def _names(family: type[Inputs]) -> str:

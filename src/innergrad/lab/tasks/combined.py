@@ -1,4 +1,4 @@
-"""Tasks made of tasks: a finite pool of functions, and a mixture of families."""
+"""Tasks made of tasks: a finite pool of functions, a mixture of families, and vectors of functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from torch import Tensor
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.baselines.base import Predictor
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import require_one_number
 from innergrad.lab.tasks.base import Params, Task
 from innergrad.lab.tasks.inputs import Inputs
 
 MOST_TASKS = 100  # of a mixture, which evaluates all of them for every prompt
+MOST_NUMBERS = 100  # of a label
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Pool(Task, kind="pool"):
         return self.task.evaluate(params, x)
 
     @property
+    def outputs(self) -> int:
+        return self.task.outputs
+
+    @property
     def scale(self) -> float:
         """That of the task, so that errors on a pool and on fresh functions have one unit."""
         return self.task.scale
@@ -63,7 +69,7 @@ class Pool(Task, kind="pool"):
 
 @dataclass(frozen=True)
 class Mixture(Task, kind="mixture"):
-    """Several families of one d and one noise: a prompt's function, and its points, come from one of them.
+    """Several families of one d, noise and outputs: a prompt's function, and its points, come from one of them.
 
     All families are evaluated and one is chosen, so a step costs their sum.
 
@@ -86,12 +92,17 @@ class Mixture(Task, kind="mixture"):
         _take_over(self, self.tasks[0])
         super().__post_init__()
         for task in self.tasks[1:]:
-            if not isinstance(task, Task) or (task.d, task.noise) != (self.d, self.noise):
-                raise InputError("tasks of a mixture have one d and one noise", got=repr(task))
+            ours = (self.d, self.noise, self.outputs)
+            if not isinstance(task, Task) or (task.d, task.noise, task.outputs) != ours:
+                raise InputError("tasks of a mixture have one d, one noise and one number of outputs", got=repr(task))
         if self.weights and len(self.weights) != len(self.tasks):
             raise InputError("a mixture has one weight a task", got=len(self.weights), allowed=str(len(self.tasks)))
         if self.weights and not sum(real("a weight", weight, low=0.0) for weight in self.weights) > 0.0:
             raise InputError("weights of a mixture must not all be zero", got=self.weights)
+
+    @property
+    def outputs(self) -> int:
+        return self.tasks[0].outputs
 
     @property
     def probabilities(self) -> tuple[float, ...]:
@@ -133,6 +144,56 @@ class Mixture(Task, kind="mixture"):
         """The best for the likeliest family: a predictor that knew the family of each prompt would do better."""
         likeliest = max(range(len(self.tasks)), key=lambda i: self.probabilities[i])
         return self.tasks[likeliest].best()
+
+
+@dataclass(frozen=True)
+class Vectors(Task, kind="vectors"):
+    """Labels that are vectors: each of their numbers is another function of the same family, at the same points.
+
+    Points that depend on the function are those of the first.
+
+    Args:
+        task: the family, of labels of one number.
+        size: how many numbers a label has, 2 or more.
+    """
+
+    d: int = field(init=False)
+    inputs: Inputs = field(init=False)
+    noise: float = field(init=False)
+    task: Task
+    size: int = 2
+
+    def __post_init__(self) -> None:
+        _take_over(self, self.task)
+        super().__post_init__()
+        integer("size", self.size, low=2, high=MOST_NUMBERS)
+        require_one_number("a vector of functions", outputs=self.task.outputs)
+
+    @property
+    def outputs(self) -> int:
+        return self.size
+
+    def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
+        """Those of every function, as 0.w, 1.w, ..."""
+        made: Params = {}
+        for number in range(self.size):
+            own = self.task.params(rng.fork(f"function {number}"), index, n)
+            made |= {f"{number}.{name}": value for name, value in own.items()}
+        return made
+
+    def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
+        return self.task.points(rng, index, n, Mixture.part(params, 0))
+
+    def evaluate(self, params: Params, x: Tensor) -> Tensor:
+        return torch.stack([self.task.evaluate(Mixture.part(params, number), x) for number in range(self.size)], 2)
+
+    @property
+    def scale(self) -> float:
+        return self.task.scale
+
+    def best(self) -> Predictor:
+        """The best for the family: functions that are drawn independently say nothing about each other."""
+        return self.task.best()
 
 
 def _take_over(outer: Task, inner: Task) -> None:

@@ -1,0 +1,194 @@
+"""The tables of docs/reference/real_tables.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from _results import RESULTS, read
+
+from .files import SOURCES
+
+Row = dict[str, Any]
+NONE = ["*No result is stored.*"]
+WORDS = {
+    "forest": "random forest",
+    "boosting": "boosting",
+    "neighbours": "k nearest neighbours",
+    "network": "network (MLP)",
+    "process": "Gaussian process",
+    "innergrad": "**innergrad**",
+    "learner": "the learner alone",
+}
+REASONS = (  # beginnings of reasons, and what they are called in the table
+    ("a set of the same source", "another set of the same source is used"),
+    ("its source is", "its source is a table of the list"),
+    ("near ", "copies of tables of the list, or parts of them"),
+    ("a time series", "time series"),
+    ("a duration", "durations that were cut off"),
+    ("half of its races", "copies of tables of the list, or parts of them"),
+    ("its colleges", "copies of tables of the list, or parts of them"),
+)
+
+
+def called(model: str, task: str) -> str:
+    if model == "linear":
+        return "tuned ridge" if task == "regression" else "logistic regression"
+    if model.startswith("learner "):
+        return f"the learner alone, training {model.removeprefix('learner ')}"
+    return WORDS.get(model, model)
+
+
+def found() -> Row:
+    return read("real_tables") if (RESULTS / "real_tables.json").exists() else {}
+
+
+def counts() -> list[str]:
+    listed = read("real_tables_list")
+    lines = ["| source | numbers | classes | left out |", "|---|---|---|---|"]
+    for source in SOURCES:
+        tasks = Counter(row["task"] for row in listed["tables"] if row["source"] == source)
+        left = sum(row["source"] == source for row in listed["left_out"])
+        lines.append(f"| {source} | {tasks['regression']} | {tasks['classification']} | {left} |")
+    total = [listed["regression"], listed["classification"], len(listed["left_out"])]
+    return [*lines, "| **all** | " + " | ".join(f"**{number}**" for number in total) + " |"]
+
+
+def left_out() -> list[str]:
+    def reason(why: str) -> str:
+        named = next((name for start, name in REASONS if why.startswith(start)), None)
+        limits = "too few or too many rows, columns, classes, or values of the target"
+        return named or (limits if any(mark.isdigit() for mark in why) else "nothing to predict, or no single table")
+
+    rows = Counter(reason(row["why"]) for row in read("real_tables_list")["left_out"])
+    return ["| why | tables |", "|---|---|", *(f"| {why} | {count} |" for why, count in rows.most_common())]
+
+
+def removed() -> list[str]:
+    """How many columns, by the rule that removed them."""
+    kinds = {
+        "names or numbers the rows": "they name or number the rows",
+        "text that names the rows": "they name or number the rows",
+        "numbers the rows": "they name or number the rows",
+        "has one value": "they have one value, or none",
+        "has no values": "they have one value, or none",
+        "rank correlation": "they have the order of the target (rank correlation over .995)",
+        "a function of the target": "they are a function of the target, or the target is one of them",
+        "the target is a threshold": "they are a function of the target, or the target is one of them",
+        "by its name": "they have the order of the target (rank correlation over .995)",
+        "each of its values": "they are a function of the target, or the target is one of them",
+    }
+    reasons = [line.split(": ", 1)[1] for row in read("real_tables_list")["tables"] for line in row["removed"]]
+    by_hand = "named by hand: parts, changes, earlier and later values of the target"
+    rows = Counter(next((name for start, name in kinds.items() if why.startswith(start)), by_hand) for why in reasons)
+    return ["| why | columns |", "|---|---|", *(f"| {why} | {count} |" for why, count in rows.most_common())]
+
+
+def numbers() -> list[str]:
+    lines = ["| table | source | target | rows | columns | removed |", "|---|---|---|---|---|---|"]
+    for row in read("real_tables_list")["tables"]:
+        if row["task"] == "regression":
+            size = f"{row['rows']:,} | {row['columns']} | {len(row['removed'])}"
+            lines.append(f"| {row['name']} | {row['source']} | {row['target']} | {size} |")
+    return lines
+
+
+def classes() -> list[str]:
+    lines = ["| table | source | classes | rows | columns | of them categories |", "|---|---|---|---|---|---|"]
+    for row in read("real_tables_list")["tables"]:
+        if row["task"] == "classification":
+            size = f"{row['rows']:,} | {row['columns']} | {row['categories']}"
+            lines.append(f"| {row['name']} | {row['source']} | {row['classes']} | {size} |")
+    return lines
+
+
+def _scores(name: str, task: str) -> list[str]:
+    group = found().get("groups", {}).get(name, {})
+    if not group.get("models"):
+        return NONE
+    score, more = ("R²", []) if task == "regression" else ("ROC AUC", ["log-loss", "calibration error"])
+    head = ["model", f"mean {score}", "95%", "median", "mean rank", *more, "seconds a fold"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in sorted(group["models"], key=lambda row: row["rank"]):
+        cells = [called(row["model"], task), f"{row['mean']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}"]
+        cells += [f"{row['median']:.3f}", f"{row['rank']:.2f}"]
+        cells += [f"{row[key]:.3f}" for key in ("log_loss", "calibration")] if more else []
+        cells.append(f"{row['seconds']:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, "", f"{group['tables']} tables, five folds each."]
+
+
+def _gains(name: str, task: str) -> list[str]:
+    group = found().get("groups", {}).get(name, {})
+    if not group.get("gains"):
+        return NONE
+    lines = ["| model | over | mean gain | 95% | median gain | wins | 95% | loses by more than .1 |", "|---" * 8 + "|"]
+    for row in group["gains"]:
+        cells = [called(row["model"], task), called(row["over"], task), f"{row['gain']:+.3f}"]
+        cells += [f"{row['low']:+.3f} to {row['high']:+.3f}", f"{row['median']:+.3f}", f"{row['wins']:.0%}"]
+        cells += [f"{row['wins_low']:.0%} to {row['wins_high']:.0%}", f"{row['lost']:.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def intervals() -> list[str]:
+    rows = found().get("intervals", [])
+    if not rows:
+        return NONE
+    lines = ["| model | covered, mean over tables | 95% | within 70 to 90% | worst table | covered there |"]
+    lines.append("|---" * 6 + "|")
+    for row in rows:
+        cells = [called(row["model"], "regression"), f"{row['mean']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}"]
+        cells += [f"{row['within']:.0%} of {row['tables']} tables", row["worst"], f"{row['worst_share']:.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def context() -> list[str]:
+    rows = found().get("context", [])
+    if not rows:
+        return NONE
+    sizes = sorted({row["rows"] for row in rows})
+    lines = [f"| task | model | {' | '.join(f'{size:,} rows' for size in sizes)} | tables |"]
+    lines.append("|---" * (3 + len(sizes)) + "|")
+    for task, model in dict.fromkeys((row["task"], row["model"]) for row in rows):
+        chosen = {row["rows"]: row for row in rows if (row["task"], row["model"]) == (task, model)}
+        cells = [f"{chosen[size]['error']:.3f}" if size in chosen else "—" for size in sizes]
+        what = {"regression": "numbers, 1 − R²", "classification": "classes, 1 − AUC"}[task]
+        count = next(iter(chosen.values()))["tables"]
+        lines.append(f"| {what} | {called(model, task)} | {' | '.join(cells)} | {count} |")
+    return lines
+
+
+def permuted() -> list[str]:
+    rows = found().get("permuted", [])
+    tasks = {(row["source"], row["name"]): row["task"] for row in read("real_tables_list")["tables"]}
+    lines = ["| task | model | tables | mean score | largest |", "|---" * 5 + "|"]
+    for task, score in (("regression", "R²"), ("classification", "AUC")):
+        chosen = [row for row in rows if tasks[row["source"], row["table"]] == task]
+        for model in dict.fromkeys(key for row in chosen for key in row if key not in ("table", "source")):
+            values = [row[model] for row in chosen if model in row]
+            cells = [score, called(model, task), f"{len(values)}", f"{np.mean(values):+.3f}", f"{max(values):+.3f}"]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines if rows else NONE
+
+
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "real_counts": counts,
+    "real_left_out": left_out,
+    "real_removed": removed,
+    "real_numbers": numbers,
+    "real_classes": classes,
+    "real_scores_numbers": lambda: _scores("regression", "regression"),
+    "real_gains_numbers": lambda: _gains("regression", "regression"),
+    "real_scores_classes": lambda: _scores("classification", "classification"),
+    "real_gains_classes": lambda: _gains("classification", "classification"),
+    "real_scores_keel": lambda: _scores("keel", "classification"),
+    "real_gains_keel": lambda: _gains("keel", "classification"),
+    "real_intervals": intervals,
+    "real_context": context,
+    "real_permuted": permuted,
+}

@@ -1,0 +1,102 @@
+"""What ``innergrad fit`` prints: columns, scores, predictions, in one screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as Shown
+
+from innergrad.errors import plural
+from innergrad.tables import words
+
+if TYPE_CHECKING:
+    from innergrad.tables.columns import Plan, Task
+    from innergrad.tables.fitted import Predictions
+
+SHOWN = 8  # predictions on the terminal
+LISTED = 12  # columns, likewise
+STEPS = 30  # of the bar: five folds of six methods
+
+
+def say(text: str, style: str = "") -> None:
+    Console(file=sys.stdout).print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+
+
+@contextmanager
+def progress_bar(silent: bool) -> Iterator[Callable[[str], None]]:
+    """A bar on a terminal, nothing elsewhere: one step for every fold of every method."""
+    console = Console(stderr=True)
+    shown = [TextColumn("{task.description:<28}"), BarColumn(), TextColumn("{task.completed}/{task.total}")]
+    hidden = silent or not console.is_terminal
+    with Progress(*shown, TimeElapsedColumn(), console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("", total=STEPS)
+
+        def step(what: str) -> None:
+            bar.update(task, description=what, advance=1)
+
+        yield step
+
+
+def print_fit(plans: Sequence[Plan], found: Mapping[str, Any], task: Task) -> None:
+    """The file, its columns, the scores, and what follows."""
+    say(found["file"], style="bold")
+    say(found["about_target"])
+    if len(plans) <= LISTED:
+        width = max(len(one.name) for one in plans)
+        for one in plans:
+            say(f"  {one.name:<{width}}  {one.words}", style="" if one.used else "dim")
+    else:
+        for line in words.about_columns(plans):
+            say(line)
+    for note in [*found["notes"], *found["learner"]]:
+        say(f"note: {note}")
+    for warning in found["warnings"]:
+        print(f"innergrad: warning: {warning}", file=sys.stderr)
+    _print_scores(task, found)
+    for sentence in found["verdict"]:
+        say(sentence)
+    if words.is_clear(found["gains"][0]["gain"], found["gains"][0]["spread"]):
+        say(words.most_important([(one["column"], one["fall"]) for one in found["matters"]]))
+
+
+def _print_scores(task: Task, found: Mapping[str, Any]) -> None:
+    header, *rows = words.score_rows(task, found["scores"])
+    shown = Shown(box=SIMPLE, title=f"{found['folds']}-fold cross-validation", title_justify="left")
+    for place, column in enumerate(header):
+        shown.add_column(column, justify="right" if place else "left")
+    for place, row in enumerate(rows):
+        shown.add_row(*row, style="" if place else "bold")
+    Console(file=sys.stdout).print(shown)
+    say(f"({words.SCORES[task]}; ± is a standard error.)", style="dim")
+
+
+def print_predictions(predictions: Predictions, told: Mapping[str, Any]) -> None:
+    for note in told.get("notes", ()):
+        say(f"note: {note}")
+    title = f"{plural(len(predictions), 'prediction')} of {predictions.target.name}"
+    if predictions.ends is not None:
+        title += f"; {told['interval']:.0%} of the true values should lie between low and high"
+    say(f"{title}:")
+    shown = Shown(box=SIMPLE)
+    header = predictions.header if predictions.ends is not None else predictions.header[:2]
+    for column in ("row", *header):
+        shown.add_column(column, justify="right")
+    for place, row in enumerate(predictions.shown()[:SHOWN], start=1):
+        shown.add_row(str(place), *map(escape, row[: len(header)]))
+    Console(file=sys.stdout).print(shown)
+    if len(predictions) > SHOWN:
+        say(f"... and {len(predictions) - SHOWN:,} more in the file")
+    if score := told.get("score"):
+        say(words.about_score(score))
+
+
+def print_files(folder: Path, names: Sequence[str]) -> None:
+    say(f"wrote {', '.join(str(folder / name) for name in names)}", style="dim")

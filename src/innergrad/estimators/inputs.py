@@ -1,0 +1,39 @@
+"""What scikit-learn promises of X and y, and nothing that would take cells for numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from innergrad.errors import InputError
+from innergrad.estimators.cells import Values, missing, split
+
+
+def table_of(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> list[Values]:
+    """The columns of X, after scikit-learn's checks of names, axes and sizes. Cells may be anything."""
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+        if 0 in X.shape:
+            check_array(np.empty(X.shape), estimator=estimator)  # says what is empty, in scikit-learn's words
+        return split(X)
+    X = check_array(X, dtype=None, ensure_all_finite=False, estimator=estimator, input_name="X")
+    if X.dtype.kind == "V":
+        raise InputError("X has a structured dtype", got=X.dtype, hint="make it a data frame")
+    validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+    return split(X)
+
+
+def require_labels(y: Any) -> None:
+    """An error if one is missing. scikit-learn does not know all forms in which one may be."""
+    labels = np.asarray(y)
+    lacking = [place for place, label in enumerate(labels.ravel()) if missing(label)] if labels.dtype == object else []
+    if lacking:
+        raise InputError("Input y contains a missing label", got=f"row {lacking[0]}", hint="leave out such rows")
+
+
+def names_of(estimator: Any) -> list[str]:
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"column {place + 1}" for place in range(estimator.n_features_in_)] if names is None else list(names)

@@ -1,0 +1,382 @@
+"""A file to learn from: its columns, the target, the rows that teach, and those that are to be predicted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from innergrad.errors import InputError, plural, shortened, suggestion
+from innergrad.tables.columns import MIXED, MULTIPLES, Plan, Task, Value, absent, decimal_mark, plan, task_of
+from innergrad.tables.sheets import Sheet, is_missing, read_sheet
+
+ROWS = 10_000  # that teach; of more, a sample
+QUERIES = 200_000  # that are predicted in one go
+LEAST = 5  # rows that teach
+COPIES = 0.05  # of the rows: so many copies are worth a word
+ALIKE = 0.9995  # a column whose correlation with the target is as large as this knows it
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says of a file. task: amounts or classes, None to find out. drop: columns to leave out. rows: the
+    most that teach.
+    """
+
+    target: str | None = None
+    task: Task | None = None
+    drop: tuple[str, ...] = ()
+    rows: int = ROWS
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """columns: values of the columns that are used, row by row of the sheet. y: the target, None where it is not known.
+    why: the sentence about the target. plans: of every column but the target, in the order of the file. warnings:
+    sentences about what may make a score too good.
+    """
+
+    sheet: Sheet
+    target: Plan
+    task: Task
+    why: str
+    plans: tuple[Plan, ...]
+    columns: list[list[Value]]
+    y: list[Value]
+    decimal: str = "."
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def used(self) -> list[Plan]:
+        return [one for one in self.plans if one.used]
+
+    @property
+    def known(self) -> list[int]:
+        """Rows that teach."""
+        return [row for row, value in enumerate(self.y) if value is not None]
+
+    @property
+    def queries(self) -> list[int]:
+        """Rows whose target is empty."""
+        empty = map(is_missing, self.sheet.column(self.sheet.header.index(self.target.name)))
+        return [row for row, asked in enumerate(empty) if asked]
+
+    @property
+    def to_predict(self) -> NewRows:
+        """The same, to be predicted."""
+        return NewRows(self.sheet, self.columns, None, [], tuple(self.queries), self.decimal)
+
+    @property
+    def classes(self) -> list[str]:
+        return sorted({value for value in self.y if isinstance(value, str)}, key=_natural)
+
+
+def _natural(text: str) -> tuple[bool, float, str]:
+    """Numbers before words, and 2 before 10."""
+    try:
+        return False, float(text), text
+    except ValueError:
+        return True, 0.0, text
+
+
+def read_table(path: Path, asked: Asked) -> Table:
+    """The file, ready to learn from; an error names the column that is in the way."""
+    sheet = read_sheet(path, most=asked.rows, seed=asked.seed, certain=_to_predict(path, asked))
+    place = sheet.header.index(_column(path, sheet.header, asked.target))
+    decimal = decimal_mark((sheet.column(one) for one in range(len(sheet.header))), sheet.separator)
+    name, cells = sheet.header[place], sheet.column(place)
+    target, task, why, y, notes = _target(path, name, cells, decimal, asked.task)
+    known = [row for row, value in enumerate(y) if value is not None]
+    _check_target(path, target, task, [y[row] for row in known])
+    dropped = {_column(path, sheet.header, one, "--drop") for one in asked.drop}
+    if name in dropped:
+        raise InputError(f"{path.name}: {name!r} is the target", got=f"--drop {name}", allowed="other columns")
+    plans = []
+    for at, one in enumerate(sheet.header):
+        if at == place:
+            continue
+        taught = [sheet.rows[row][at] for row in known]  # rows to predict say nothing about how a column is read
+        plans.append(Plan(one, "text", "left out: --drop") if one in dropped else plan(one, taught, decimal))
+    used = [one for one in plans if one.used]
+    if not used:
+        got = "; ".join(f"{one.name!r} {one.words.removeprefix('left out: ')}" for one in plans) or "the target alone"
+        raise InputError(
+            f"{path} has no column to learn {name!r} from", got=got, allowed="one or more columns that vary"
+        )
+    columns = [one.values(sheet.column(sheet.header.index(one.name)))[0] for one in used]
+    notes = [*sheet.notes, *notes, *_times(used)]
+    table = Table(sheet, target, task, why, tuple(plans), columns, y, decimal, notes)
+    return replace(table, warnings=[*_leaks(table), *_copies(table)])
+
+
+def _times(used: Sequence[Plan]) -> list[str]:
+    """A score is no promise for other times."""
+    dates = [repr(one.name) for one in used if one.kind == "dates"]
+    if not dates:
+        return []
+    return [f"{', '.join(dates)}: the score is for new rows of the same time; later rows may be harder to predict"]
+
+
+def _to_predict(path: Path, asked: Asked) -> Callable[[Sequence[str]], Callable[[Sequence[str]], bool]]:
+    """Rows without a target are kept, all of them: they are to be predicted."""
+
+    def of(header: Sequence[str]) -> Callable[[Sequence[str]], bool]:
+        place, found = list(header).index(_column(path, header, asked.target)), 0
+
+        def kept(row: Sequence[str]) -> bool:
+            nonlocal found
+            found += is_missing(row[place])
+            if found > QUERIES:
+                raise InputError(
+                    f"{path} has too many rows without a {header[place]!r}",
+                    got=f"more than {QUERIES:,}",
+                    hint="put them into a file of their own, or several, for --predict",
+                )
+            return is_missing(row[place])
+
+        return kept
+
+    return of
+
+
+def _column(path: Path, header: Sequence[str], name: str | None, flag: str = "--target") -> str:
+    """The name of a column as the file has it."""
+    shown = ", ".join(header)
+    if name is None:
+        hint = f"give {flag} with the name of a column, e.g. {flag} {header[-1]!r}"
+        raise InputError("the column to predict is missing", allowed=shown, hint=hint)
+    sheet = Sheet(path, list(header), [], [], 0)
+    place = sheet.place(name)
+    if place is None:
+        hint = suggestion(name, header) or f"{flag} names a column of the header"
+        raise InputError(f"no such column in {path}", got=repr(name), allowed=shown, hint=hint)
+    twice = [one for one in header if one.startswith(f"{header[place]} (")]
+    if flag == "--target" and twice and f"{header[place]} (2)" in twice:
+        hint = f"rename all but one, or give --target {twice[0]!r} for the second"
+        raise InputError(f"{path} has several columns called {header[place]!r}", got=", ".join(twice), hint=hint)
+    return header[place]
+
+
+# --------------------------------------------------------------------------------------------------------------- target
+
+
+def _target(
+    path: Path, name: str, cells: Sequence[str], decimal: str, asked: Task | None
+) -> tuple[Plan, Task, str, list[Value], list[str]]:
+    """How the target is read, as amounts or classes and why, its values (None: not known), and notes."""
+    given = sum(not is_missing(text) for text in cells)
+    if 0 < given < LEAST:
+        raise _too_few(f"the target {name!r} of {path}", given)
+    found = _text(name, cells) if asked == "classes" else plan("", cells, decimal)  # no name makes it an identifier
+    found = replace(found, name=name)
+    if found.kind == "yes or no" and not found.no:
+        what = f"the target {name!r} of {path} is the same in every row where it is filled"
+        hint = "a row whose target is empty is to be predicted: write no where it is no"
+        raise InputError(what, got=repr(found.yes), allowed="yes and no, or more classes", hint=hint)
+    if found.kind == "empty":
+        what = f"the target {name!r} of {path} is empty in every row"
+        raise InputError(
+            what, got=plural(len(cells), "row"), hint="rows with a target teach: fill some, or name another --target"
+        )
+    if found.kind == "constant":
+        what = f"the target {name!r} of {path} is the same in every row"
+        raise InputError(
+            what, got=found.words.removeprefix("left out: it is ").split(" in every")[0], allowed="a column that varies"
+        )
+    if found.kind in ("identifier", "text"):
+        raise _too_different(path, name, cells)
+    values, strange = found.values(cells)
+    notes = []
+    if strange:
+        where = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
+        count = sum(text.strip() in strange for text in cells)
+        notes.append(
+            f"{plural(count, 'row')} whose {name!r} is no number ({where}) {'is' if count == 1 else 'are'} left out"
+        )
+    task, why = task_of(found, values, asked)
+    y = [None if absent(value) else value for value in values]
+    if task == "classes" and found.numeric:
+        y = _labels(cells, y)
+    return found, task, why, y, notes
+
+
+def _text(name: str, cells: Sequence[str]) -> Plan:
+    """A column whose cells are names of classes, whatever they are."""
+    given = Counter(text.strip() for text in cells if not is_missing(text))
+    kind = "categories" if len(given) > 1 else "constant" if given else "empty"
+    words = f"classes; left out: it is {next(iter(given), '')!r}"
+    return Plan(name, kind, words, levels=tuple(text for text, _ in given.most_common()))  # type: ignore[arg-type]
+
+
+def _labels(cells: Sequence[str], y: Sequence[Value]) -> list[Value]:
+    """Classes by their text: 1 and 1.0 are one class, Yes and yes, too; each is called as it is written first."""
+    first, found = dict[Value, str](), list[Value]()
+    for text, value in zip(cells, y, strict=True):
+        if value is None:
+            found.append(None)
+            continue
+        whole = isinstance(value, float) and value.is_integer() and text.strip()[:1].isdigit()
+        found.append(first.setdefault(value, str(int(float(value))) if whole else text.strip()))
+    return found
+
+
+def _too_different(path: Path, name: str, cells: Sequence[str]) -> InputError:
+    given = [text.strip() for text in cells if not is_missing(text)]
+    different = len(set(given))
+    return InputError(
+        f"the target {name!r} of {path} is text, and different in almost every row",
+        got=f"{different:,} different texts in {len(given):,} rows",
+        allowed="numbers, or classes that occur several times",
+        hint="name another --target",
+    )
+
+
+def _too_few(where: str, rows: int) -> InputError:
+    what = f"{where} is known in too few rows"
+    return InputError(what, got=plural(rows, "row"), allowed=f"{LEAST} or more", hint="give more rows")
+
+
+def _check_target(path: Path, target: Plan, task: Task, y: Sequence[Value]) -> None:
+    where = f"the target {target.name!r} of {path}"
+    if len(y) < LEAST:
+        raise _too_few(where, len(y))
+    counts = Counter(y)
+    if len(counts) < 2:
+        got = f"{next(iter(counts))}"
+        raise InputError(f"{where} is the same in every row", got=got, allowed="a column that varies")
+    if task == "classes" and len(counts) > max(2, len(y) // 2):
+        got = f"{len(counts):,} classes in {len(y):,} rows"
+        hint = "amounts? give --numbers" if target.numeric else "name another --target"
+        raise InputError(
+            f"{where} has too many classes", got=got, allowed="classes that occur several times", hint=hint
+        )
+
+
+def _leaks(table: Table) -> list[str]:
+    """Columns that know the target: who predicts seldom has them."""
+    known, found = table.known, []
+    for one, values in zip(table.used, table.columns, strict=True):
+        pairs = [(values[row], table.y[row]) for row in known if not absent(values[row])]
+        if len(pairs) < 10 or len(pairs) < len(known) // 2:
+            continue
+        if _knows(pairs, table.task, one.numeric):
+            found.append(
+                f"column {one.name!r} tells the target by itself: if it is not known when you predict, leave it out "
+                f"with --drop {one.name!r}"
+            )
+    return found
+
+
+def _copies(table: Table) -> list[str]:
+    """Rows that are there twice: one teaches, the other is asked. Where values are few, rows are equal by chance."""
+    if not any(one.numeric and len(set(values)) > 20 for one, values in zip(table.used, table.columns, strict=True)):
+        return []
+    rows = Counter(tuple(map(str, (*(values[row] for values in table.columns), table.y[row]))) for row in table.known)
+    copies = rows.total() - len(rows)
+    if copies < COPIES * rows.total():
+        return []
+    return [f"{plural(copies, 'row')} are copies of other rows, which makes the score too good: leave them out"]
+
+
+def _knows(pairs: list[tuple[Value, Value]], task: Task, numeric: bool) -> bool:
+    if task == "numbers":
+        return numeric and abs(_correlation([(float(a or 0.0), float(b or 0.0)) for a, b in pairs])) > ALIKE
+    by = dict[Value, set[Value]]()
+    for value, label in pairs:
+        by.setdefault(value, set()).add(label)
+    return len(by) <= max(10, len(pairs) // 5) and all(len(labels) == 1 for labels in by.values())
+
+
+def _correlation(pairs: list[tuple[float, float]]) -> float:
+    n = len(pairs)
+    scale = max(max(abs(a) for a, _ in pairs), 1e-300), max(max(abs(b) for _, b in pairs), 1e-300)
+    x, y = ([pair[i] / scale[i] for pair in pairs] for i in (0, 1))
+    a, b = math.fsum(x) / n, math.fsum(y) / n
+    top = math.fsum((u - a) * (v - b) for u, v in zip(x, y, strict=True))
+    below = math.sqrt(math.fsum((u - a) ** 2 for u in x) * math.fsum((v - b) ** 2 for v in y))
+    return top / below if below > 0.0 else 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------- new rows
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows to predict. columns: values by the plans that are used. truth: the target of each, where the file has it.
+    places: of the rows in the sheet. decimal: the mark of fractions there.
+    """
+
+    sheet: Sheet
+    columns: list[list[Value]]
+    truth: list[Value] | None
+    notes: list[str]
+    places: tuple[int, ...]
+    decimal: str = "."
+
+
+def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task) -> NewRows:
+    """The rows of another file, whose columns have the same names."""
+    sheet = read_sheet(path, most=QUERIES + 1)
+    if sheet.total > QUERIES:
+        raise InputError(
+            f"{path} has too many rows", got=f"{sheet.total:,}", allowed=f"at most {QUERIES:,}", hint="split the file"
+        )
+    used = [one for one in plans if one.used]
+    places = [sheet.place(one.name) for one in used]
+    missing = [one.name for one, place in zip(used, places, strict=True) if place is None]
+    if missing:
+        hint = "it needs the columns that were learned from; empty cells are allowed"
+        raise InputError(
+            f"{path} lacks {'columns' if len(missing) > 1 else 'a column'}",
+            got=f"no {', '.join(map(repr, missing))}",
+            allowed=", ".join(one.name for one in used),
+            hint=suggestion(missing[0], sheet.header) or hint,
+        )
+    decimal = decimal_mark((sheet.column(one) for one in range(len(sheet.header))), sheet.separator)
+    columns, notes = list[list[Value]](), list(sheet.notes)
+    for one, place in zip(used, places, strict=True):
+        values, said = _new_values(path, one, sheet.column(place or 0), decimal)
+        columns.append(values)
+        notes += said
+    truth = _truth(sheet, target, task, decimal)
+    return NewRows(sheet, columns, truth, notes, tuple(range(len(sheet.rows))), decimal)
+
+
+def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tuple[list[Value], list[str]]:
+    """Read as the column of the first file was, with the marks of this one."""
+    fresh = plan(one.name, cells, decimal)
+    if one.kind == "numbers" and fresh.kind == "numbers":
+        free = not one.unit and fresh.unit not in (MIXED, MULTIPLES)  # a column without a unit may get one
+        one = replace(one, decimal=fresh.decimal, unit=fresh.unit if free else one.unit)
+    elif one.kind == "dates" and fresh.kind == "dates" and "could be either" not in fresh.words:
+        one = replace(one, day_first=fresh.day_first)
+    values, strange = one.values(cells)
+    given = sum(not is_missing(text) for text in cells)
+    if strange and given == sum(text.strip() in set(strange) for text in cells):
+        got = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
+        raise InputError(f"column {one.name!r} of {path} has no {one.kind}", got=got, allowed=one.words)
+    if one.kind == "categories":
+        new = [text for text in dict.fromkeys(v for v in values if isinstance(v, str)) if text not in one.levels]
+        said = f"column {one.name!r} has categories that nothing was learned about: {', '.join(map(repr, new[:3]))}"
+        return values, [said] if new else []
+    if one.unit and not fresh.unit and fresh.kind == "numbers":
+        return values, [f"column {one.name!r} has no unit here: {one.unit!r} is assumed, as in the rows that teach"]
+    if strange:
+        got = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
+        return values, [f"column {one.name!r}: cells that are no {one.kind} ({got}) count as missing"]
+    return values, []
+
+
+def _truth(sheet: Sheet, target: Plan, task: Task, decimal: str) -> list[Value] | None:
+    place = sheet.place(target.name)
+    if place is None:
+        return None
+    cells = sheet.column(place)
+    values, _ = replace(target, decimal=decimal).values(cells)
+    y = [None if absent(value) else value for value in values]
+    y = _labels(cells, y) if task == "classes" and target.numeric else y
+    return y if any(value is not None for value in y) else None

@@ -1,0 +1,135 @@
+"""What was found on a table, in plain words: for the terminal, the JSON and the report alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from innergrad.errors import plural, readable
+from innergrad.tables.columns import Plan, Task
+from innergrad.tables.table import Table
+
+CLEAR = 2.0  # standard errors: a difference of more is no chance
+VISIBLE = 0.002  # a smaller difference of scores is none, however sure it is
+KINDS = {"numbers": "of numbers", "dates": "of dates", "times": "of times", "yes or no": "of yes or no"}
+KINDS |= {"categories": "of categories"}
+Score = Mapping[str, Any]
+
+
+def about_file(table: Table) -> str:
+    """ "houses.csv: 240 rows teach, 12 are to be predicted."."""
+    known, queries = len(table.known), len(table.queries)
+    asked = (
+        f", and {plural(queries, 'row')} without a target {'is' if queries == 1 else 'are'} predicted"
+        if queries
+        else ""
+    )
+    return f"{table.sheet.path.name}: {plural(known, 'row')} teach{asked}."
+
+
+def about_target(target: Plan, task: Task, why: str) -> str:
+    kind = "amounts" if task == "numbers" else "classes"
+    return f"The target {target.name!r}: {kind}" + (f" ({why})." if why else ".")
+
+
+def about_columns(plans: Sequence[Plan]) -> list[str]:
+    """How many of which kind, and every one that is left out."""
+    kinds = Counter(one.kind for one in plans if one.used)
+    used = ", ".join(f"{count} {KINDS[kind]}" for kind, count in kinds.most_common())
+    lines = [f"Learned from {plural(sum(kinds.values()), 'column')}: {used}."]
+    lines += [f"{one.name!r} is {one.words}." for one in plans if not one.used]
+    return lines
+
+
+SCORES = {
+    "numbers": "R² is 1 where every prediction is right, and 0 where the mean would do as well",
+    "classes": "AUC: how often a row of a class is ranked above one of another; 1 is always, 0.5 is chance",
+}
+
+
+def score_rows(task: Task, scores: Sequence[Score]) -> list[list[str]]:
+    """The table of scores as text, the header first."""
+    if task == "numbers":
+        rows = [["method", "R²", "±", "typical error", "seconds"]]
+        for one in scores:
+            rows.append([one["method"], f"{one['r2']:.3f}", f"{one['spread']:.3f}", readable(one["typical_error"], 3)])
+    else:
+        rows = [["method", "AUC", "±", "right", "log-loss", "seconds"]]
+        for one in scores:
+            cells = [f"{one['auc']:.3f}", f"{one['spread']:.3f}", f"{one['right']:.1%}", f"{one['log_loss']:.3f}"]
+            rows.append([one["method"], *cells])
+    for row, one in zip(rows[1:], scores, strict=True):
+        row.append(f"{one['seconds']:.1f}")
+    return rows
+
+
+def verdict(task: Task, target: str, scores: Sequence[Score], gains: Sequence[tuple[float, float]]) -> list[str]:
+    """How good the learner is; how that compares with the best of the others; how far its intervals can be trusted.
+
+    gains: over each of the other methods, with the standard error.
+    """
+    key = "r2" if task == "numbers" else "auc"
+    own, others = scores[0], scores[1:]
+    best = max(range(len(others)), key=lambda place: others[place][key])
+    others_can = others[best][key] - others[0][key] > CLEAR * others[best]["spread"]
+    told = [_level(task, target, own, gains[0], others_can)]
+    told += [_beside(others[best], gains[best], key)] if others_can else []
+    return told + ([_intervals(own)] if "covered_80" in own else [])
+
+
+def is_clear(gain: float, spread: float) -> bool:
+    """More than chance."""
+    return gain > CLEAR * spread
+
+
+def _level(task: Task, target: str, own: Score, over_nothing: tuple[float, float], others_can: bool) -> str:
+    gain, spread = over_nothing
+    if not is_clear(gain, spread):
+        none = "" if others_can else f", nor is any other method: these columns, or so few rows, do not tell {target!r}"
+        what = "the mean" if task == "numbers" else "chance"
+        return f"In context it is not clearly better than {what}{none}. Decide nothing by it."
+    if task == "numbers":
+        share, error = f"{max(own['r2'], 0.0):.0%}", readable(own["typical_error"], 3)
+        half = f"half of the predictions are off by less than {error}"
+        return f"In context, {share} of the variance of {target!r} is explained; {half}."
+    return f"In context, {own['right']:.0%} of the classes are right, and the AUC is {own['auc']:.2f}."
+
+
+def _beside(other: Score, over: tuple[float, float], key: str) -> str:
+    gain, spread = over
+    name, score = other["method"], f"{other[key]:.3f}"
+    if is_clear(abs(gain), spread) and abs(gain) < VISIBLE:
+        return f"The best of the other methods, {name}, is as good ({score})."
+    if is_clear(gain, spread):
+        return f"That is better than every other method here; the next is {name} ({score})."
+    if is_clear(-gain, spread):
+        return f"Of the other methods, {name} is clearly better here ({score}): where the score is all, use that."
+    return f"On these rows it cannot be told apart from the best of the other methods, {name} ({score})."
+
+
+def _intervals(own: Score) -> str:
+    covered = own["covered_80"]
+    honest = (
+        "" if 0.7 <= covered <= 0.9 else ": do not rely on them" if covered < 0.7 else ": they are wider than needed"
+    )
+    return f"Intervals that should have 80% of the targets had {covered:.0%}{honest}."
+
+
+def most_important(matters: Sequence[tuple[str, float]], most: int = 5) -> str:
+    """The columns that count, if any does."""
+    some = [(name, fall) for name, fall in matters[:most] if fall > 0.005]
+    if not some:
+        return "No single column matters much: shuffling one hardly lowers the score."
+    return "What matters most (how far the score falls if the column is shuffled): " + ", ".join(
+        f"{name} {fall:.2f}" for name, fall in some
+    )
+
+
+def about_score(score: Mapping[str, Any]) -> str:
+    """Of new rows whose target the file knows."""
+    rows = plural(score["rows"], "row")
+    if "right" in score:
+        return f"The file knows the class of {rows}: {score['right']:.0%} are right."
+    r2 = "" if score["r2"] is None else f"R² is {score['r2']:.3f}, and "
+    return f"The file knows the target of {rows}: {r2}{score['covered']:.0%} lie between low and high."

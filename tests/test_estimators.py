@@ -1,0 +1,594 @@
+"""Estimators of tables: scikit-learn's own checks, oracles for the compiled engines, laws, and awkward columns."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import pickle
+import runpy
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+from torch import Tensor
+
+import innergrad as ig
+from innergrad import InContextClassifier, InContextRegressor, estimators, lab, zoo
+from innergrad.errors import InputError
+from innergrad.estimators.engines.kernel import kernel, on_sphere
+from innergrad.estimators.engines.ridge import fold, solve
+from innergrad.estimators.held_out import parts, residual_quantiles, some
+from innergrad.estimators.order import ranks, relevance
+
+# ------------------------------------------------------------------------------- a learner that needs no training
+
+
+@dataclass(frozen=True)
+class SmootherAnswer:
+    """Of every query a weight for each demonstration, (B, m, k); y (B, k)."""
+
+    weights: Tensor
+    y: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.weights @ self.y[..., None])[..., 0]
+
+    @property
+    def std(self) -> Tensor:
+        squares = (self.weights @ self.y[..., None].square())[..., 0]
+        return (squares - self.mean.square()).clamp(min=0.0).sqrt()
+
+    def quantile(self, q: list[float]) -> Tensor:
+        order = self.y.argsort(-1)
+        below = self.weights.gather(-1, order[:, None].expand_as(self.weights)).cumsum(-1)
+        levels = torch.tensor(q, dtype=below.dtype).expand(*below.shape[:2], -1).contiguous()
+        place = torch.searchsorted(below, levels).clamp(max=self.y.shape[-1] - 1)
+        return self.y.gather(-1, order)[:, None].expand_as(self.weights).gather(-1, place)
+
+    @property
+    def probabilities(self) -> Tensor:
+        return self.weights @ torch.nn.functional.one_hot(self.y.long()).double()
+
+
+class Smoother:
+    """A learner of tables by the contract: a Gaussian smoother of z-scores, NaN where a cell is missing."""
+
+    def __init__(self, d: int = 20) -> None:
+        self.d = d
+        self.prompts: list[tuple[Tensor, Tensor]] = []
+
+    def answer(self, x: Tensor, y: Tensor) -> SmootherAnswer:
+        assert x.dtype == y.dtype == torch.float32
+        assert x.shape[2] == self.d
+        self.prompts.append((x, y))
+        k, x = y.shape[1], x.double()
+        shown = x[:, :k]
+        count = shown.isfinite().sum(1, keepdim=True).clamp(min=1)
+        mean = shown.nan_to_num(0.0).sum(1, keepdim=True) / count
+        std = ((shown - mean).nan_to_num(0.0).square().sum(1, keepdim=True) / count).sqrt()
+        z = ((x - mean) / std.clamp(min=1e-6)).nan_to_num(0.0)
+        distances = (z[:, k:, None] - z[:, None, :k]).square().mean(-1)
+        return SmootherAnswer((-40.0 * distances).softmax(-1), y.double())
+
+
+def tiny(labels: str) -> lab.TableLearner:
+    """A learner of tables with random weights: a learner that is built has a read-out of zeros."""
+    learner = lab.TableConfig(labels, n_cells=1, d_cell=32, d_cell_mlp=32, n_rows=1, d_row=32, d_row_mlp=32)
+    built = learner.build(d=8, n_points=64).init([0])
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return built
+
+
+def made(kind: type, engine: str, **more: Any) -> Any:
+    return kind(engine, learner=Smoother() if engine == "pretrained" else None, **more)
+
+
+def table(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, 5.0 + 3.0 * X[:, 0] - X[:, 1] + 0.3 * rng.normal(size=n)
+
+
+def frame(n: int = 80) -> tuple[pd.DataFrame, np.ndarray]:
+    """Columns of every kind."""
+    rng = np.random.default_rng(1)
+    size, town = rng.normal(100.0, 30.0, size=n), rng.choice(["Oslo", "Rome", "Bonn"], size=n)
+    X = pd.DataFrame(
+        {
+            "size": np.where(rng.random(n) < 0.1, np.nan, size),
+            "town": np.where(rng.random(n) < 0.1, None, town),
+            "new": rng.random(n) < 0.5,
+            "built": pd.Timestamp("2001-01-01") + pd.to_timedelta(rng.integers(0, 5000, n), unit="D"),
+            "constant": "same",
+            "size again": np.nan,
+            "id": [f"house {i}" for i in range(n)],
+            "nothing": None,
+            "rooms": pd.array(np.where(rng.random(n) < 0.1, None, rng.integers(1, 5, n)), dtype="Int64"),
+            "grade": pd.Categorical(rng.integers(1, 4, n)),
+            "text number": [f" {value:.2f}" if value > 0.2 else "NA" for value in rng.random(n)],
+            "text date": [f"2020-0{month}-11" for month in rng.integers(1, 9, n)],
+            "code": [f"0{value}" for value in rng.integers(1, 5, n)],
+        }
+    )
+    X["size again"] = X["size"]
+    return X, 2.0 * size + 40.0 * (town == "Oslo") + rng.normal(size=n)
+
+
+# ---------------------------------------------------------------------------------------- scikit-learn's own checks
+
+
+def skips(results: list[dict[str, Any]]) -> dict[str, str]:
+    return {one["check_name"]: str(one["exception"]) for one in results if one["status"] != "passed"}
+
+
+@pytest.mark.parametrize("kind", [InContextRegressor, InContextClassifier])
+@pytest.mark.parametrize(
+    "engine",
+    ["pretrained", *(pytest.param(name, marks=pytest.mark.soak) for name in ("ridge", "kernel", "gd"))],
+)
+def test_all_of_scikit_learns_checks_pass(kind: type, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None fails and none is skipped; the one about other kinds of arrays runs if this variable is set."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(made(kind, engine), on_fail=None, on_skip=None)
+    assert len(results) > 45
+    assert skips(results) == {}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [InContextRegressor, InContextClassifier])
+def test_all_checks_pass_with_the_learner_of_the_package(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind._LEARNER not in zoo.names():
+        pytest.skip(f"{kind._LEARNER} is not in the zoo yet")
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert skips(check_estimator(kind(), on_fail=None, on_skip=None)) == {}
+
+
+@pytest.mark.parametrize("engine", ["pretrained", "ridge", pytest.param("kernel", marks=pytest.mark.soak)])
+def test_pipelines_searches_clones_and_pickles(engine: str) -> None:
+    X, y = table()
+    pipeline = make_pipeline(StandardScaler(), made(InContextRegressor, engine))
+    search = GridSearchCV(pipeline, {"incontextregressor__random_state": [0, 1]}, cv=2).fit(X, y)
+    assert search.best_score_ > 0.3
+    model = search.best_estimator_[-1]
+    assert clone(model).get_params()["random_state"] == model.random_state
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    assert np.array_equal(again.predict(X), search.predict(X))
+    logs = TransformedTargetRegressor(made(InContextRegressor, engine), func=np.log, inverse_func=np.exp)
+    assert logs.fit(X, np.exp(y)).predict(X).shape == y.shape
+
+
+def test_a_fitted_estimator_does_not_carry_the_learner_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked up by its name: after unpickling, too."""
+    looked_up = []
+
+    def lookup(name: str) -> Smoother:
+        looked_up.append(name)
+        return Smoother()
+
+    monkeypatch.setattr("innergrad.estimators.engines.pretrained.learner_by_name", lookup)
+    X, y = table()
+    kept = pickle.dumps(InContextRegressor().fit(X, y))
+    assert b"Smoother" not in kept
+    assert pickle.loads(kept).predict(X).shape == y.shape
+    InContextClassifier(learner="another").fit(X, y > 5).predict(X)
+    assert set(looked_up) == {"tables-regression", "another"}
+
+
+def test_without_scikit_learn_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(ModuleNotFoundError, match=r"need scikit-learn: pip install 'innergrad\[tables\]'"):
+        runpy.run_path(str(estimators.__file__))
+
+
+# ---------------------------------------------------------------------------------------- compiled engines
+
+
+@pytest.mark.parametrize(("n", "d", "ridge"), [(50, 4, 1e-5), (5, 9, 0.1), (120, 45, 1e-3)])
+def test_the_compiled_ridge_is_scikit_learns(n: int, d: int, ridge: float) -> None:
+    rng = np.random.default_rng(n)
+    Z, Y = rng.normal(size=(n, d)), rng.normal(size=(n, 2))
+    Z[:, -1] = Z[:, 0] + 0.01 * Z[:, -1]  # nearly the same column twice
+    Z, Y = Z - Z.mean(0), Y - Y.mean(0)
+    theirs = Ridge(alpha=ridge * n, fit_intercept=False, tol=1e-12).fit(Z, Y).coef_.T
+    assert np.abs(solve(Z, Y, ridge) - theirs).max() < 1e-7 * max(1.0, np.abs(theirs).max())
+
+
+def test_folded_rows_have_the_same_products() -> None:
+    rng = np.random.default_rng(0)
+    for n in (3, 30):
+        X, y = rng.normal(size=(n, 5)), rng.normal(size=n)
+        both, folded = np.column_stack([X, y]), fold(X, y)
+        assert folded.shape == (6, 6)
+        assert np.allclose(folded.T @ folded, both.T @ both)
+
+
+def test_the_ridge_engine_predicts_as_a_ridge_on_scaled_columns() -> None:
+    X, y = table()
+    model = InContextRegressor("ridge").fit(X, y)
+    Z = (X - X.mean(0)) / X.std(0)
+    theirs = Ridge(alpha=model._engine.ridge * len(X)).fit(Z, y)
+    assert np.allclose(model.predict(X), theirs.predict(Z), atol=1e-6)
+
+
+def test_gradient_descent_is_that_of_autograd_and_certified() -> None:
+    X, y = table(12)
+    model = InContextRegressor("gd", hidden=(2,), steps=4).fit(X, y)
+    engine = model._engine
+    Z, Y = map(torch.from_numpy, engine.examples)
+    exact = ig.reference(engine._algorithm(engine.rate, engine.steps), Z, Y, Z, w0=engine._start)
+    assert np.allclose(exact.predictions[:, 0] * y.std() + y.mean(), model.predict(X)[np.argsort(y)], atol=1e-9)
+    assert model.loss_curve_.shape == (engine.steps + 1,)
+    assert model.loss_curve_[-1] < 0.8 * model.loss_curve_[0]
+    error = float((torch.from_numpy(engine.weights) - exact.weights[-1]).norm())
+    assert error <= model.certificate_.weights[-1] < 1e-9
+
+
+def test_the_kernel_engine_comes_near_its_limit() -> None:
+    """Many steps of functional gradient descent are a Gaussian process without noise, where there is no noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(40, 1))
+    y = np.sin(3 * X[:, 0])
+    model = InContextRegressor("kernel").fit(X, y)
+    engine = model._engine
+    at, labels = engine.examples
+    limit = KernelRidge(alpha=1e-6, kernel="precomputed").fit(kernel(engine.bandwidth)(*[torch.tensor(at)] * 2), labels)
+    queries = np.linspace(-0.9, 0.9, 7)[:, None]
+    near = kernel(engine.bandwidth)(torch.tensor(on_sphere(engine.design(queries))), torch.tensor(at))
+    theirs = engine.scale.back(limit.predict(near)[:, 0] + engine.mean_)
+    assert np.abs(model.predict(queries) - theirs).max() < 0.05
+    assert np.abs(model.predict(queries) - np.sin(3 * queries[:, 0])).max() < 0.05
+
+
+@pytest.mark.parametrize("engine", ["gd", "ridge", "kernel"])
+def test_compiled_engines_classify_and_give_intervals(engine: str) -> None:
+    X, y = table(90)
+    model = InContextRegressor(engine, steps=40).fit(X[:60], y[:60])
+    assert model.score(X[60:], y[60:]) > 0.8
+    low, high = model.predict(X[60:], quantiles=[0.1, 0.9]).T
+    assert 0.5 < np.mean((low <= y[60:]) & (y[60:] <= high)) < 1.0
+    mean, std = model.predict(X, return_std=True)
+    assert np.array_equal(mean, model.predict(X))
+    assert 0.2 < std[0] < 1.5
+    label = np.select([y < 4, y < 6], ["low", "middle"], "high")
+    classifier = InContextClassifier(engine, steps=40).fit(X[:60], label[:60])
+    assert classifier.score(X[60:], label[60:]) > 0.6
+    chances = classifier.predict_proba(X)
+    assert (chances > 0).all()
+    assert np.allclose(chances.sum(1), 1.0)
+    assert model.notes_[0].startswith(engine)
+
+
+def test_only_gradient_descent_has_a_loss_curve() -> None:
+    model = InContextRegressor("ridge").fit(*table())
+    assert not hasattr(model, "loss_curve_")
+    with pytest.raises(AttributeError, match="engine='gd'"):
+        _ = model.certificate_
+
+
+# ---------------------------------------------------------------------------------------- laws
+
+
+def answer(model: Any, X: Any) -> np.ndarray:
+    return np.asarray(model.predict_proba(X) if hasattr(model, "classes_") else model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "engine", ["pretrained", "ridge", *(pytest.param(name, marks=pytest.mark.soak) for name in ("kernel", "gd"))]
+)
+def test_no_order_changes_a_prediction(engine: str) -> None:
+    """Of training rows, of columns, and of the rows that are asked for; nor do these change one another's."""
+    X, y = frame()
+    label = np.where(y > np.median(y), "dear", "cheap")
+    rng = np.random.default_rng(0)
+    rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
+    for kind, labels in ((InContextRegressor, y), (InContextClassifier, label)):
+        model = made(kind, engine, steps=30).fit(X[:60], labels[:60])
+        other = clone(model).fit(X.iloc[rows[rows < 60], columns], labels[rows[rows < 60]])
+        whole = answer(model, X[60:])
+        assert np.abs(answer(other, X.iloc[60:, columns]) - whole).max() <= 1e-6 * np.abs(whole).max()
+        assert np.allclose(np.concatenate([answer(model, X[i : i + 1]) for i in range(60, 80)]), whole, rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["pretrained", "ridge", "kernel", pytest.param("gd", marks=pytest.mark.soak)])
+def test_units_do_not_matter(engine: str) -> None:
+    X, y = table()
+    model, other = (made(InContextRegressor, engine, steps=30) for _ in range(2))
+    moved = X * [1e-9, 1e12, 1.0, 3.0] + [0.0, 1e13, 1e3, 0.0]
+    found = other.fit(moved, 1e6 * y - 5.0).predict(moved)
+    assert np.allclose((found + 5.0) / 1e6, model.fit(X, y).predict(X), rtol=1e-4)
+
+
+def test_held_out_parts_have_like_labels_and_quantiles_are_conservative() -> None:
+    held = parts(103, 5, 0)
+    assert set(np.bincount(held)) <= {20, 21}
+    assert all(len(set(held[i : i + 5])) == 5 for i in range(0, 100, 5))
+    rows = some(1000, 100, 0)
+    assert len(rows) == 100
+    assert (np.diff(rows) > 0).all()
+    residuals = np.arange(1.0, 100.0)  # 99 of them: the 0.9 quantile of a new one is the 90th
+    assert residual_quantiles(residuals, [0.1, 0.5, 0.9, 0.901]).tolist() == [10.0, 50.0, 90.0, 91.0]
+
+
+def test_relevance_sees_what_correlation_does_not() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    assert relevance(x, ranks(x**2)) > 0.8
+    assert abs(np.corrcoef(x, x**2)[0, 1]) < 0.3
+    assert abs(relevance(rng.normal(size=400), ranks(x))) < 0.05
+    assert relevance(np.where(x > 0, np.nan, 1.0), ranks(x)) > 0.5  # that a cell is missing may tell, too
+
+
+# ---------------------------------------------------------------------------------------- columns
+
+
+def test_every_kind_of_column_is_read_and_said() -> None:
+    X, y = frame()
+    model = InContextRegressor("ridge").fit(X, y)
+    kinds = {column.name: column.kind for column in model.columns_}
+    assert kinds == {
+        "size": "number",
+        "town": "category",
+        "new": "yes/no",
+        "built": "date",
+        "constant": "constant",
+        "size again": "copy",
+        "id": "text",
+        "nothing": "empty",
+        "rooms": "number",
+        "grade": "category",
+        "text number": "number",
+        "text date": "date",
+        "code": "category",
+    }
+    words = {column.name: column.words for column in model.columns_}
+    assert words["town"].startswith("3 categories, ")
+    assert words["size again"] == "a copy of column 'size': left out"
+    assert words["text number"].startswith("text that reads as numbers, ")
+    assert model.score(X, y) > 0.8
+    assert list(model.feature_names_in_) == list(X.columns)
+
+
+def test_a_category_that_was_never_seen_is_missing() -> None:
+    X, y = frame()
+    for engine in ("ridge", "pretrained"):
+        model = made(InContextRegressor, engine).fit(X, y)
+        strange, missing = X.copy(), X.copy()
+        strange["town"], missing["town"] = "Atlantis", None
+        assert np.array_equal(model.predict(strange), model.predict(missing))
+        assert not np.allclose(model.predict(strange), model.predict(X))
+
+
+def test_the_same_cells_as_objects_text_or_data_frame() -> None:
+    X, y = table()
+    wanted = InContextRegressor("ridge").fit(X, y).predict(X)
+    for form in (X.astype(object), X.astype(str), pd.DataFrame(X).convert_dtypes(), pd.DataFrame(X).astype(str)):
+        model = InContextRegressor("ridge").fit(form.to_numpy() if hasattr(form, "iloc") else form, y)
+        assert np.allclose(model.predict(form.to_numpy() if hasattr(form, "iloc") else form), wanted, atol=1e-9)
+
+
+def test_dates_are_days_in_every_form() -> None:
+    days = np.arange("2020-01-01", "2020-02-10", dtype="datetime64[D]")
+    y = np.arange(len(days), dtype=float)
+    forms: list[Any] = [
+        days[:, None],
+        np.array([[str(day)] for day in days]),
+        np.array([[datetime.date.fromisoformat(str(day))] for day in days], dtype=object),
+        pd.DataFrame({"when": pd.Series(days).dt.tz_localize("Europe/Rome")}),
+        pd.DataFrame({"when": pd.Series(days).dt.to_period("D")}),
+    ]
+    for form in forms:
+        model = InContextRegressor("ridge").fit(form, y)
+        assert model.columns_[0].kind == "date"
+        assert np.allclose(model.predict(form), y, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        ({"a": [1.0, np.inf, 2.0]}, "column 'a' contains infinity; got row 1"),
+        ({"a": [1.0, 2.0, 3.0]}, "column 'a' had numbers in the training rows; got 'many'"),
+        ({"a": ["2020-01-01", "2020-01-02", "2020-01-03"]}, "column 'a' had dates in the training rows; got 'many'"),
+    ],
+)
+def test_a_bad_cell_is_named(X: dict[str, list[Any]], words: str) -> None:
+    with pytest.raises(InputError, match=words.replace("(", r"\(")):  # noqa: PT012  in fit or in predict
+        model = InContextRegressor("ridge").fit(pd.DataFrame(X), [1.0, 2.0, 4.0])
+        model.predict(pd.DataFrame({"a": ["many"]}))
+
+
+@pytest.mark.parametrize("label", [None, np.nan, pd.NA, ""])
+def test_a_missing_label_is_named(label: Any) -> None:
+    with pytest.raises(ValueError, match="Input y contains"):
+        InContextClassifier("ridge").fit(np.arange(3.0)[:, None], np.array(["a", label, "b"], dtype=object))
+
+
+def test_where_nothing_can_be_learned_all_answers_are_the_same() -> None:
+    X, y = table()
+    for engine in ("pretrained", "ridge"):
+        constant = made(InContextRegressor, engine).fit(X, np.full(len(X), 7.0))
+        assert (constant.predict(X, quantiles=[0.1, 0.9]) == 7.0).all()
+        assert "all labels are equal" in constant.notes_[0]
+        blind = made(InContextRegressor, engine).fit(np.ones_like(X), y)
+        assert np.allclose(blind.predict(X), y.mean())
+        assert "no column can be used" in blind.notes_[0]
+        shares = made(InContextClassifier, engine).fit(np.ones_like(X), y > 5).predict_proba(X[:1])
+        assert np.allclose(shares, [[np.mean(y <= 5), np.mean(y > 5)]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"engine": "magic"}, "unknown engine; got 'magic'; allowed: pretrained, gd, ridge, kernel"),
+        ({"engine": "gd", "hidden": (0,)}, "each of the hidden sizes must be a positive integer"),
+        ({"engine": "gd", "hidden": 3}, "hidden has the size of every hidden layer; got 3"),
+        ({"learner": 3}, "the learner cannot answer; got int"),
+        ({"learner": "networks-3-softmax"}, "the learner cannot answer; got GPT"),
+        ({"learner": tiny("classes")}, "the learner answers with other labels; got classes; allowed: numbers"),
+        ({"learner": Smoother(), "contexts": "all"}, "unknown contexts; got 'all'; allowed: random, nearest"),
+        ({"engine": "ridge", "random_state": None}, "random_state must be an integer"),
+    ],
+)
+def test_wrong_settings_are_errors_of_fit(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        InContextRegressor(**settings).fit(*table())
+    with pytest.raises(InputError, match="numbers between 0 and 1"):
+        InContextRegressor("ridge").fit(*table()).predict(table()[0], quantiles=[0.0])
+
+
+# ---------------------------------------------------------------------------------------- prompts of a learner
+
+
+def test_the_prompt_of_a_small_table_is_the_table() -> None:
+    X, y = frame()
+    learner = Smoother()
+    model = InContextRegressor(learner=learner, n_estimators=1).fit(X[:60], y[:60])
+    low, middle, high = model.predict(X[60:], quantiles=[0.1, 0.5, 0.9]).T
+    assert ((low <= middle) & (middle <= high)).all()
+    x, labels = learner.prompts[-1]
+    assert tuple(x.shape) == (1, 60 + 32, 20)
+    assert labels.shape == (1, 60)
+    assert abs(float(labels.mean())) < 1e-6
+    used = [column for column in model.columns_ if column.used]
+    there = x[0].isfinite().any(0)
+    assert there.tolist() == [True] * len(used) + [False] * (20 - len(used))
+    columns = [cells[cells.isfinite()] for cells in x[0, :, : len(used)].T]
+    assert any(set(cells.tolist()) == {0.0, 1.0, 2.0} for cells in columns)  # categories are whole numbers
+    whole = sum(bool((cells == cells.round()).all()) for cells in columns)
+    assert whole == len(used) - 2  # all but the sizes, and text that reads as numbers
+
+
+def test_means_and_intervals_of_the_same_rows_cost_one_pass() -> None:
+    X, y = table()
+    learner = Smoother()
+    model = InContextRegressor(learner=learner, n_estimators=1).fit(X, y)
+    mean, (again, std) = model.predict(X), model.predict(X, return_std=True)
+    low, high = model.predict(X, quantiles=[0.1, 0.9]).T
+    assert len(learner.prompts) == 1
+    assert np.array_equal(mean, again)
+    assert ((low <= high) & (std > 0)).all()
+    assert not np.array_equal(model.predict(X[::-1]), mean)
+    assert len(learner.prompts) == 2
+    assert len(pickle.loads(pickle.dumps(model))._engine._kept[1]) == 0
+    assert model.fit(X, -y).predict(X).mean() < 0 < mean.mean()
+
+
+def test_members_see_other_orders_and_other_numbers_of_categories_and_classes() -> None:
+    X, y = frame()
+    learner = Smoother()
+    model = InContextClassifier(learner=learner, n_estimators=3).fit(X, np.digitize(y, np.quantile(y, [0.3, 0.6])))
+    model.predict(X[:5])
+    assert len(learner.prompts) == 3
+    first, second, _ = learner.prompts
+    assert not torch.equal(first[0].nan_to_num(9.0), second[0].nan_to_num(9.0))
+    assert torch.equal((first[1] + 1) % 3, second[1])
+
+
+@pytest.mark.parametrize("labels", ["numbers", "classes"])
+def test_a_learner_of_the_lab(labels: str) -> None:
+    """Its answers do not depend on the rows that are asked for besides; and its columns have no order, so one prompt is
+    enough, unless there are categories.
+    """
+    X, y = table()
+    kind = InContextRegressor if labels == "numbers" else InContextClassifier
+    model = kind(learner=tiny(labels)).fit(X[:40], y[:40] if labels == "numbers" else y[:40] > 5)
+    assert len(model._engine.chosen.groups[0]) == 1
+    whole = answer(model, X[40:])
+    assert len(np.unique(whole)) > 10
+    alone = np.concatenate([answer(model, X[i : i + 1]) for i in range(40, 60)])
+    assert np.allclose(alone, whole, rtol=2.0**-22, atol=0.0)  # two bits of float32
+    mixed = np.column_stack([X.astype(object), np.array([*"abcde"])[np.arange(60) % 5]])
+    assert len(clone(model).fit(mixed, (y > 5).astype(int))._engine.chosen.groups[0]) == 2
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("labels", ["numbers", "classes"])
+def test_checks_pass_with_a_learner_of_the_lab(labels: str) -> None:
+    """But for those that want a learner to have learned, and for one that compares pickles of the parameters before
+    and after: those of a torch module and of its copy differ.
+    """
+    assert joblib.hash(learner := tiny(labels)) != joblib.hash(copy.deepcopy(learner))
+    kind = InContextRegressor if labels == "numbers" else InContextClassifier
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(kind(learner=tiny(labels)), on_fail=None, on_skip=None)
+    failed = {one["check_name"] for one in results if one["status"] == "failed"}
+    learned = {"check_regressors_train", "check_classifiers_train", "check_classifiers_classes"}
+    assert failed - learned == {"check_estimators_overwrite_params"}
+
+
+@pytest.mark.parametrize("contexts", ["nearest", "random"])
+def test_more_rows_than_a_context_has(contexts: str) -> None:
+    X, y = table(1000)
+    learner = Smoother()
+    model = InContextRegressor(learner=learner, contexts=contexts, max_rows=200).fit(X[:900], y[:900])
+    assert model.score(X[900:], y[900:]) > (0.7 if contexts == "nearest" else 0.6)
+    assert all(labels.shape[1] == 200 for _, labels in learner.prompts)
+    assert len(model._engine.chosen.groups) == (1 if contexts == "random" else 9)
+    assert {len(group) for group in model._engine.chosen.groups} == {4 if contexts == "random" else 2}
+    assert "900 rows are more than a context of 200" in model.notes_[0]
+    alone = np.concatenate([model.predict(X[i : i + 1]) for i in range(900, 910)])
+    assert np.allclose(alone, model.predict(X[900:910]))
+    label = np.where(np.arange(1000) < 2, "rare", np.where(y > 5, "high", "low"))
+    chances = (
+        InContextClassifier(learner=Smoother(), contexts=contexts, max_rows=200).fit(X, label).predict_proba(X[:1])
+    )
+    assert contexts == "nearest" or chances[0, 2] > 0  # every class is in every context that is drawn
+
+
+def test_more_columns_than_a_learner_has() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 30))
+    y = X[:, 29] + X[:, 17]
+    learner = Smoother(d=4)
+    model = InContextRegressor(learner=learner, n_estimators=3).fit(X, y)
+    assert model.score(X, y) > 0.5
+    assert "30 columns are more than the learner takes: it sees the 4" in model.notes_[0]
+    assert set(model._order[:2]) == {29, 17}
+    assert all({0, 1} <= set(member.columns) for member in model._engine.chosen.groups[0])
+
+
+def test_more_classes_than_a_learner_has() -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(13, 4)) * 4
+    label = np.arange(130) % 13
+    X = centres[label] + 0.3 * rng.normal(size=(130, 4))
+    model = InContextClassifier(learner=Smoother(), n_estimators=1).fit(X, label)
+    assert model.score(X, label) > 0.95
+    assert np.allclose(model.predict_proba(X).sum(1), 1.0)
+    assert "13 classes are more than the learner's 10" in model.notes_[0]
+
+
+def test_calibration_widens_intervals_that_are_too_narrow() -> None:
+    """The smoother's are, where it follows single rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] + rng.normal(size=200)
+    covered = {}
+    for calibrate in (False, True):
+        model = InContextRegressor(learner=Smoother(), calibrate=calibrate, n_estimators=1).fit(X[:150], y[:150])
+        low, high = model.predict(X[150:], quantiles=[0.1, 0.9]).T
+        covered[calibrate] = np.mean((low <= y[150:]) & (y[150:] <= high))
+    assert abs(covered[True] - 0.8) < abs(covered[False] - 0.8)
+    assert "calibrated" in model.notes_[0]

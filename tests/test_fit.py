@@ -1,0 +1,588 @@
+"""``innergrad fit``: a table as a spreadsheet writes it is read, or refused in one line that names the column."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import runpy
+import shutil
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from innergrad import lab
+from innergrad.cli import names
+from innergrad.config import parse
+from innergrad.errors import InputError
+from innergrad.tables import columns, fitted, models, scoring, words
+from innergrad.tables.columns import day_of, hour_of, number_of
+from innergrad.tables.table import Asked, Table, read_new, read_table
+from test_cli import call, good
+from test_report import read as read_page
+
+ROOT = Path(__file__).parent.parent
+HOUSES, OFFERS = ROOT / "examples" / "houses.csv", ROOT / "examples" / "new-houses.csv"
+
+
+@dataclass(frozen=True)
+class Good:
+    """A file that is read: the kinds of its columns by name, the first values of some, words of the notes."""
+
+    text: str | bytes
+    kinds: dict[str, str] = field(default_factory=dict)
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    task: str = "numbers"
+    rows: int = 12
+    notes: str = ""
+    asked: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A file that is refused, in words that say why and where."""
+
+    text: str | bytes
+    words: tuple[str, ...]
+    asked: dict[str, Any] = field(default_factory=dict)
+
+
+def lines(header: str, row: str, rows: int = 12) -> str:
+    """A file whose rows differ: {n} is the number of the row, {s} a number with a fraction, {c} one of three texts."""
+    body = [row.format(n=n, s=n * n / 8 + 0.5, c=["red", "green", "blue"][n % 3]) for n in range(rows)]
+    return "\n".join([header, *body]) + "\n"
+
+
+PLAIN = lines("a,b,y", "{s},{n},{s}")
+GERMAN = lines("a;b;y", "{s};{c};{s}").replace(".", ",")
+DATES = ("31.01.2024", "2024-01-31", "31/01/2024", "01/31/2024", "31 Jan 2024", "Jan 31, 2024", "31. Januar 2024")
+
+CASES: dict[str, Good | Bad] = {
+    "plain": Good(PLAIN, {"a": "numbers", "b": "numbers"}, {"a": [0.5, 0.625, 1.0], "b": [0.0, 1.0]}),
+    "semicolons and decimal commas": Good(GERMAN, {"a": "numbers", "b": "categories"}, {"a": [0.5, 0.625, 1.0]}),
+    "tabs": Good(PLAIN.replace(",", "\t"), {"a": "numbers"}, {"a": [0.5, 0.625]}),
+    "bars": Good(PLAIN.replace(",", "|"), {"a": "numbers"}, {"a": [0.5, 0.625]}),
+    "the line that Excel reads": Good("sep=;\n" + GERMAN, {"a": "numbers"}, {"a": [0.5, 0.625]}),
+    "a byte order mark": Good(PLAIN.encode("utf-8-sig"), {"a": "numbers"}),
+    "UTF-16": Good(PLAIN.encode("utf-16"), {"a": "numbers"}, notes="UTF-16"),
+    "UTF-16 without its mark": Good(PLAIN.encode("utf-16-le"), {"a": "numbers"}, notes="UTF-16"),
+    "Latin-1": Good(GERMAN.replace("red", "Köln").encode("latin-1"), values={"b": ["Köln", "green"]}, notes="Windows"),
+    "Windows line ends": Good(PLAIN.replace("\n", "\r\n"), {"a": "numbers"}, {"a": [0.5]}),
+    "old Mac line ends": Good(PLAIN.replace("\n", "\r"), {"a": "numbers"}, {"a": [0.5]}),
+    "quotes, with separators and line ends inside": Good(
+        lines("a,t,y", '{s},"{c}, or\n""not""",{s}'), {"t": "categories"}, {"t": ['red, or\n"not"']}
+    ),
+    "thousands": Good(lines("a,y", '"{n},900,000.5",{s}'), {"a": "numbers"}, {"a": [900000.5, 1900000.5]}),
+    "thousands, German": Good(lines("a;y", "{n}.900.000,5;{s}"), {"a": "numbers"}, {"a": [900000.5, 1900000.5]}),
+    "currency": Good(lines("a,y", "$ {s},{s}"), {"a": "numbers"}, {"a": [0.5, 0.625]}),
+    "currency behind": Good(lines("a,y", "{s} €,{s}"), {"a": "numbers"}, {"a": [0.5, 0.625]}),
+    "per cent": Good(lines("a,y", "{s}%,{s}"), {"a": "numbers"}, {"a": [0.5, 0.625]}),
+    "thousands alone, German": Good(
+        lines("a;y", "{n}.500;{n}").replace("\n0.", "\n12."), {"a": "numbers"}, {"a": [12500.0, 1500.0]}
+    ),
+    "fractions between semicolons": Good(lines("a;y", "{n}.500;{n}"), {"a": "numbers"}, {"a": [0.5, 1.5]}),
+    "None among numbers": Good(
+        lines("a,b,y", "{n},{c},{s}").replace("red", "None").replace("green", "3.5").replace("blue", "None"),
+        {"b": "constant"},
+    ),
+    "none as a word": Good(lines("a,y", "{s},{c}").replace("red", "None"), task="classes"),
+    "mostly None": Good(
+        lines("a,b,y", "{c},{n},{s}", 30)
+        .replace("red", "None")
+        .replace("green", "None")
+        .replace("blue,", "7.5,", 1)
+        .replace("blue", "8"),
+        {"a": "numbers"},
+        {"a": [math.nan, math.nan, 7.5]},
+        rows=30,
+    ),
+    "thousands and millions": Good(
+        lines("a,y", "€{c},{s}").replace("red", "1.5M").replace("green", "900K").replace("blue", "7"),
+        {"a": "numbers"},
+        {"a": [1.5e6, 9e5, 7.0]},
+    ),
+    "several units": Good(
+        lines("a,y", "5 {c},{s}").replace("red", "km").replace("green", "m").replace("blue", "mi"), {"a": "categories"}
+    ),
+    "a unit": Good(lines("a,y", "{s} km,{s}"), {"a": "numbers"}, {"a": [0.5]}),
+    "accountants": Good(lines("a,y", "({s}),{s}"), {"a": "numbers"}, {"a": [-0.5, -0.625]}),
+    "missing, in all spellings": Good(
+        PLAIN.replace("0.625,1", "NA,n/a").replace("1.0,2", "null,-").replace("1.625,3", "#N/A,"),
+        {"a": "numbers", "b": "numbers"},
+        {"a": [0.5, math.nan, math.nan, math.nan, 2.5], "b": [0.0, math.nan, math.nan, math.nan, 4.0]},
+    ),
+    "infinite": Good(PLAIN.replace("1.0,2", "inf,2"), {"a": "numbers"}, {"a": [0.5, 0.625, math.nan]}),
+    "a number too large": Good(PLAIN.replace("1.0,2", "1e999,2"), {"a": "numbers"}, {"a": [0.5, 0.625, math.nan]}),
+    "a text among numbers": Good(PLAIN.replace("1.0,2", "unknown,2"), {"a": "numbers"}, {"a": [0.5, 0.625, math.nan]}),
+    "yes and no": Good(PLAIN.replace("{n}", "x"), {"a": "numbers"}),
+    "ja und nein": Good(
+        lines("a;k;y", "{s};{c};{s}").replace("red", "Ja").replace("green", "nein").replace("blue", ""),
+        {"k": "yes or no"},
+        {"k": [1.0, 0.0, math.nan]},
+    ),
+    "crosses": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "x").replace("green", "").replace("blue", ""),
+        {"k": "yes or no"},
+        {"k": [1.0, 0.0, 0.0, 1.0]},
+    ),
+    "dates": Good(
+        lines("when,y", "2024-01-{n},{s}", 31).replace("-0,", "-31,"),
+        {"when": "dates"},
+        {"when": [19753.0, 19723.0]},
+        rows=31,
+    ),
+    "dates, day first": Good(
+        lines("when,y", "{n}/02/2024,{s}", 29).replace("\n0/", "\n29/"),
+        {"when": "dates"},
+        {"when": [19782.0, 19754.0]},
+        rows=29,
+    ),
+    "dates, month first": Good(
+        lines("when,y", "02/{n}/2024,{s}", 29).replace("/0/", "/29/"),
+        {"when": "dates"},
+        {"when": [19782.0, 19754.0]},
+        rows=29,
+    ),
+    "times": Good(lines("at,y", "{n}:30,{s}"), {"at": "times"}, {"at": [0.5, 1.5]}),
+    "equal names": Good(lines("a,a,y", "{s},{c},{s}"), {"a": "numbers", "a (2)": "categories"}, notes="'a'"),
+    "a column without a name": Good(lines(",a,y", "{n},{s},{s}"), {"column 1": "identifier", "a": "numbers"}),
+    "an index": Good(lines("Unnamed: 0,a,y", "{n},{s},{s}"), {"Unnamed: 0": "identifier", "a": "numbers"}),
+    "an identifier": Good(lines("customer_id,a,y", "{n}7{n},{s},{s}"), {"customer_id": "identifier", "a": "numbers"}),
+    "a text that names the row": Good(lines("who,a,y", "p{n},{s},{s}"), {"who": "identifier", "a": "numbers"}),
+    "free text": Good(lines("why,a,y", "because {n},{s},{s}", 30) + "because 1,1,1\n", {"why": "text"}, rows=31),
+    "codes": Good(lines("zip,a,y", "0{n}1,{s},{s}") * 1, {"zip": "identifier"}),
+    "years are no row numbers": Good(lines("year,a,y", "20{n},{s},{s}").replace("20", "199", 1), {"a": "numbers"}),
+    "a constant column": Good(lines("a,same,y", "{s},7,{s}"), {"same": "constant", "a": "numbers"}),
+    "an empty column": Good(lines("a,none,y", "{s},,{s}"), {"none": "empty", "a": "numbers"}),
+    "columns that nobody filled": Good(lines("a,y,,", "{s},{s},,"), {"a": "numbers"}, notes="2 columns without a name"),
+    "a title and a comment": Good("Sales 2024\n\n# by hand\n" + PLAIN, {"a": "numbers"}, notes="2 lines above"),
+    "names in a comment": Good("# " + PLAIN, {"a": "numbers"}),
+    "blank lines": Good(PLAIN.replace("\n", "\n\n"), {"a": "numbers"}),
+    "short rows": Good(lines("y,a,b", "{s},{s},{n}") + "3,4\n", {"b": "numbers"}, rows=13, notes="1 row ended early"),
+    "a target without regard to case": Good(PLAIN.replace("y", "Y"), {"a": "numbers"}),
+    "rows without a target": Good(PLAIN + "1,2,\n3,4,NA\n", {"a": "numbers"}, rows=12),
+    "a text in the target": Good(PLAIN + "1,2,soon\n", {"a": "numbers"}, rows=12, notes="'soon'"),
+    "an infinite target": Good(PLAIN + "1,2,inf\n", {"a": "numbers"}, rows=12, notes="'inf'"),
+    "classes by text": Good(lines("a,y", "{s},{c}"), {"a": "numbers"}, task="classes"),
+    "classes by yes and no": Good(
+        lines("a,y", "{s},{c}").replace("red", "Yes").replace("green", "no").replace("blue", "yes"), task="classes"
+    ),
+    "classes by whole numbers": Good(
+        lines("a,y", "{s},{c}", 30).replace("red", "1").replace("green", "2").replace("blue", "3.0"),
+        task="classes",
+        rows=30,
+    ),
+    "the same as amounts": Good(
+        lines("a,y", "{s},{c}", 30).replace("red", "1").replace("green", "2").replace("blue", "3"),
+        rows=30,
+        asked={"task": "numbers"},
+    ),
+    "few whole numbers, each rare": Good(lines("a,y", "{s},{n}", 9), task="numbers", rows=9),
+    "a target that is called a number": Good(lines("a,no", "{s},{n}"), {"a": "numbers"}, asked={"target": "no"}),
+    "a leak": Good(lines("a,again,y", "{c},{s},{s}"), {"again": "numbers"}, notes="'again' tells the target"),
+    "copies of rows": Good(
+        lines("a,b,y", "{n},{c},{s}", 30) * 1 + lines("x", "{n},{c},{s}", 6)[2:], rows=36, notes="6 rows are copies"
+    ),
+    "a word among numbers": Good(
+        lines("a,b,y", "{n},{c},{s}", 30).replace("red", "refused").replace("green", "3.5").replace("blue", "4"),
+        {"b": "numbers"},
+        {"b": [math.nan, 3.5, 4.0]},
+        rows=30,
+    ),
+    "a column left out": Good(PLAIN, {"a": "text", "b": "numbers"}, asked={"drop": ("a",)}),
+    # ------------------------------------------------------------------------------------------------- refused
+    "empty": Bad("", ("is empty",)),
+    "blank": Bad("\n \n", ("is empty",)),
+    "a header alone": Bad("a,b,y\n", ("a header but no rows", "a, b, y")),
+    "one row": Bad("a,b,y\n1,2,3\n", ("'y'", "too few rows", "1 row")),
+    "one column": Bad("y\n1\n2\n3\n4\n5\n6\n", ("no column to learn 'y' from", "the target alone")),
+    "no header": Bad("1,2,3\n4,5,6\n7,8,9\n", ("is not a header", "1, 2, 3")),
+    "spaces between columns": Bad("a b y\n1 2 3\n4 5 7\n", ("one column", "commas, semicolons, tabs or bars")),
+    "no such target": Bad(PLAIN, ("no such column", "'price'", "a, b, y"), {"target": "price"}),
+    "a target misspelt": Bad(PLAIN.replace("y", "price"), ("did you mean price?",), {"target": "prise"}),
+    "no target": Bad(PLAIN, ("the column to predict is missing", "a, b, y"), {"target": None}),
+    "two targets": Bad(lines("a,y,y", "{s},{n},{s}"), ("several columns called 'y'",)),
+    "a target of crosses": Bad(
+        lines("a,y", "{s},{c}", 30).replace("red", "x").replace("green", "").replace("blue", ""),
+        ("'y'", "'x'", "write no"),
+    ),
+    "a constant target": Bad(lines("a,y", "{s},4"), ("'y'", "the same in every row", "4")),
+    "an empty target": Bad(lines("a,y", "{s},"), ("'y'", "empty in every row")),
+    "a target that names the row": Bad(lines("a,y", "{s},p{n}"), ("'y'", "different in almost every row", "12")),
+    "amounts of text": Bad(lines("a,y", "{s},{c}"), ("'y'", "no column of numbers", "'red'"), {"task": "numbers"}),
+    "classes that never come again": Bad(lines("a,y", "{s},{n}"), ("'y'", "too many classes"), {"task": "classes"}),
+    "nothing to learn from": Bad(lines("id,same,y", "{n},1,{s}"), ("no column to learn 'y' from", "'id'", "'same'")),
+    "a comma too many": Bad(PLAIN + "1,2,3,4\n", ("line 14", "4 cells", "3, as")),
+    "a quote that stays open": Bad(PLAIN + '1,"2,3\n', ("quotation mark that is never closed",)),
+    "a workbook": Bad(b"PK\x03\x04" + b"x" * 100, ("workbook", "save the sheet as CSV")),
+    "bytes": Bad(bytes(range(256)) * 4, ("no text",)),
+    "a column to leave out that is not there": Bad(PLAIN, ("no such column", "'c'"), {"drop": ("c",)}),
+}
+
+
+def read(tmp_path: Path, case: Good | Bad) -> Table:
+    path = tmp_path / "data.csv"
+    path.write_bytes(case.text.encode() if isinstance(case.text, str) else case.text)
+    return read_table(path, Asked(**{"target": "y", **case.asked}))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_table_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    if isinstance(case, Bad):
+        with pytest.raises(InputError) as error:
+            read(tmp_path, case)
+        assert all(words in str(error.value) for words in case.words), str(error.value)
+        assert "\n" not in str(error.value)
+        return
+    table = read(tmp_path, case)
+    assert (table.task, len(table.known)) == (case.task, case.rows), table
+    assert {one.name: one.kind for one in table.plans if one.name in case.kinds} == case.kinds
+    assert all(one.words for one in table.plans)
+    assert case.notes in "; ".join([*table.notes, *table.warnings])
+    found = dict(zip((one.name for one in table.used), table.columns, strict=True))
+    for column, values in case.values.items():
+        np.testing.assert_equal(found[column][: len(values)], values)
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal", "value"),
+    [
+        *(("1,234.5", ".", 1234.5), ("1.234,5", ",", 1234.5), ("1 234,5", ",", 1234.5), ("1'234.5", ".", 1234.5)),
+        *(
+            ("-5", ".", -5.0),
+            ("−5", ".", -5.0),
+            ("+5", ".", 5.0),
+            ("(5)", ".", -5.0),
+            (".5", ".", 0.5),
+            ("5.", ".", 5.0),
+        ),
+        *(
+            ("1e3", ".", 1000.0),
+            ("1,5e-3", ",", 0.0015),
+            ("12,34,567", ".", None),
+            ("1.2.3", ".", None),
+            ("", ".", None),
+        ),
+        *(("5 km", ".", None), ("A5", ".", None), ("5A6", ".", None), ("--5", ".", None), ("1_000", ".", None)),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(text: str, decimal: str, value: float | None) -> None:
+    assert number_of(text, decimal) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["31.01.2024", "2024-01-31", "31/1/24", "31 Jan 2024", "January 31st, 2024", "20240131"]
+)
+def test_dates_are_days(text: str) -> None:
+    assert day_of(text) == 19753.0
+    assert day_of("2024-01-31 18:00") == 19753.75
+    assert day_of("2024-02-30") is None
+    assert hour_of("1:30 pm") == 13.5
+
+
+def test_a_sample_is_fair_and_keeps_every_row_to_predict(tmp_path: Path) -> None:
+    """Of 20,000 rows 500 teach: in the order of the file, from all its parts; those without a target are all there."""
+    path = tmp_path / "long.csv"
+    path.write_text("a,y\n" + "".join(f"{n},{'' if n % 1000 == 7 else n % 13}\n" for n in range(20_000)))
+    table = read_table(path, Asked("y", task="numbers", rows=500))
+    taught = [table.columns[0][row] for row in table.known]
+    assert len(taught) == 500
+    assert taught == sorted(taught)
+    thirds = np.histogram(taught, 4, (0, 20_000))[0]  # 125 in each quarter, give or take 4 deviations
+    assert abs(thirds - 125).max() < 4 * math.sqrt(500 * 0.25 * 0.75)
+    assert [table.columns[0][row] for row in table.queries] == [1000.0 * n + 7 for n in range(20)]
+    assert "20,000 rows a random sample" in table.notes[0]
+    again = read_table(path, Asked("y", task="numbers", rows=500, seed=1))
+    assert [again.columns[0][row] for row in again.known] != taught
+
+
+# ------------------------------------------------------------------------------------------------------------- new rows
+
+
+def test_new_rows_are_read_by_the_plans_of_the_old(tmp_path: Path) -> None:
+    """In other columns, other order, with another decimal mark, and with what was never seen."""
+    table = read_table(HOUSES, Asked("price"))
+    path = tmp_path / "new.csv"
+    header = "extra,garden,area,district,sold,rooms,built,energy,heating,price"
+    path.write_text(
+        f"{header}\n1,no,100.5,Mond,2024-12-31,3,1999,,gas,\n2,maybe,70 m²,Hafen,01.02.2024,,1950,B,,9000\n"
+    )
+    new = read_new(path, table.plans, table.target, table.task)
+    found = {one.name: values for one, values in zip(table.used, new.columns, strict=True)}
+    np.testing.assert_equal(found["area"], [100.5, 70.0])
+    np.testing.assert_equal(found["garden"], [0.0, math.nan])
+    np.testing.assert_equal(found["sold"], [20088.0, 19754.0])
+    assert found["district"] == ["Mond", "Hafen"]
+    assert new.truth == [None, 9000.0]
+    assert any("'Mond'" in note for note in new.notes)
+    assert any("'maybe'" in note for note in new.notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values"),
+    [
+        ("1M 900k 3M 2M 1k", "5M 7", [5e6, 7.0]),  # k and M stay thousands and millions
+        ("1M 2M 3M 4M 5M", "5M 7k", [5.0, math.nan]),  # here a number counts millions
+        ("1% 2% 0.5 3% 4%", "50% 0.5", [0.5, 0.5]),
+        ("1 2 3 4 5", "5kg 6kg", [5.0, 6.0]),
+        ("1kg 2kg 3kg 4kg 5kg", "5 6lb", [5.0, math.nan]),
+    ],
+)
+def test_units_are_those_of_the_rows_that_teach(old: str, new: str, values: list[float], tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("a,y\n" + "".join(f"{text},{n * n}\n" for n, text in enumerate(old.split())))
+    (tmp_path / "new.csv").write_text("a,b\n" + "".join(f"{text},\n" for text in new.split()))
+    table = read_table(tmp_path / "old.csv", Asked("y"))
+    np.testing.assert_equal(read_new(tmp_path / "new.csv", table.plans, table.target, "numbers").columns, [values])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("garden,area\nno,1\n", "no 'sold', 'district'"),
+        ("sold;district;area;rooms;built;garden;energy;heating\nx;x;large;1;1;no;A;gas\n", "column 'sold'"),
+        ("sold;district;area;rooms;built;garden;energy;heating\n", "header but no rows"),
+    ],
+)
+def test_new_rows_that_cannot_be_used_are_refused_by_name(text: str, told: str, tmp_path: Path) -> None:
+    table = read_table(HOUSES, Asked("price"))
+    (tmp_path / "new.csv").write_text(text)
+    with pytest.raises(InputError, match=told):
+        read_new(tmp_path / "new.csv", table.plans, table.target, table.task)
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+
+
+def test_scores_are_scikit_learns() -> None:
+    from sklearn.metrics import log_loss, r2_score, roc_auc_score
+
+    rng = np.random.default_rng(0)
+    y, chances = rng.integers(3, size=90), rng.dirichlet(np.full(3, 5.0), size=90).round(2)  # rounded: there are ties
+    chances[:, 2] = 1 - chances[:, 0] - chances[:, 1]
+    fold = np.zeros(90, dtype=int)
+    found = scoring.classes(y, scoring.Found("", chances, 0.0), fold)
+    assert found["auc"] == pytest.approx(roc_auc_score(y, chances, multi_class="ovr"))
+    assert found["log_loss"] == pytest.approx(log_loss(y, chances), rel=1e-4)
+    two = np.column_stack([1 - chances[:, 0], chances[:, 0]])
+    assert scoring.decisive("classes", y // 2, two, fold) == pytest.approx(roc_auc_score(y // 2, two[:, 1]))
+    fold = np.arange(90) % 5
+    parts = [(y // 2)[fold == one] for one in range(5)]
+    weights = [part.sum() * (1 - part).sum() for part in parts]
+    each = [roc_auc_score(part, two[fold == one, 1]) for one, part in enumerate(parts)]
+    assert scoring.decisive("classes", y // 2, two, fold) == pytest.approx(np.average(each, weights=weights))
+    truth, guess = rng.normal(size=(2, 50))
+    assert scoring.decisive("numbers", truth, guess) == pytest.approx(r2_score(truth, guess))
+    times = rng.integers(4, size=90)  # a row that counts three times is there three times
+    more = np.repeat(np.arange(90), times)
+    for task, true, said in (("classes", y, chances), ("numbers", truth, guess)):
+        rows = more[more < len(true)]
+        found = scoring.weighted(task, true, said, fold[: len(true)], times[None, : len(true)])
+        assert found[0] == pytest.approx(scoring.decisive(task, true[rows], said[rows], fold[rows]))
+
+
+def test_every_class_is_in_every_fold() -> None:
+    y = np.array([0] * 23 + [1] * 12 + [2] * 5)
+    fold = scoring.folds("classes", y, 5, 0)
+    assert np.bincount(fold).tolist() == [8] * 5
+    assert all(len(set(fold[y == one])) == 5 for one in range(3))
+    assert (fold != scoring.folds("classes", y, 5, 1)).any()
+
+
+class Nearest:
+    """A learner that is quick: the mean of the three nearest rows by the first column, and their spread."""
+
+    notes_: Sequence[str] = ("three neighbours",)
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Nearest:
+        self.x, self.y, self.classes_ = X[:, 0].astype(float), y, np.unique(y)
+        return self
+
+    def _near(self, X: np.ndarray) -> np.ndarray:
+        return np.abs(X[:, :1].astype(float) - self.x).argsort(1)[:, :3]
+
+    def predict(self, X: np.ndarray, quantiles: Sequence[float] | None = None) -> np.ndarray:
+        near = self.y[self._near(X)].astype(float)
+        return near.mean(1) if quantiles is None else np.quantile(near, quantiles, axis=1).T
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        near = self.y[self._near(X)]
+        return np.stack([(near == one).mean(1) for one in self.classes_], 1)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The quick learner, beside the mean alone; and a table in which only the first column matters."""
+    all_rivals = models.rivals
+    monkeypatch.setattr(models.Engine, "make", lambda self: Nearest())
+    monkeypatch.setattr(scoring, "rivals", lambda *given: all_rivals(*given)[:2])
+    rng = np.random.default_rng(0)
+    x, noise = rng.uniform(size=(60, 2)).round(3), rng.normal(size=60)
+    rows = [
+        f"{a},{b},{10 * a + 0.1 * c:.2f},{'high' if a > 0.5 else 'low'}" for (a, b), c in zip(x, noise, strict=True)
+    ]
+    (tmp_path / "data.csv").write_text("\n".join(["a,b,y,kind", *rows, "0.5,0.5,,"]) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("target", ["y", "kind"])
+def test_a_table_is_fitted_kept_and_reported(quick: Path, target: str) -> None:
+    data, out = quick / "data.csv", quick / "out"
+    other = "kind" if target == "y" else "y"
+    printed = good("fit", data, "--target", target, "--drop", other, "--out", out, "--report")
+    assert "60 rows teach, and 1 row without a target is predicted" in printed
+    assert "three neighbours" in printed
+    found = json.loads((out / "fit.json").read_text())
+    own, mean = found["scores"][:2]
+    key = "r2" if target == "y" else "auc"
+    assert own[key] > 0.9 > mean[key] + 0.3
+    assert [one["column"] for one in found["matters"]] == ["a", "b"]
+    assert found["matters"][0]["fall"] > 0.3 > 0.01 > abs(found["matters"][1]["fall"])
+    with (out / "validation.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["line"]) for row in rows] == list(range(2, 62))
+    page = read_page(out / "report.html")
+    assert all(text in page.text for text in ("What the model is, and is not", "Which columns matter", own["method"]))
+    assert ("If you act on every row that is low" in page.text) == (target == "kind")
+    # the same folder, used again: by --model, and by innergrad report
+    first = (out / "predictions.csv").read_text()
+    assert first.splitlines()[1].startswith("0.5,0.5,,,")
+    good("fit", "--model", out, "--predict", data, "--out", quick / "again")
+    assert (quick / "again" / "predictions.csv").read_text().splitlines()[-1] == first.splitlines()[1]
+    told = json.loads((quick / "again" / "predictions.json").read_text())["score"]
+    assert told["rows"] == 60
+    good("report", out, "--out", quick / "again.html")
+    assert "Which columns matter" in (quick / "again.html").read_text()
+
+
+def test_files_of_others_stay_and_damage_is_seen(quick: Path) -> None:
+    data, out = quick / "data.csv", quick / "out"
+    given = ("fit", data, "--target", "y", "--drop", "kind", "--out", out)
+    good(*given, "--quiet")
+    good(*given, "--quiet")  # its own files are replaced
+    (out / "predictions.csv").write_text("mine")
+    assert call(*given).code == 2
+    good(*given, "--quiet", "--force")
+    rows = (out / "demonstrations.csv").read_text()
+    (out / "demonstrations.csv").write_text(rows.replace("0.", "1.", 1))
+    done = call("fit", "--model", out, "--predict", data)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "was changed" in done.err
+
+
+def test_a_kept_fit_is_the_fit(tmp_path: Path, quick: Path) -> None:
+    """Every value of the rows that teach comes back as it was."""
+    table = read_table(HOUSES, Asked("price"))
+    model = fitted.Fitted.of(table, models.Engine("numbers", "ridge", 3))
+    model.write(tmp_path / "demonstrations.csv")
+    again = fitted._read(json.loads(json.dumps(model.to_json())), tmp_path / "demonstrations.csv")
+    assert (again.engine, again.target, again.plans) == (model.engine, model.target, model.plans)
+    for here, there in zip((*again.columns, again.y), (*model.columns, model.y), strict=True):
+        np.testing.assert_equal(here, there)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "the CSV file is missing"),
+        (("data.csv",), "allowed: a, b, y, kind"),
+        (("data.cvs", "--target", "y"), "did you mean data.csv?"),
+        (("data.csv", "--target", "y", "--classes", "--numbers"), "of one kind"),
+        (("data.csv", "--target", "y", "--interval", "80"), "80% is 0.8"),
+        (("data.csv", "--target", "y", "--predict", "nothing.csv"), "nothing.csv"),
+        (("data.csv", "--target", "y", "--learner", "nowhere"), "no trained learner"),
+        (("data.csv", "--target", "y", "--learner", "nowhere", "--engine", "gd"), "--engine gd"),
+        (("--model", "nowhere", "--predict", "data.csv"), "no such folder"),
+        (("--model", ".", "--predict", "data.csv"), "no fit.json"),
+        (("data.csv", "--model", ".", "--predict", "data.csv"), "also DATA"),
+        (("--model", "."), "--predict new.csv"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    arguments: tuple[str, ...], told: str, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(quick)
+    done = call("fit", *arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done.err
+    assert told in done.err
+    assert not (quick / "out").exists()
+
+
+# ------------------------------------------------------------------------------------------------------ words and pages
+
+
+def row(method: str, r2: float, **more: float) -> dict[str, Any]:
+    return {"method": method, "r2": r2, "typical_error": 1.0, "spread": 0.02, **more}
+
+
+@pytest.mark.parametrize(
+    ("own", "gains", "told"),
+    [
+        (row("in context", 0.8), [(0.8, 0.02), (0.1, 0.02)], "better than every other method"),
+        (row("in context", 0.6), [(0.6, 0.02), (-0.1, 0.02)], "forest is clearly better"),
+        (row("in context", 0.7), [(0.7, 0.02), (0.0, 0.02)], "cannot be told apart"),
+        (row("in context", 0.7), [(0.7, 0.02), (-0.0005, 0.0001)], "is as good"),
+        (row("in context", 0.01), [(0.01, 0.02), (-0.69, 0.02)], "not clearly better than the mean. Decide nothing"),
+        (row("in context", 0.7, covered_80=0.5), [(0.7, 0.02), (0.0, 0.02)], "had 50%: do not rely on them"),
+    ],
+)
+def test_the_verdict_follows_from_the_scores(own: dict[str, Any], gains: list[tuple[float, float]], told: str) -> None:
+    assert told in " ".join(words.verdict("numbers", "y", [own, row("the mean", 0.0), row("forest", 0.7)], gains))
+    nothing = words.verdict("numbers", "y", [row("", 0.0), row("the mean", 0.0), row("forest", 0.01)], gains[:1] * 2)
+    assert (gains[0][0] > 0.1) != ("do not tell 'y'" in nothing[0])
+
+
+def test_the_page_shows_what_is_printed_of_the_file() -> None:
+    table = read_table(HOUSES, Asked("price"))
+    width = max(len(one.name) for one in table.plans)
+    lines = [words.about_file(table), words.about_target(table.target, table.task, table.why)]
+    lines += [f"  {one.name:<{width}}  {one.words}" for one in table.plans]
+    assert "\n".join(lines) in (ROOT / "docs" / "tables.md").read_text()
+
+
+def test_the_configuration_of_the_page_is_one() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "tables.md").read_text(), re.DOTALL)
+    made = parse(lab.Experiment, tomllib.loads(text))
+    assert [(one.kind, one.weight) for one in made.task.functions] == [("linear", 1.0), ("tree", 3.0)]
+
+
+@pytest.mark.soak
+def test_a_learner_of_ones_own(tmp_path: Path) -> None:
+    """Trained for two steps, used, kept; and refused where it is not the same any more."""
+    small = lab.TableConfig(n_cells=1, d_cell=32, n_rows=1, d_row=32)
+    made = lab.Experiment(
+        n_points=32, task=lab.TableRegression(d=6), learner=small, train=lab.TrainConfig(steps=2, batch=4)
+    )
+    lab.train(made, tmp_path / "run")
+    given = ("fit", HOUSES, "--target", "price", "--rows", 40, "--learner", tmp_path / "run", "--out", tmp_path / "out")
+    assert "in context" in good(*given, "--predict", OFFERS)
+    first = (tmp_path / "out" / "predictions.csv").read_text()
+    good("fit", "--model", tmp_path / "out", "--predict", OFFERS, "--quiet")
+    assert (tmp_path / "out" / "predictions.csv").read_text() == first
+    lab.train(replace(made, seed=1), tmp_path / "other")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "other").rename(tmp_path / "run")
+    done = call("fit", "--model", tmp_path / "out", "--predict", OFFERS)
+    assert (done.code, "has changed" in done.err) == (2, True), done.err
+
+
+def test_the_houses_are_those_of_their_rule() -> None:
+    made = runpy.run_path(str(ROOT / "examples" / "houses.py"))["files"]()
+    assert made == {path.name: path.read_text(encoding="utf-8-sig") for path in (HOUSES, OFFERS)}
+
+
+def test_names_of_the_command_line_are_the_librarys() -> None:
+    from innergrad import InContextRegressor
+    from innergrad.estimators.base import ENGINES
+
+    assert names.ENGINES == models.ENGINES == ENGINES
+    assert tuple(InContextRegressor().hidden) == models.HIDDEN  # the same network, trained directly
+    assert names.FIT_FILES == (fitted.FIT, fitted.DEMONSTRATIONS, fitted.VALIDATION)
+    assert len(columns.USED) == len(words.KINDS)
+    assert set(words.KINDS) == set(columns.USED)
