@@ -1,6 +1,7 @@
 """A learner that gets samples of a distribution and answers with its score, beside methods that need no pretraining.
 
     train --dims 2 --seconds 200 --out FOLDER    pretrains three seeds as one stack (GPU): scores-2-0.safetensors, ...
+          --size cpu --precision fp32 --batch 16 --short 4000 --steps 1200 --seconds 7200     smaller: an hour of a core
     compare FOLDER                               measures them on unseen mixtures: results/score_learner.json
     quick                                        both on the line, small, in a minute or two on a CPU; stores nothing
     draw FOLDER                                  docs/score_learner.png: a prompt, and the score by three methods
@@ -35,7 +36,6 @@ from innergrad.config import to_table
 from innergrad.diffusion import GaussianMixture, Scale, ScoreTask, energy_distance, sample, sliced_wasserstein
 from innergrad.diffusion.process import sigma
 from innergrad.diffusion.samplers import Score
-from innergrad.errors import InputError, JobError
 from innergrad.lab import metrics
 from innergrad.lab.baselines.density import BANDWIDTHS
 from innergrad.lab.counter_rng import CounterRNG
@@ -83,10 +83,19 @@ def task_of(dims: int, queries: int = 64) -> SampleScores:
     return SampleScores(dims=dims, queries=queries, min_samples=12, components=4 if dims == 1 else 8)
 
 
-def experiments(dims: int, steps: int = 80_000, batch: int = 32, precision: str = "bf16") -> list[Experiment]:
-    """One a seed, which differ in nothing else. Weights of one take 1.7 MB in 16 bits."""
-    task = task_of(dims)
-    shape = SampleLearnerConfig(n_layers=4, d_model=128, n_heads=4, d_mlp=512)
+#: A learner of 1.7 MB in 16 bits, for a GPU, and one of 0.5 MB, for a core of a CPU.
+SHAPES = {
+    "gpu": SampleLearnerConfig(n_layers=4, d_model=128, n_heads=4, d_mlp=512),
+    "cpu": SampleLearnerConfig(n_layers=3, d_model=96, n_heads=4, d_mlp=192),
+}
+SHORT = 112  # points of the prompts that training may begin with
+
+
+def experiments(
+    dims: int, steps: int = 80_000, batch: int = 32, precision: str = "bf16", size: str = "gpu"
+) -> list[Experiment]:
+    """One a seed, which differ in nothing else."""
+    task, shape = task_of(dims), SHAPES[size]
     optimiser = Optimiser("muon", lr=2e-3, schedule="cosine", warmup=400, clip=1.0)
     train = TrainConfig(steps=steps, batch=batch, precision=precision, optimiser=optimiser)  # type: ignore[arg-type]
     points = max(COUNTS) + task.queries
@@ -104,10 +113,13 @@ def quick_experiments() -> list[Experiment]:
 # --------------------------------------------------------------------------------------------------------------- train
 
 
-def train(chosen: Sequence[Experiment], seconds: float, device: str, out: Path) -> list[Path]:
-    """Trains a stack for so long, and writes each of its models in 16 bits; after each quarter of the time, too."""
+def train(chosen: Sequence[Experiment], seconds: float, device: str, out: Path, short: int = 0) -> list[Path]:
+    """Trains a stack for so long, and writes each of its models in 16 bits; after each quarter of the time, too.
+
+    short: so many steps on prompts of at most 64 samples come first: they take a sixth as long.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
+    began, first = time.perf_counter(), None
 
     def keep(learner: Learner, step: int) -> None:
         for number, one in enumerate(chosen):
@@ -116,18 +128,13 @@ def train(chosen: Sequence[Experiment], seconds: float, device: str, out: Path) 
     def told(step: int, words: str = "") -> None:
         print(f"{time.perf_counter() - began:7.1f} s   step {step:,}   {words}", flush=True)
 
-    try:
-        result = train_within(chosen, seconds, device=device, keep=keep, progress=told)
-    except (InputError, JobError):
-        raise
-    except Exception as error:  # a compiler that does not take the step costs speed, not the run
-        left = seconds - (time.perf_counter() - began)
-        if device == "cpu" or not chosen[0].train.compile or left < 0.2 * seconds:
-            raise
-        print(f"without the compiler, for {left:.0f} s: {type(error).__name__}: {error}", flush=True)
-        chosen = [replace(one, train=replace(one.train, compile=False)) for one in chosen]
-        result = train_within(chosen, left, device=device, keep=keep, progress=told)
+    if short:
+        first = train_within([shortened(one, short) for one in chosen], seconds, device=device, progress=told)
+        chosen = [resumed(one) for one in chosen]
+    left, start = seconds - (time.perf_counter() - began), first and first.learner
+    result = train_within(chosen, left, device=device, keep=keep, progress=told, start=start)
     took = {"seconds": round(time.perf_counter() - began, 1), "device": device_name(device), "steps": result.step}
+    took["short_steps"] = 0 if first is None else first.step
     paths = []
     for number, one in enumerate(result.experiments):
         made = write_learner(out / one.name, result.learner, one, result.step, model=number)
@@ -138,6 +145,20 @@ def train(chosen: Sequence[Experiment], seconds: float, device: str, out: Path) 
         (out / f"{one.name}.json").write_text(json.dumps(about) + "\n")
         print(f"wrote {paths[-1].name}, {paths[-1].stat().st_size:,} bytes, loss {rows[-1]['loss']:.4g}", flush=True)
     return paths
+
+
+def shortened(one: Experiment, steps: int) -> Experiment:
+    """On prompts of at most 64 samples. The rate ends at a half: training goes on."""
+    rule = replace(one.train.optimiser, final=0.5, warmup=one.train.optimiser.warmup // 2)
+    task = replace(_sample_task(one), queries=SHORT - 64)
+    return replace(one, n_points=SHORT, task=task, train=replace(one.train, optimiser=rule, steps=steps))
+
+
+def resumed(one: Experiment) -> Experiment:
+    """What comes after that: from half the rate on, with a short warm-up."""
+    rule = one.train.optimiser
+    rule = replace(rule, lr=0.5 * rule.lr, warmup=rule.warmup // 8)
+    return replace(one, train=replace(one.train, optimiser=rule))
 
 
 # ------------------------------------------------------------------------------------------------------------- compare
@@ -299,7 +320,7 @@ def load(folder: Path, dims: int, device: str) -> tuple[list[SampleLearner], Exp
     if experiment is None:
         raise SystemExit(f"no scores-{dims}-*.safetensors in {folder}: train them first")
     about = json.loads((folder / f"{experiment.name}.json").read_text())
-    return learners, experiment, {key: about[key] for key in ("seconds", "device", "steps")}
+    return learners, experiment, {key: about[key] for key in ("seconds", "device", "steps", "short_steps")}
 
 
 def compare(folder: Path, dims: Sequence[int], device: str, sizes: Sizes, out: Path | None, *, keep: bool) -> Stored:
@@ -424,6 +445,10 @@ def main() -> None:
     made["train"].add_argument("--seconds", type=float, default=200.0)
     made["train"].add_argument("--batch", type=int, default=32)
     made["train"].add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
+    made["train"].add_argument("--size", choices=list(SHAPES), default="gpu")
+    made["train"].add_argument("--steps", type=int, default=80_000, help="at most")
+    made["train"].add_argument("--short", type=int, default=0, help="steps on short prompts, which come first")
+    made["train"].add_argument("--threads", type=int, default=1, help="of a CPU")
     made["train"].add_argument("--tiny", action="store_true", help="the shape of quick: to try the command")
     made["train"].add_argument("--out", type=Path, required=True)
     made["compare"].add_argument("--dims", type=int, nargs="+", default=[1, 2])
@@ -434,10 +459,11 @@ def main() -> None:
     made["shelve"].add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if given.command == "train":
-        chosen = experiments(given.dims, batch=given.batch, precision=given.precision)
+        torch.set_num_threads(given.threads)
+        chosen = experiments(given.dims, given.steps, given.batch, given.precision, given.size)
         if given.tiny:
             chosen = [replace(one, learner=quick_experiments()[0].learner, n_points=48) for one in chosen]
-        train(chosen, given.seconds, given.device, given.out)
+        train(chosen, given.seconds, given.device, given.out, given.short)
     elif given.command == "compare":
         sizes = QUICK if given.small else FULL
         compare(given.folder, given.dims, given.device, sizes, given.out, keep=not given.only_out)
