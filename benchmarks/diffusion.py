@@ -6,6 +6,8 @@ Writes results/diffusion.json (minutes, one thread; ``--only NAME`` renews one r
                    and denoising labels made from points (H.2). In context: target llama, the fused executor, float32.
                    Direct training: torch.nn and torch.optim.SGD from the same start, float32.
     seeds          eight Gaussians again, with other prompts, initial weights and noise
+    orders         what float32 alone does: direct training of these networks with the examples in other orders; and in
+                   context against direct training in float64
     certificates   how far weights and score can be from exact gradient descent, by steps; and how far they are
 
 Distances of samples are on a scale: 0 is the sampler with the exact score, 1 is noise.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,12 +26,13 @@ import torch
 
 from _results import read, renew, store
 from innergrad.cli.diffusion import line_learner, plane_learner
-from innergrad.diffusion import SHAPES, ScoreLearner, ScoreTask, train_directly
-from innergrad.diffusion.study import CONTEXT, DIRECT, EXACT, Sampling, study
+from innergrad.diffusion import SHAPES, Examples, GaussianMixture, ScoreLearner, ScoreTask, TrainedScore, train_directly
+from innergrad.diffusion.study import CONTEXT, DIRECT, EXACT, TEST_TIMES, Sampling, apart, study
 
 NAME, COMMAND = "diffusion", "python benchmarks/diffusion.py"
 SAMPLES = Sampling(n=4000, steps=60)
 SEEDS = (1, 2)
+ORDERS = 8  # of the examples
 POINTS = 2000  # of the data, that denoising labels are made from
 
 
@@ -37,15 +41,51 @@ def learner_of(name: str, activation: str) -> ScoreLearner:
     return replace(line_learner() if name == "two-bumps" else plane_learner(), activation=activation)
 
 
+def prompt_of(name: str, learner: ScoreLearner, prompt: str, seed: int = 0) -> tuple[GaussianMixture, Examples]:
+    """A distribution, and examples of its score. prompt: true, or denoising."""
+    mixture, task, n = SHAPES[name](), learner.task, learner.n_examples
+    if prompt == "true":
+        return mixture, task.from_mixture(mixture, n, seed)
+    return mixture, task.from_data(mixture.sample(POINTS, seed + 10), n, seed)
+
+
 def row(name: str, activation: str, prompt: str, seed: int = 0) -> dict[str, Any]:
     """One study as a record. prompt: true, or denoising."""
-    mixture, learner = SHAPES[name](), learner_of(name, activation)
-    task, n = learner.task, learner.n_examples
-    examples = task.from_mixture(mixture, n, seed) if prompt == "true" else None
-    if examples is None:
-        examples = task.from_data(mixture.sample(POINTS, seed + 10), n, seed)
+    learner = learner_of(name, activation)
+    mixture, examples = prompt_of(name, learner, prompt, seed)
     found = study(name, mixture, learner, examples, replace(SAMPLES, seed=seed + 1), seed)
     return {"prompt": prompt, "seed": seed, **found.record()}
+
+
+def orders(name: str, activation: str, prompt: str, steps: int) -> dict[str, Any]:
+    """Differences of scores, as in the studies: direct training in other orders, and both ways in float64."""
+    learner = learner_of(name, activation)
+    mixture, examples = prompt_of(name, learner, prompt)
+    how: dict[str, Any] = {"lr": learner.lr, "momentum": learner.momentum, "steps": steps, "activation": activation}
+
+    def direct(given: Examples, dtype: torch.dtype) -> TrainedScore:
+        return train_directly(given, learner.task, learner.hidden, learner.start(), **how, dtype=dtype)
+
+    learned = replace_plateau(replace(learner, steps=steps)).learn(examples, dtype=torch.float64)
+    exact, given = direct(examples, torch.float64), direct(examples, torch.float32)
+    others = [direct(shuffled(examples, seed), torch.float32) for seed in range(ORDERS)]
+    times = learner.task.times(torch.linspace(0.0, 1.0, TEST_TIMES, dtype=torch.float64)).tolist()
+    return {
+        "name": name,
+        "activation": activation,
+        "prompt": prompt,
+        "steps": steps,
+        "float64": apart(mixture, learned, exact, times),
+        "to_float64": apart(mixture, given, exact, times),
+        "orders": [apart(mixture, given, other, times) for other in others],
+    }
+
+
+def shuffled(examples: Examples, seed: int) -> Examples:
+    """The same examples in another order."""
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed))
+    weight = None if examples.weight is None else examples.weight[order]
+    return Examples(examples.X[order], examples.y[order], examples.x[order], examples.t[order], weight)
 
 
 STUDIES = {
@@ -119,15 +159,18 @@ def samples_table() -> list[str]:
 def direct_table() -> list[str]:
     """In context beside direct training."""
     head = (
-        "| data | network | difference of the scores | worst | error: in context | direct | loss: in context | direct |"
+        "| data | network | difference of the scores | worst | direct, in other orders | in float64 | "
+        "error: in context | direct | loss: in context | direct |"
     )
-    lines = [head, "|---" * 8 + "|"]
-    for one in read(NAME)["studies"]:
+    lines, stored = [head, "|---" * 10 + "|"], read(NAME)
+    for one, other in zip(stored["studies"], stored["orders"], strict=True):
         denoised = "" if one["prompt"] == "true" else ", denoising"
         cells = [
             one["name"].replace("-", " ") + denoised,
             one["activation"].replace("relu", "ReLU"),
             *(f"{one[key]:.1e}" for key in ("score_difference", "relative_difference")),
+            f"{statistics.median(other['orders']):.1e}, {max(other['orders']):.1e}",
+            f"{other['float64']:.1e}",
             *(f"{one['relative_error'][key]:.4f}" for key in (CONTEXT, DIRECT)),
             *(f"{one[key]:.5f}" for key in ("loss", "loss_direct")),
         ]
@@ -163,7 +206,7 @@ TABLES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help=f"one of: {', '.join([*STUDIES, 'seeds', 'certificates'])}")
+    parser.add_argument("--only", help=f"one of: {', '.join([*STUDIES, *parts([])])}")
     only = parser.parse_args().only
     torch.set_num_threads(1)
     if only is not None:
@@ -172,18 +215,20 @@ def main() -> None:
             place = list(STUDIES).index(only)
             renew(NAME, COMMAND, {"studies": [*old[:place], row(*STUDIES[only]), *old[place + 1 :]]})
         else:
-            renew(NAME, COMMAND, {only: parts()[only]()})
+            renew(NAME, COMMAND, {only: parts(old)[only]()})
         return
     found: dict[str, Any] = {"studies": []}
     for name, given in STUDIES.items():
         found["studies"].append(row(*given))
         print(name, found["studies"][-1]["on_the_scale"], flush=True)
-    store(NAME, COMMAND, found | {name: make() for name, make in parts().items()})
+    store(NAME, COMMAND, found | {name: make() for name, make in parts(found["studies"]).items()})
 
 
-def parts() -> dict[str, Any]:
+def parts(studies: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is measured beside the studies, which say how many steps there are."""
     return {
         "seeds": lambda: [row("eight-gaussians", "relu", "true", seed) for seed in SEEDS],
+        "orders": lambda: [orders(*given, one["steps"]) for given, one in zip(STUDIES.values(), studies, strict=True)],
         "certificates": lambda: list(certificates()),
     }
 

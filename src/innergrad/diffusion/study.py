@@ -78,18 +78,13 @@ class Study:
             if name != EXACT
         }
 
-    def differences(self, times: list[float], seed: int = 100) -> list[float]:
-        """Of the two learned scores: the root mean square over points of P_t, time by time."""
-        found = []
-        for number, t in enumerate(times):
-            x = self.mixture.diffused(2000, t, seed=seed + 2 * number)
-            found.append(float((self.learned(x, t) - self.trained(x, t)).square().sum(-1).mean().sqrt()))
-        return found
+    def differences(self) -> list[float]:
+        """Of the two learned scores, time by time."""
+        return differences(self.mixture, self.learned, self.trained, self.times)
 
     def difference(self) -> float:
-        """The same over all times, uniform on [T_0, T] as in (H.1): of log-uniform ones, each counts t times."""
-        found = self.differences(self.times)
-        return math.sqrt(sum(t * one**2 for t, one in zip(self.times, found, strict=True)) / sum(self.times))
+        """The same over all times."""
+        return apart(self.mixture, self.learned, self.trained, self.times)
 
     @cached_property
     def distances(self) -> dict[str, dict[str, float]]:
@@ -128,7 +123,7 @@ class Study:
             "loss_direct": self.trained.loss,
             "score_difference": self.difference(),
             "relative_difference": max(
-                apart / size for apart, size in zip(self.differences(self.times), errors[CONTEXT].size, strict=True)
+                one / size for one, size in zip(self.differences(), errors[CONTEXT].size, strict=True)
             ),
             "relative_error": {name: error.overall for name, error in errors.items()},
             "errors": {name: list(error.relative) for name, error in errors.items()},
@@ -143,6 +138,21 @@ class Study:
             },
             "seconds": self.seconds,
         }
+
+
+def differences(mixture: GaussianMixture, one: Score, other: Score, times: list[float], seed: int = 100) -> list[float]:
+    """Of two scores: the root mean square over points of P_t, time by time."""
+    found = []
+    for number, t in enumerate(times):
+        x = mixture.diffused(2000, t, seed=seed + 2 * number)
+        found.append(float((one(x, t) - other(x, t)).square().sum(-1).mean().sqrt()))
+    return found
+
+
+def apart(mixture: GaussianMixture, one: Score, other: Score, times: list[float]) -> float:
+    """The same over all times, uniform on [T_0, T] as in (H.1): of log-uniform ones, each counts t times."""
+    found = differences(mixture, one, other, times)
+    return math.sqrt(sum(t * size**2 for t, size in zip(times, found, strict=True)) / sum(times))
 
 
 def study(
