@@ -46,6 +46,7 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
     "certificates.no_certificate_on_llama_is_violated": ("certificates_llama", ("violations",), to([{"number": 1}])),
     "claims.every_stored_verdict_is_accepted": ("claims", ("claims", 7, "measured"), to(1e-3)),
     "diffusion.in_context_equals_direct_training": ("diffusion", ("studies", 1, "score_difference"), to(2e-3)),
+    "diffusion.rounding_is_all_that_differs": ("diffusion", ("orders", 5, "float64"), to(2e-12)),
     "diffusion.eight_gaussians_are_sampled": (
         "diffusion",
         ("seeds", 0, "on_the_scale", "energy distance", "in context"),
