@@ -131,7 +131,7 @@ def train(chosen: Sequence[Experiment], seconds: float, device: str, out: Path, 
     if short:
         first = train_within([shortened(one, short) for one in chosen], seconds, device=device, progress=told)
         chosen = [resumed(one) for one in chosen]
-    left, start = seconds - (time.perf_counter() - began), first and first.learner
+    left, start = seconds - (time.perf_counter() - began), None if first is None else first.learner
     result = train_within(chosen, left, device=device, keep=keep, progress=told, start=start)
     took = {"seconds": round(time.perf_counter() - began, 1), "device": device_name(device), "steps": result.step}
     took["short_steps"] = 0 if first is None else first.step
@@ -377,7 +377,8 @@ def errors_table() -> list[str]:
     for found in read(NAME)["dimensions"]:
         where = "On the line" if found["dims"] == 1 else "In the plane"
         took = found["training"]
-        who = f"a learner of {found['weights']:,} weights, {took['steps']:,} steps of {took['batch']} prompts"
+        first = f"{took['short_steps']:,} steps on prompts of at most 64 samples, then " if took["short_steps"] else ""
+        who = f"a learner of {found['weights']:,} weights, {first}{took['steps']:,} steps of {took['batch']} prompts"
         lines += [f"{where}, {found['mixtures']} mixtures; {who}:", "", *rows_of(found), ""]
     return lines[:-1]
 

@@ -71,9 +71,10 @@ def described(
     weights = sum(value.numel() for value in learner.build_for(task.d, 2, outputs=task.outputs).parameters())
     shape = f"A transformer that reads samples as a set: {learner.n_layers} blocks, width {learner.d_model}, "
     shape += f"{learner.n_heads} heads, MLPs of {learner.d_mlp}; {weights:,} parameters."
-    trained = f"{took['steps']:,} steps, {config.batch} prompts each, {config.optimiser.kind} at "
+    first = f"{took['short_steps']:,} steps on prompts of at most 64 samples, then " if took["short_steps"] else ""
+    trained = f"{first}{took['steps']:,} steps, {config.batch} prompts each, {config.optimiser.kind} at "
     trained += f"{config.optimiser.lr:g}, cosine to 0, {config.precision}, seed {experiment.seed}; {took['device']}."
-    prompts = took["steps"] * config.batch
+    prompts = (took["short_steps"] + took["steps"]) * config.batch
     rows = [{"k": n, "learner": float(f"{found[n]:.6g}"), DENSITY: float(f"{density[n]:.6g}")} for n in COUNTS]
     words = (
         f"k samples; relative error of the score in L2(P_t), over {len(unseen.times)} times from 0.02 to 3, mean over "

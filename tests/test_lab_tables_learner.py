@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from torch import Tensor
 
 from innergrad import lab, zoo
@@ -192,40 +193,75 @@ def test_ranks_and_z_scores_are_of_the_demonstrations() -> None:
     assert float(scale) < 1e5
 
 
-def test_guesses_leave_a_demonstration_out() -> None:
+@pytest.mark.parametrize(("k", "d"), [(9, 3), (8, 20)])
+@pytest.mark.parametrize("penalty", table_guesses.PENALTIES)
+def test_guesses_leave_a_demonstration_out(k: int, d: int, penalty: float) -> None:
     """Against ridge regression that is fitted again without the row, with an intercept that is not penalised."""
     generator = np.random.default_rng(0)
-    z, y, penalty = generator.normal(size=(12, 3)), generator.normal(size=12), 0.05
-    z -= z[:9].mean(0)
-    shown = torch.arange(12)[None] < 9
+    z, y = generator.normal(size=(k + 3, d)), generator.normal(size=k + 3)
+    shown = torch.arange(k + 3)[None] < k
     found, errors = table_guesses.ridge(torch.tensor(z)[None], torch.tensor(y)[None, :, None], shown, (penalty,))[0]
-    own = np.c_[np.ones(12), z]
-    for row in range(12):
-        rest = np.array([other for other in range(9) if other != row])
-        size = np.diag([0.0, *[9 * penalty] * 3])
-        weights = np.linalg.solve(own[rest].T @ own[rest] + size, own[rest].T @ y[rest])
-        assert float(found[0, row, 0]) == pytest.approx(weights @ own[row], abs=1e-6)
-    assert float(errors) == pytest.approx(np.square(found[0, :9, 0].numpy() - y[:9]).mean(), rel=1e-5)
+    for row in range(k + 3):
+        rest = np.array([other for other in range(k) if other != row])
+        fitted = Ridge(alpha=k * penalty).fit(z[rest], y[rest])
+        assert float(found[0, row, 0]) == pytest.approx(fitted.predict(z[row : row + 1])[0], abs=1e-5)
+    assert float(errors) == pytest.approx(np.square(found[0, :k, 0].numpy() - y[:k]).mean(), rel=1e-4)
 
 
-def test_doublings_are_steps_of_descent() -> None:
-    """Against 32 steps one by one, on the 9 demonstrations of 10 rows that may be some; hidden rows change nothing."""
+@pytest.mark.parametrize("stop", table_guesses.STOPS)
+def test_doublings_are_the_mean_of_descent(stop: int) -> None:
+    """Against steps one by one, on the 9 demonstrations of 10 rows that may be some; hidden rows change nothing."""
     generator = torch.Generator().manual_seed(0)
     z, y = torch.randn(1, 12, 3, generator=generator), torch.randn(1, 12, 1, generator=generator)
     shown, weights = torch.arange(12)[None] < 9, torch.tensor([[0.5, 0.3, 0.2]])
-    found, _ = table_guesses.descent(z, weights, y, shown, 10, (5,))[0]
+    found, _ = table_guesses.descent(z, weights, y, shown, 10, (stop,))[0]
     apart = ((z[0, :, None] - z[0, None, :9]).square() * weights[0]).sum(-1).double()
     kernel, labels = (-apart / 2.0).exp(), y[0, :9, 0].double()
-    size, middle, sums = kernel[:9].sum(1).max(), labels.mean(), torch.zeros(9, dtype=torch.float64)
-    for _ in range(32):
-        sums = sums + (labels - middle - kernel[:9] @ sums) / size
-    fits = middle + kernel @ sums
-    torch.testing.assert_close(found[0, 9:, 0].double(), fits[9:], rtol=1e-4, atol=1e-5)
-    share = 1.0 - torch.linalg.matrix_power(torch.eye(9) - kernel[:9] / size, 32).diagonal() + 1.0 / 9.0
-    free = share < 1.0 - table_guesses.LEAST_FREE
-    assert int(free.sum()) >= 6
-    others = labels - (labels - fits[:9]) / (1.0 - share)
-    torch.testing.assert_close(found[0, :9, 0].double()[free], others[free], rtol=1e-3, atol=1e-4)
+    kernel = kernel - kernel[:9].mean(0)
+    kernel = kernel - kernel.mean(1, keepdim=True)
+    size = kernel[:9].abs().sum(1).max()
+
+    def mean_of_descent(y: Tensor) -> Tensor:
+        sums, total = torch.zeros_like(y), torch.zeros(12, *y.shape[1:], dtype=torch.float64)
+        for _ in range(2**stop):
+            total = total + y.mean(0) + kernel @ sums
+            sums = sums + (y - y.mean(0) - kernel[:9] @ sums) / size
+        return total / 2**stop
+
+    fits, own = mean_of_descent(labels), mean_of_descent(torch.eye(9, dtype=torch.float64))[:9].diagonal()
+    torch.testing.assert_close(found[0, 9:, 0].double(), fits[9:], rtol=1e-5, atol=1e-5)
+    others = labels - (labels - fits[:9]) / (1.0 - own)
+    torch.testing.assert_close(found[0, :9, 0].double(), others, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("k", [2, 8, 12, 30, 64])
+@pytest.mark.parametrize("d", [3, 20, 40])
+def test_a_demonstration_does_not_tell_its_own_label(k: int, d: int) -> None:
+    """Its guesses stay where the label moves, however few the rows and however many the columns."""
+    generator = torch.Generator().manual_seed(k + d)
+    z, y = torch.randn(4, k + 5, d, generator=generator), torch.randn(4, k + 5, 2, generator=generator)
+    shown, weights = (torch.arange(k + 5) < k).expand(4, -1), torch.full((4, d), 1.0 / d)
+
+    def guesses(labels: Tensor) -> Tensor:
+        found = table_guesses.ridge(z, labels, shown)
+        found += table_guesses.descent(z, weights, labels, shown, k + 2)
+        return torch.stack([one for one, _ in found])
+
+    moved = y.clone()
+    moved[:, 0] += 0.5
+    before, after = guesses(y), guesses(moved)
+    torch.testing.assert_close(before[:, :, 0], after[:, :, 0], rtol=1e-4, atol=1e-4)
+    assert float((before - after)[:, :, 1:].abs().max()) > 0.01  # others hear of it
+
+
+@pytest.mark.parametrize("far", [1e6, 1e9])
+def test_a_large_offset_changes_nothing(far: float) -> None:
+    """In float64, of a column and of the labels: what is left of the numbers is what counts."""
+    learner, (x, y) = built(), tables()
+    before = said(learner, x.double(), y[:, :K].double())
+    moved = said(learner, x.double() + far, y[:, :K].double() + far)
+    torch.testing.assert_close(moved[..., 0] - far, before[..., 0], rtol=0, atol=2e-3)
+    torch.testing.assert_close(moved[..., 1], before[..., 1], rtol=1e-3, atol=1e-3)
 
 
 @both

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 MOST_Z = 6.0  # z-scores beyond are cut
-FLAT = 1e-6  # a spread below this share of the size is rounding: the column is constant
+FLAT = 16.0  # roundings of its mean: values that spread by less are equal
 STATISTICS, STRENGTH = 10, 6  # of a column; the place of how it goes with the labels
 CUT, ROUNDS = 4.0, 2  # the scale of labels: what is beyond so many standard deviations is moved there, so many times
 
@@ -50,7 +50,7 @@ def seen(x: Tensor, shown: Tensor, codes: Tensor, classes: bool) -> Seen:
     whole = ((x == x.round()) | ~used).all(1)
     x = x / torch.where(used, x.abs(), 0.0).amax(1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
     mean, spread = moments(x, used)
-    flat = spread <= FLAT * mean.abs().clamp(min=FLAT)
+    flat = equal(mean, spread)
     z = (x - mean[:, None]) / torch.where(flat, 1.0, spread)[:, None]
     z = torch.where(there & ~flat[:, None], z, 0.0).clamp(-MOST_Z, MOST_Z).float()
     rank, distinct = ranked(x, used, count)
@@ -148,7 +148,12 @@ def location_scale(y: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
         reach = CUT * spread
         near = y.maximum((mean - reach)[:, None]).minimum((mean + reach)[:, None])
         mean, spread = moments(near, shown)
-    return mean, torch.where(spread <= FLAT * mean.abs(), 0.0, spread)
+    return mean, torch.where(equal(mean, spread), 0.0, spread)
+
+
+def equal(mean: Tensor, spread: Tensor) -> Tensor:
+    """Whether a spread around a mean is nothing but rounding."""
+    return spread <= FLAT * torch.finfo(mean.dtype).eps * mean.abs()
 
 
 def number_codes(y: Tensor, shown: Tensor, location: Tensor, scale: Tensor) -> Tensor:
