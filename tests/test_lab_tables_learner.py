@@ -20,6 +20,7 @@ from innergrad.lab.learners import table, table_features, table_guesses
 from innergrad.lab.learners.answers import ClassAnswer, NumberAnswer, bin_of, borders
 from innergrad.lab.learners.table import TableConfig, TableLearner
 from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.room import activations_of_prompt
 from innergrad.lab.stack import Stack
 from innergrad.lab.tasks import Prompts, Task
 from innergrad.lab.timed import train_within
@@ -195,6 +196,7 @@ def test_a_learner_of_vectors_is_trained_saved_and_measured(tmp_path: Path) -> N
     assert learner.answer(x, y[:, :8, :1]).mean.shape == (5, 4, 1)  # the weights serve any number of them
     found = lab.evaluate_run(tmp_path / "run", n_prompts=8, n_points=6)
     assert list(found.curves) == ["model", "mean"]
+    assert activations_of_prompt(SMALL, task, 12) == 2 * SMALL.activations(12)  # memory is that of two prompts
 
 
 @both

@@ -485,8 +485,8 @@ class TableLearner(Learner):
             def inside(name: str, value: Tensor) -> Tensor:
                 return value if keep is None else keep(name, value.unflatten(1, apart)).flatten(1, 2)
 
-            found: Tensor = self(*folded(x, y), weights, inside)
-            return found.unflatten(1, apart).mT
+            found: Tensor = self(*folded(x, y), weights, inside).unflatten(1, apart).mT
+            return found
         S, B, n, _ = x.shape
         x, y = x.flatten(0, 1), y.flatten(0, 1)
         if n == 1:
