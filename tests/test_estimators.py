@@ -21,6 +21,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -228,14 +229,14 @@ def test_the_ridge_engine_predicts_as_a_ridge_on_scaled_columns() -> None:
     X, y = table()
     model = InContextRegressor("ridge").fit(X, y)
     Z = (X - X.mean(0)) / X.std(0)
-    theirs = Ridge(alpha=model._engine.ridge * len(X)).fit(Z, y)
+    theirs = Ridge(alpha=model._fits[0].engine.ridge * len(X)).fit(Z, y)
     assert np.allclose(model.predict(X), theirs.predict(Z), atol=1e-6)
 
 
 def test_gradient_descent_is_that_of_autograd_and_certified() -> None:
     X, y = table(12)
     model = InContextRegressor("gd", hidden=(2,), steps=4).fit(X, y)
-    engine = model._engine
+    engine = model._fits[0].engine
     Z, Y = map(torch.from_numpy, engine.examples)
     exact = ig.reference(engine._algorithm(engine.rate, engine.steps), Z, Y, Z, w0=engine._start)
     assert np.allclose(exact.predictions[:, 0] * y.std() + y.mean(), model.predict(X)[np.argsort(y)], atol=1e-9)
@@ -251,7 +252,7 @@ def test_the_kernel_engine_comes_near_its_limit() -> None:
     X = rng.uniform(-1, 1, size=(40, 1))
     y = np.sin(3 * X[:, 0])
     model = InContextRegressor("kernel").fit(X, y)
-    engine = model._engine
+    engine = model._fits[0].engine
     at, labels = engine.examples
     limit = KernelRidge(alpha=1e-6, kernel="precomputed").fit(kernel(engine.bandwidth)(*[torch.tensor(at)] * 2), labels)
     queries = np.linspace(-0.9, 0.9, 7)[:, None]
@@ -285,6 +286,70 @@ def test_only_gradient_descent_has_a_loss_curve() -> None:
     assert not hasattr(model, "loss_curve_")
     with pytest.raises(AttributeError, match="engine='gd'"):
         _ = model.certificate_
+
+
+# ---------------------------------------------------------------------------------------- several labels
+
+
+def labels_of(X: np.ndarray, q: int) -> np.ndarray:
+    """(n, q): in units that differ by 1e6, and from the third on one that is constant."""
+    rng = np.random.default_rng(q)
+    y = X @ rng.normal(size=(4, q)) + 0.3 * rng.normal(size=(len(X), q))
+    y[:, 1:2] *= 1e6
+    y[:, 2:3] = 7.0
+    return np.asarray(y)
+
+
+@pytest.mark.parametrize("q", [1, 2, 5])
+@pytest.mark.parametrize("engine", ["pretrained", "ridge", "kernel", "gd"])
+def test_several_labels_are_predicted_as_scikit_learn_would(engine: str, q: int) -> None:
+    """As by an estimator for each label. Means, standard deviations and quantiles have the form of y."""
+    X, _ = table()
+    y = labels_of(X, q)
+    settings: dict[str, Any] = {"steps": 10, "calibrate": engine == "pretrained"}
+    model = made(InContextRegressor, engine, **settings).fit(X[:40], y[:40])
+    theirs = MultiOutputRegressor(made(InContextRegressor, engine, **settings)).fit(X[:40], y[:40])
+    mean, std = model.predict(X[40:], return_std=True)
+    quantiles = model.predict(X[40:], quantiles=[0.1, 0.5, 0.9])
+    assert (mean.shape, std.shape, quantiles.shape) == ((20, q), (20, q), (20, q, 3))
+    assert np.array_equal(mean, theirs.predict(X[40:]))
+    assert np.array_equal(mean, model.predict(X[40:]))
+    for number, one in enumerate(theirs.estimators_):
+        assert np.array_equal(std[:, number], one.predict(X[40:], return_std=True)[1])
+        assert np.array_equal(quantiles[:, number], one.predict(X[40:], quantiles=[0.1, 0.5, 0.9]))
+    assert np.isfinite(model.score(X[40:], y[40:]))
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X[40:]), mean)
+    if engine == "gd":
+        assert hasattr(model, "loss_curve_") == (q == 1)
+    if q == 5:
+        assert (mean[:, 2] == 7.0).all()
+
+
+def test_labels_of_a_data_frame_have_names() -> None:
+    X, y = table()
+    frames = pd.DataFrame({"price": y, "tax": 2.0, "size": y.astype(int)})
+    model = InContextRegressor("ridge").fit(X, frames)
+    assert model.predict(X).shape == frames.shape
+    assert [note.split(": ")[0] for note in model.notes_] == ["price", "tax", "size"]
+    assert InContextRegressor("ridge").fit(X, labels_of(X, 2)).notes_[1].startswith("label 2: ridge: ")
+    single = InContextRegressor("ridge").fit(X, frames[["price"]])
+    assert single.notes_ == InContextRegressor("ridge").fit(X, frames["price"]).notes_
+    assert single.predict(X).shape == (len(X), 1)
+    assert np.array_equal(model.predict(X), InContextRegressor("ridge").fit(X, frames.to_numpy()).predict(X))
+    assert clone(model).fit(X, y).predict(X).shape == y.shape  # fit again, with one label
+
+
+@pytest.mark.parametrize("hole", [np.nan, np.inf, None, pd.NA])
+def test_labels_that_are_missing_or_of_another_form_are_errors(hole: Any) -> None:
+    X, _ = table()
+    y = labels_of(X, 2).astype(object)
+    y[3, 1] = hole
+    for form in (y, pd.DataFrame(y), pd.DataFrame(y).convert_dtypes()):
+        with pytest.raises(ValueError, match=r"Input y contains (a missing label; got row 3|NaN|infinity)"):
+            InContextRegressor("ridge").fit(X, form)
+    for form in (np.zeros((60, 2, 2)), np.zeros((60, 0)), np.zeros((59, 2)), np.zeros(())):
+        with pytest.raises((ValueError, TypeError)):
+            InContextRegressor("ridge").fit(X, form)
 
 
 # ---------------------------------------------------------------------------------------- laws
@@ -490,7 +555,7 @@ def test_means_and_intervals_of_the_same_rows_cost_one_pass() -> None:
     assert ((low <= high) & (std > 0)).all()
     assert not np.array_equal(model.predict(X[::-1]), mean)
     assert len(learner.prompts) == 2
-    assert len(pickle.loads(pickle.dumps(model))._engine._kept[1]) == 0
+    assert len(pickle.loads(pickle.dumps(model))._fits[0].engine._kept[1]) == 0
     assert model.fit(X, -y).predict(X).mean() < 0 < mean.mean()
 
 
@@ -513,13 +578,13 @@ def test_a_learner_of_the_lab(labels: str) -> None:
     X, y = table()
     kind = InContextRegressor if labels == "numbers" else InContextClassifier
     model = kind(learner=tiny(labels)).fit(X[:40], y[:40] if labels == "numbers" else y[:40] > 5)
-    assert len(model._engine.chosen.groups[0]) == 1
+    assert len(model._fits[0].engine.chosen.groups[0]) == 1
     whole = answer(model, X[40:])
     assert len(np.unique(whole)) > 10
     alone = np.concatenate([answer(model, X[i : i + 1]) for i in range(40, 60)])
     assert np.allclose(alone, whole, rtol=2.0**-22, atol=0.0)  # two bits of float32
     mixed = np.column_stack([X.astype(object), np.array([*"abcde"])[np.arange(60) % 5]])
-    assert len(clone(model).fit(mixed, (y > 5).astype(int))._engine.chosen.groups[0]) == 2
+    assert len(clone(model).fit(mixed, (y > 5).astype(int))._fits[0].engine.chosen.groups[0]) == 2
 
 
 @pytest.mark.soak
@@ -545,8 +610,8 @@ def test_more_rows_than_a_context_has(contexts: str) -> None:
     model = InContextRegressor(learner=learner, contexts=contexts, max_rows=200).fit(X[:900], y[:900])
     assert model.score(X[900:], y[900:]) > (0.7 if contexts == "nearest" else 0.6)
     assert all(labels.shape[1] == 200 for _, labels in learner.prompts)
-    assert len(model._engine.chosen.groups) == (1 if contexts == "random" else 9)
-    assert {len(group) for group in model._engine.chosen.groups} == {4 if contexts == "random" else 2}
+    assert len(model._fits[0].engine.chosen.groups) == (1 if contexts == "random" else 9)
+    assert {len(group) for group in model._fits[0].engine.chosen.groups} == {4 if contexts == "random" else 2}
     assert "900 rows are more than a context of 200" in model.notes_[0]
     alone = np.concatenate([model.predict(X[i : i + 1]) for i in range(900, 910)])
     assert np.allclose(alone, model.predict(X[900:910]))
@@ -565,8 +630,8 @@ def test_more_columns_than_a_learner_has() -> None:
     model = InContextRegressor(learner=learner, n_estimators=3).fit(X, y)
     assert model.score(X, y) > 0.5
     assert "30 columns are more than the learner takes: it sees the 4" in model.notes_[0]
-    assert set(model._order[:2]) == {29, 17}
-    assert all({0, 1} <= set(member.columns) for member in model._engine.chosen.groups[0])
+    assert set(model._fits[0].order[:2]) == {29, 17}
+    assert all({0, 1} <= set(member.columns) for member in model._fits[0].engine.chosen.groups[0])
 
 
 def test_more_classes_than_a_learner_has() -> None:

@@ -21,6 +21,7 @@ from innergrad.lab.learners import table, table_features, table_guesses
 from innergrad.lab.learners.answers import ClassAnswer, NumberAnswer, bin_of, borders
 from innergrad.lab.learners.table import TableConfig, TableLearner
 from innergrad.lab.optimisers import Optimiser
+from innergrad.lab.room import activations_of_prompt
 from innergrad.lab.stack import Stack
 from innergrad.lab.tasks import Prompts, Task
 from innergrad.lab.timed import train_within
@@ -126,6 +127,77 @@ def test_the_answer_in_training_is_the_answer() -> None:
         close(together[number], alone(x[None], y[None])[0])
         close(together[number], alone.answer(x, y[:, :-1]).mean)
     assert not torch.allclose(together[0], together[1])
+
+
+@pytest.mark.parametrize("q", [1, 2, 5])
+def test_every_number_of_a_vector_is_answered_as_if_alone(q: int) -> None:
+    """Also where one has another unit by a million, and where one is constant."""
+    learner, (x, y) = built(), tables()
+    vectors = torch.stack([y.roll(number, 1) for number in range(q)], 2)
+    vectors[..., 1:2] *= 1e6
+    vectors[..., 2:3] = 0.1
+    found = said(learner, x, vectors[:, :K])
+    assert found.shape == (3, N - K, q, 5)
+    for number in range(q):
+        alone = said(learner, x, vectors[:, :K, number])
+        torch.testing.assert_close(found[:, :, number], alone, rtol=2e-5, atol=2e-4)
+    if q == 5:
+        assert torch.equal(found[:, :, 2, 1], torch.zeros(3, N - K))
+        assert not torch.allclose(found[:, :, 0], found[:, :, 3], rtol=1e-3)  # each depends on its own labels
+
+
+def test_the_parts_of_a_vector_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, (x, y) = built(), tables()
+    vectors = torch.stack((y, y.roll(1, 1)), 2)[:, :K]
+    before = said(learner, x, vectors)
+    monkeypatch.setattr(table, "MOST_CELLS", 12)
+    monkeypatch.setattr(table, "BLOCK", 2)
+    monkeypatch.setattr(table, "MOST_ROWS", 3)
+    close(before, said(learner, x, vectors))
+
+
+def test_vectors_are_predicted_and_learned_number_by_number() -> None:
+    """In a stack, too; the loss is that of the numbers as prompts of their own."""
+    x, y = tables(rows=6)
+    vectors = torch.stack((y, 100.0 - y.roll(1, 1)), 2)
+    stack = SMALL.build(D, N, 2, outputs=2)
+    stack.load_state_dict(built(stack=2).state_dict())
+    for number in (0, 1):
+        model = stack.model(number)
+        assert isinstance(model, TableLearner)
+        found = model.predict(x, vectors)
+        assert found.shape == vectors.shape
+        one = built(stack=2).model(number)
+        close(found, torch.stack([one.predict(x, labels) for labels in vectors.unbind(2)], 2))
+        close(found[:, 4:5], model.answer(x[:, :5], vectors[:, :4]).mean)
+        _, cache = model.run_with_cache(x, vectors, ["rows.*"])
+        _, alone = one.run_with_cache(x, vectors[..., 1], ["rows.*"])
+        assert cache["rows.1.resid_post"].shape == (3, 2, 6, 32)
+        close(cache["rows.1.resid_post"][:, 1], alone["rows.1.resid_post"])
+        edited, _ = model.run_with_cache(x, vectors, [], {"rows.1.resid_post": torch.zeros_like})
+        assert not torch.allclose(edited, found[:, -1:])
+    weights, step = dict(stack.named_parameters()), torch.tensor(5)
+    both, apart = vectors.expand(2, -1, -1, -1), torch.stack(vectors.unbind(2), 1).flatten(0, 1).expand(2, -1, -1)
+    repeated = x.repeat_interleave(2, 0).expand(2, -1, -1, -1)
+    found = stack.objective(x.expand(2, -1, -1, -1), both, weights, step)
+    close(found, stack.objective(repeated, apart, weights, step))
+    assert found.shape == (2,)
+
+
+def test_a_learner_of_vectors_is_trained_saved_and_measured(tmp_path: Path) -> None:
+    task = lab.TableRegression(d=3, outputs=2)
+    how = lab.TrainConfig(steps=3, batch=4)
+    one = lab.Experiment(n_points=12, task=task, learner=SMALL, train=how)
+    result = lab.train([one, replace(one, seed=1)], tmp_path / "run")
+    learner, experiment = lab.load_learner(tmp_path / "run", model=1)
+    assert experiment.task == task
+    x, y, _ = task.sample(lab.CounterRNG.of(9), torch.arange(5), 12)
+    assert torch.equal(learner.predict(x, y), result.learner.model(1).predict(x, y))
+    assert isinstance(learner, TableLearner)
+    assert learner.answer(x, y[:, :8, :1]).mean.shape == (5, 4, 1)  # the weights serve any number of them
+    found = lab.evaluate_run(tmp_path / "run", n_prompts=8, n_points=6)
+    assert list(found.curves) == ["model", "mean"]
+    assert activations_of_prompt(SMALL, task, 12) == 2 * SMALL.activations(12)  # memory is that of two prompts
 
 
 @both
@@ -292,8 +364,16 @@ def test_what_is_no_table() -> None:
     for labels in (y[:, :K] + 0.5, y[:, :K] - 1.0, y[:, :K] + 9.0):
         with pytest.raises(InputError, match="these are no labels of classes"):
             learner.answer(x, labels)
-    with pytest.raises(InputError, match=r"tables are x \(B, n, d\) and y \(B, k\); got"):
+    with pytest.raises(InputError, match=r"tables are x \(B, n, d\) and y \(B, k\) or \(B, k, q\); got"):
         learner.answer(x, y)
+    for shape in ((3, K, 0), (3, K, 2, 2), (3, N, 2), (2, K, 2)):
+        with pytest.raises(InputError, match="tables are x"):
+            built().answer(x, torch.zeros(shape))
+    for wrong in (lambda: learner.answer(x, y[:, :K, None]), lambda: learner.config.build(D, N, outputs=2)):
+        with pytest.raises(InputError, match="a learner of classes is for labels of one number"):
+            wrong()
+    with pytest.raises(InputError, match="a label is missing"):
+        built().answer(x, torch.stack((y[:, :K], torch.full((3, K), NAN)), 2))
     with pytest.raises(InputError, match="a label is missing"):
         learner.answer(x, torch.full((3, K), NAN))
     with pytest.raises(InputError, match="answers with numbers"):

@@ -16,12 +16,13 @@ from torch import Tensor
 from innergrad.cli.lab_settings import _classes
 from innergrad.config import change, parse, to_table, to_toml
 from innergrad.errors import InputError
-from innergrad.lab import CounterRNG, TableClassification, TableRegression, Task, tables
+from innergrad.lab import CounterRNG, TableClassification, TableRegression, Task, check_task, tables
 
 RNG = CounterRNG.of(0, "tables")
 TASKS: dict[str, tables.Tables] = {
     "regression": TableRegression(d=7),
     "classification": TableClassification(d=7, classes=6),
+    "vectors": TableRegression(d=7, outputs=3),
 }
 each_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS.keys())
 
@@ -52,7 +53,7 @@ def test_a_table_depends_on_its_number_alone(task: tables.Tables) -> None:
     rows = task.sample(CounterRNG.rows([RNG, CounterRNG.of(1, "tables")], 3), torch.arange(3).repeat(2), 30)  # a stack
     torch.testing.assert_close(rows.x[:3], whole.x[:3], rtol=1e-5, atol=1e-5, equal_nan=True)
     assert not same(rows.x[3:], whole.x[:3])
-    assert len({tuple(y.tolist()) for y in whole.y}) == 20  # no two are alike
+    assert len({tuple(y.flatten().tolist()) for y in whole.y}) == 20  # no two are alike
 
 
 @each_task
@@ -83,6 +84,29 @@ def test_labels_are_of_size_one_and_cut_off() -> None:
     away = (y - y.mean(1, keepdim=True)).abs().amax(1) / y.std(1)
     assert float(away.max()) <= 10.5
     assert int((y.std(1) == 0.0).sum()) <= 4  # a label that no row changes: a flag that is always up
+
+
+def test_tables_stay_as_they_are() -> None:
+    """Numbers of the first tables, so that a run that is repeated has the same ones."""
+    wanted = [[-0.878838, 0.447207, 0.372896], [0.679555, 1.01885, 0.211644], [1.338108, 0.069478, -0.560267]]
+    found = drawn(TASKS["regression"], 3)["y"][:, :3]
+    torch.testing.assert_close(found, torch.tensor(wanted), rtol=1e-4, atol=1e-4)
+
+
+def test_numbers_of_a_vector_differ_in_function_noise_sort_and_unit() -> None:
+    assert check_task(TASKS["vectors"]) == ()
+    assert TASKS["vectors"].outputs == 3
+    y = drawn(TASKS["vectors"], 150, 40)["y"]
+    assert y.shape == (150, 40, 3)
+    assert 0.5 < float(y.square().mean().sqrt()) < 3.0
+    values = torch.tensor([[len(column.unique()) for column in table.T] for table in y])
+    assert ((values.amin(1) < 10) & (values.amax(1) == 40)).any()  # sorts differ within a table
+    together = [table.T.corrcoef()[0, 1].abs() for table in y if (table.std(0) > 0.0).all()]
+    assert 0.05 < float(torch.stack(together).median()) < 0.9
+    loud = dataclasses.replace(TASKS["vectors"], strength=tables.Strength(nothing=1.0), labels=(tables.PlainLabel(),))
+    noise = drawn(loud, 20, 1000)["y"]
+    most = torch.stack([table.T.corrcoef().sub(torch.eye(3)).abs().max() for table in noise])
+    assert float(most.median()) < 0.1  # without a signal they have nothing to do with one another
 
 
 def test_classes_are_whole_numbers_without_gaps() -> None:
@@ -139,7 +163,7 @@ def single(task: tables.Tables) -> Iterator[tuple[str, tables.Tables]]:
                 yield f"{field.name} {number}", dataclasses.replace(task, **{field.name: (part,)})
 
 
-SINGLE = {name: one for task in TASKS.values() for name, one in single(task)}
+SINGLE = {name: one for task in ("regression", "classification") for name, one in single(TASKS[task])}
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -233,7 +257,7 @@ class Looks(tables.Rows):
 def test_it_looks_at_no_value(task: tables.Tables) -> None:
     """Training records it as a CUDA graph. Tensors without values raise where one is looked at."""
     x, y = task.sample(CounterRNG.of(0, device="meta"), torch.arange(3, device="meta"), 5)[:2]
-    assert (x.shape, y.shape) == ((3, 5, 7), (3, 5))
+    assert (x.shape, y.shape) == ((3, 5, 7), (3, 5, 3) if task.outputs == 3 else (3, 5))
     looks = dataclasses.replace(task, rows=(Looks(),))
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         looks.sample(CounterRNG.of(0, device="meta"), torch.arange(3, device="meta"), 5)
@@ -275,6 +299,8 @@ def test_it_is_a_configuration(task: tables.Tables) -> None:
         ({"units": 9.0}, "units"),
         ({"crowd": 0.0}, "crowd"),
         ({"d": 0}, "d must be"),
+        ({"outputs": 0}, "outputs must be"),
+        ({"outputs": 1.5}, "outputs must be"),
     ],
 )
 def test_what_is_wrong_is_said(settings: dict[str, Any], words: str) -> None:

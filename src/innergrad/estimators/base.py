@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,19 @@ from innergrad.evidence.certificate import Certificate
 ENGINES = ("pretrained", "gd", "ridge", "kernel")
 
 
+@dataclass(frozen=True)
+class Fit:
+    """How one label is predicted: by an engine, from the used columns in the engine's order."""
+
+    engine: Engine
+    order: np.ndarray
+
+    def values(self, values: np.ndarray) -> np.ndarray:
+        """The used columns (m, d), as the engine takes them."""
+        found: np.ndarray = values[:, self.order]
+        return found
+
+
 class InContext(BaseEstimator):  # type: ignore[misc]
     """Shared by regressor and classifier, whose parameters it reads."""
 
@@ -40,19 +54,28 @@ class InContext(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.categorical = True
         return tags
 
-    def _fit(self, table: list[Values], y: np.ndarray, classes: int) -> None:
-        """y: numbers, or the numbers of classes."""
+    def _fit(self, table: list[Values], labels: Sequence[np.ndarray], classes: int, names: Sequence[str] = ()) -> None:
+        """labels: of every label, if there are several, its numbers, or the numbers of its classes; names: theirs."""
         self._columns = Columns.learn(table, names_of(self))
-        values, levels = self._columns.matrix(table), self._columns.levels
-        labels = np.eye(classes)[y] if classes else ranks(y)
+        values = self._columns.matrix(table)
+        self._fits = [self._learn(values, y, classes) for y in labels]
+        self.columns_ = list(self._columns.columns)
+        notes = [list(fit.engine.notes) for fit in self._fits]
+        if len(labels) > 1:
+            notes = [[f"{name}: {note}" for note in each] for name, each in zip(names, notes, strict=True)]
+        self.notes_ = [note for each in notes for note in each]
+
+    def _learn(self, values: np.ndarray, y: np.ndarray, classes: int) -> Fit:
+        """One label, from the used columns."""
+        levels, labels = self._columns.levels, np.eye(classes)[y] if classes else ranks(y)
         scores = [relevance(column, labels, count) for column, count in zip(values.T, levels, strict=True)]
-        self._order = order_of_columns(scores, values)
-        values, levels = values[:, self._order], tuple(levels[j] for j in self._order)
+        order = order_of_columns(scores, values)
+        values, levels = values[:, order], tuple(levels[j] for j in order)
         rows = order_of_rows(values, y)
-        learned = Table(values[rows], levels, y[rows], classes, tuple(scores[j] for j in self._order))
-        self._engine = self._choose(learned)
-        self._engine.fit(learned)
-        self.columns_, self.notes_ = list(self._columns.columns), list(self._engine.notes)
+        learned = Table(values[rows], levels, y[rows], classes, tuple(scores[j] for j in order))
+        engine = self._choose(learned)
+        engine.fit(learned)
+        return Fit(engine, order)
 
     def _choose(self, table: Table) -> Engine:
         one_of("unknown engine", self.engine, ENGINES)
@@ -76,29 +99,29 @@ class InContext(BaseEstimator):  # type: ignore[misc]
         return Pretrained(self._LEARNER, self.learner, **settings, seed=seed)
 
     def _values(self, X: Any) -> np.ndarray:
-        """(m, used columns) in the engine's order."""
+        """(m, used columns)."""
         check_is_fitted(self)
-        table = table_of(self, X, reset=False)
-        found: np.ndarray = self._columns.matrix(table)[:, self._order]
-        return found
+        return self._columns.matrix(table_of(self, X, reset=False))
 
     @property
     def certificate_(self) -> Certificate:
-        """A bound on the error of the run that learned, of ``engine="gd"``. It is made when it is asked for, which
-        takes much longer than the run.
+        """A bound on the error of the run that learned, of ``engine="gd"`` and one label. It is made when it is asked
+        for, which takes much longer than the run.
         """
         return self._descent("certificate_").certificate
 
     @property
     def loss_curve_(self) -> np.ndarray:
-        """The loss on the training rows before the first step and after every one, of ``engine="gd"``."""
+        """The loss on the training rows before the first step and after every one, of ``engine="gd"`` and one label."""
         return self._descent("loss_curve_").loss_curve
 
     def _descent(self, name: str) -> Descent:
-        engine = self.__dict__.get("_engine")
-        if not isinstance(engine, Descent):
+        fits: list[Fit] = self.__dict__.get("_fits", [])
+        if len(fits) > 1:
+            raise AttributeError(f"{name} is there after fit with one label; these are {len(fits)}: fit one by one")
+        if not fits or not isinstance(fits[0].engine, Descent):
             raise AttributeError(f"{name} is there after fit with engine='gd'; this engine is {self.engine!r}")
-        return engine
+        return fits[0].engine
 
 
 def _sizes(hidden: object) -> tuple[int, ...]:

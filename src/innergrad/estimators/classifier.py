@@ -95,7 +95,7 @@ class InContextClassifier(ClassifierMixin, InContext):  # type: ignore[misc]
         check_classification_targets(labels)
         check_consistent_length(table[0], labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        self._fit(table, codes, len(self.classes_))
+        self._fit(table, [codes], len(self.classes_))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -114,5 +114,5 @@ class InContextClassifier(ClassifierMixin, InContext):  # type: ignore[misc]
         Args:
             X: a row for each prediction.
         """
-        values = self._values(X)
-        return self._engine.probabilities(values)
+        values, (fit,) = self._values(X), self._fits
+        return fit.engine.probabilities(fit.values(values))

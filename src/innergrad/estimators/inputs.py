@@ -31,9 +31,16 @@ def require_labels(y: Any) -> None:
     labels = np.asarray(y)
     lacking = [place for place, label in enumerate(labels.ravel()) if missing(label)] if labels.dtype == object else []
     if lacking:
-        raise InputError("Input y contains a missing label", got=f"row {lacking[0]}", hint="leave out such rows")
+        row = lacking[0] * len(labels) // labels.size
+        raise InputError("Input y contains a missing label", got=f"row {row}", hint="leave out such rows")
 
 
 def names_of(estimator: Any) -> list[str]:
     names = getattr(estimator, "feature_names_in_", None)
     return [f"column {place + 1}" for place in range(estimator.n_features_in_)] if names is None else list(names)
+
+
+def names_of_labels(y: Any, count: int) -> list[str]:
+    """Those of a data frame's columns, or their numbers."""
+    names = [f"label {place + 1}" for place in range(count)]
+    return [str(name) for name in y.columns] if hasattr(y, "columns") else names

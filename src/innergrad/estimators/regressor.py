@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 
 from innergrad.errors import InputError
 from innergrad.estimators.base import InContext
 from innergrad.estimators.engines.contexts import Way
 from innergrad.estimators.engines.pretrained import Pretrained, TableLearner
-from innergrad.estimators.inputs import table_of
+from innergrad.estimators.inputs import names_of_labels, require_labels, table_of
 
 
 class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
     """Predicts numbers from a table: the training rows are the prompt of a transformer.
 
     It is a scikit-learn estimator. ``X`` may have numbers, text, dates, categories and missing cells; scaling and
-    coding happen inside.
+    coding happen inside. ``y`` may have several labels a row, each in a column of its own: each is predicted by itself.
 
     Args:
         engine: who learns from the prompt. ``pretrained`` is a transformer that was trained on made-up tables. The
@@ -45,8 +45,8 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
         notes_: sentences about choices that were made.
         n_features_in_: how many columns X has.
         feature_names_in_: their names, if X has names.
-        loss_curve_: of engine ``gd``: the loss after every step.
-        certificate_: of engine ``gd``: a proven bound on the error of the run.
+        loss_curve_: of engine ``gd`` with one label: the loss after every step.
+        certificate_: of engine ``gd`` with one label: a proven bound on the error of the run.
 
     Examples:
         >>> import innergrad as ig, numpy as np
@@ -56,6 +56,9 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
         [2.5]
         >>> model.columns_[0].words
         'numbers'
+        >>> both = np.column_stack([3 * X[:, 0], -X[:, 0]])  # two labels a row
+        >>> print(ig.InContextRegressor(engine="ridge").fit(X, both).predict([[0.5]]).round(2))
+        [[ 1.5 -0.5]]
     """
 
     _LEARNER = "tables-regression"
@@ -83,40 +86,49 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
         self.steps = steps
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def fit(self, X: Any, y: Any) -> InContextRegressor:
         """Learn from the rows of a table.
 
         Args:
             X: a data frame or an array, a row for each example.
-            y: their labels, finite numbers.
+            y: their labels, finite numbers: (rows,), or (rows, labels) if there are several for a row.
         """
         table = table_of(self, X, reset=True, y=y)
+        require_labels(y)
         labels = check_array(y, ensure_2d=False, dtype="numeric", input_name="y", estimator=self)
-        labels = np.asarray(column_or_1d(labels, warn=True), dtype=np.float64)
+        labels = np.asarray(labels, dtype=np.float64)
         check_consistent_length(table[0], labels)
-        self._fit(table, labels, 0)
+        self._vector = labels.ndim == 2
+        columns = list(np.atleast_2d(labels.T))
+        self._fit(table, columns, 0, names_of_labels(y, len(columns)))
         return self
 
     def predict(self, X: Any, *, quantiles: Sequence[float] | None = None, return_std: bool = False) -> Any:
-        """Labels of other rows.
+        """Labels of other rows, (rows,), or (rows, labels) if ``y`` had columns.
 
         Args:
             X: a row for each prediction.
-            quantiles: levels between 0 and 1. Then the result is (rows, levels): below each number the label is with
-                this probability.
+            quantiles: levels between 0 and 1. Then the result has one more axis, of levels: below each number the label
+                is with this probability.
             return_std: the result is two arrays: predictions, and the standard deviations of the labels around them.
         """
         if quantiles is not None and return_std:
             raise InputError("predict gives quantiles or standard deviations", got="both", allowed="one of them")
-        levels = _levels(quantiles)
-        found = self._engine_numbers(X, levels)
+        levels, values = _levels(quantiles), self._values(X)
+        found = [fit.engine.numbers(fit.values(values), levels) for fit in self._fits]
         if quantiles is not None:
-            return found.quantiles
-        return (found.mean, found.std) if return_std else found.mean
+            return self._joined([one.quantiles for one in found])
+        mean = self._joined([one.mean for one in found])
+        return (mean, self._joined([one.std for one in found])) if return_std else mean
 
-    def _engine_numbers(self, X: Any, levels: list[float]) -> Any:
-        values = self._values(X)
-        return self._engine.numbers(values, levels)
+    def _joined(self, labels: list[np.ndarray]) -> np.ndarray:
+        """What is said of every label, (rows, ...), in the form of y."""
+        return np.stack(labels, 1) if self._vector else labels[0]
 
     def _pretrained(self, seed: int) -> Pretrained:
         made = super()._pretrained(seed)

@@ -40,6 +40,14 @@ def by_component(predict: Callable[[Self, Tensor, Tensor], Tensor]) -> Callable[
     return each
 
 
+def folded(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Prompts x (..., B, n, d) with labels y (..., B, k, q), as q times as many with labels of one number.
+
+    Those of one prompt are one after another, and each has the whole x.
+    """
+    return x.repeat_interleave(y.shape[-1], -3), y.mT.flatten(-3, -2)
+
+
 def require_one_number(what: str, y: Tensor | None = None, outputs: int = 1) -> None:
     """An error if labels are vectors, from something that is about labels of one number."""
     found = outputs if y is None or y.ndim < 3 else y.shape[2]

@@ -32,7 +32,7 @@ def check_training(experiments: Sequence[Experiment]) -> None:
     first, stack = experiments[0], len(experiments)
     weights = numbers_of_learner(first.learner, first.task, first.n_points, stack)
     prompts = first.train.batch * sum(numbers_of_prompt(one.task, first.n_points) for one in experiments)
-    activations = first.train.batch * stack * first.learner.activations(first.n_points)
+    activations = first.train.batch * stack * activations_of_prompt(first.learner, first.task, first.n_points)
     layers = LAYER * int(getattr(first.learner, "n_layers", 1))
     n_bytes = WEIGHT * weights + DRAWN * prompts + KEPT * activations + layers
     require_memory(n_bytes, f"training with batches of {first.train.batch:,} prompts", SMALLER)
@@ -47,7 +47,8 @@ def check_learner(experiment: Experiment) -> None:
 def check_evaluation(experiment: Experiment, task: Task, n_prompts: int, n_points: int, batch: int) -> None:
     """An error if the machine has no room for so many prompts, or for a batch of them."""
     drawn = DRAWN * min(batch, n_prompts) * numbers_of_prompt(task, n_points)
-    kept = KEPT * (min(batch, n_prompts) * experiment.learner.activations(n_points) + 8 * n_prompts * n_points * task.d)
+    activations = min(batch, n_prompts) * activations_of_prompt(experiment.learner, task, n_points)
+    kept = KEPT * (activations + 8 * n_prompts * n_points * task.d)
     require_memory(drawn + kept, f"evaluating {n_prompts:,} prompts of {n_points:,} points", "take fewer")
 
 
@@ -61,6 +62,11 @@ def numbers_of_learner(config: LearnerConfig, task: Task, n_points: int, stack: 
         if limit_of(error) is not None:
             raise
         return 0
+
+
+def activations_of_prompt(config: LearnerConfig, task: Task, n_points: int) -> int:
+    """Numbers that one prompt leaves behind in a forward pass, with all numbers of its labels."""
+    return config.activations(n_points) * (task.outputs if config.by_component else 1)
 
 
 @lru_cache(maxsize=256)

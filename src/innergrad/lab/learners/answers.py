@@ -8,7 +8,9 @@ A number's distribution is a histogram on the scale of the demonstrations' label
 The borders are b = a sinh(t), t from -asinh(top / a) to asinh(top / a) in equal steps. So a bin is about
 sqrt(a^2 + z^2) times as wide as a step. Numbers beyond the last border belong to the last bin.
 
-Shapes: B prompts, m rows that are asked for, K bins, C classes.
+A vector of q numbers has a distribution for each of them: all shapes then have one more axis of q, after that of rows.
+
+Shapes: B prompts, m rows that are asked for, q numbers of a vector, K bins, C classes.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ class NumberAnswer:
     """The distribution of a number for every row that was asked for.
 
     Attributes:
-        chances: of the bins, (B, m, K); they sum to one.
-        location: (B,): of the demonstrations' labels.
-        scale: (B,): of the same; 0 where all labels are equal.
+        chances: of the bins, (B, m, K), of a vector (B, m, q, K); they sum to one.
+        location: (B,) or (B, q): of the demonstrations' labels.
+        scale: (B,) or (B, q): of the same; 0 where all labels are equal.
 
     Examples:
         >>> import torch
@@ -62,12 +64,12 @@ class NumberAnswer:
 
     @cached_property
     def mean(self) -> Tensor:
-        """(B, m), in the units of the labels."""
+        """(B, m) or (B, m, q), in the units of the labels."""
         return self._units(self.chances.double() @ self._centres)
 
     @cached_property
     def std(self) -> Tensor:
-        """(B, m): the standard deviation, in the units of the labels."""
+        """(B, m) or (B, m, q): the standard deviation, in the units of the labels."""
         edges, centres = self._edges, self._centres
         squares = centres.square() + edges.diff().square() / 12.0
         chances = self.chances.double()
@@ -75,7 +77,7 @@ class NumberAnswer:
         return (variance.clamp(min=0.0).sqrt() * self.scale[:, None]).to(self.location.dtype)
 
     def quantile(self, q: Sequence[float]) -> Tensor:
-        """(B, m, len(q)): the numbers below which the label is with these chances. Monotone in q."""
+        """(B, m, levels), or (B, m, q, levels): the numbers below which the label is with these chances; they rise."""
         levels = torch.as_tensor(list(q), dtype=torch.float64, device=self.chances.device)
         if levels.ndim != 1 or not bool(((levels >= 0.0) & (levels <= 1.0)).all()):
             raise InputError("quantiles are chances", got=list(q), allowed="numbers from 0 to 1")
@@ -98,9 +100,10 @@ class NumberAnswer:
         return (edges[1:] + edges[:-1]) / 2.0
 
     def _units(self, z: Tensor) -> Tensor:
-        """Numbers on the z-scale, (B, m) or (B, m, q), in the units of the labels."""
-        ones = [1] * (z.ndim - 1)
-        return self.location.view(-1, *ones) + (z * self.scale.view(-1, *ones)).to(self.location.dtype)
+        """Numbers on the z-scale, (B, m, ...) or (B, m, q, ...), in the units of the labels."""
+        ones = [1] * (z.ndim - self.location.ndim - 1)
+        location, scale = (each.view(len(each), 1, *each.shape[1:], *ones) for each in (self.location, self.scale))
+        return location + (z * scale).to(location.dtype)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class LearnerConfig(Family):
         ['gpt', 'kernel', 'samples', 'table']
     """
 
+    by_component: ClassVar[bool] = False  # whether numbers of a label are prompts of their own: so many activations
     INITIAL: ClassVar[tuple[str, ...]] = ()  # settings of initial weights alone: models of a stack may differ in them
 
     def drawn_as(self, other: LearnerConfig) -> LearnerConfig:

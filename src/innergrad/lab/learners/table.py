@@ -13,10 +13,14 @@ Attention over rows reads demonstrations only. There are no positions, of rows o
 answer does not change with the order of the demonstrations, with the other queries, with the other prompts of a batch,
 with the order of columns, or with the names of classes. Columns that are not there are read by none.
 
+A label that is a vector has a distribution for each of its numbers. They are prompts of their own, with the same cells:
+every number is answered as if it were the only one, and the same weights serve vectors of any size.
+
 Attention over k rows multiplies its scores by 1 + heat log(k / 128), one heat a head, which is learned: the scores of
 longer prompts are sharper.
 
-Shapes: S models, B prompts, n rows, d columns, c = d + 1 + free tokens of a row, D width, H heads of Dh. N = S B.
+Shapes: S models, B prompts, n rows, d columns, q numbers of a label, c = d + 1 + free tokens of a row, D width, H heads
+of Dh. N = S B.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from innergrad import flops
 from innergrad.config import check_choices
 from innergrad.errors import InputError, integer, real
 from innergrad.lab.counter_rng import CounterRNG
+from innergrad.lab.labels import folded, require_one_number
 from innergrad.lab.learners import table_features as features
 from innergrad.lab.learners import table_guesses as guesses
 from innergrad.lab.learners.answers import TOP, ClassAnswer, NumberAnswer, bin_of, borders
@@ -89,6 +94,8 @@ class TableConfig(LearnerConfig, kind="table"):
         1
     """
 
+    by_component: ClassVar[bool] = True
+
     labels: Literal["numbers", "classes"] = "numbers"
     n_cells: int = 6
     d_cell: int = 128
@@ -135,8 +142,10 @@ class TableConfig(LearnerConfig, kind="table"):
         """Of a prompt of n rows in training, at the most."""
         return max(1, min(n - 1, round(self.most * n)))
 
-    def build(self, d: int, n_points: int, stack: int = 1) -> TableLearner:
-        return TableLearner(self, d, n_points, stack)
+    def build(self, d: int, n_points: int, stack: int = 1, outputs: int = 1) -> TableLearner:
+        if self.labels == "classes":
+            require_one_number("a learner of classes", outputs=outputs)
+        return TableLearner(self, d, n_points, stack, outputs)
 
     def activations(self, n_points: int) -> int:
         """For prompts of 20 columns."""
@@ -161,6 +170,13 @@ class TableConfig(LearnerConfig, kind="table"):
 class TableLearner(Learner):
     """A stack of learners of tables; see the module. ``answer`` is for users, ``objective`` for training.
 
+    Args:
+        config: the shape.
+        d: columns of a table in training, at the most.
+        n_points: rows of a table in training.
+        stack: S.
+        outputs: numbers of a label in training. ``answer`` takes any.
+
     Examples:
         >>> import torch
         >>> from innergrad import lab
@@ -170,6 +186,8 @@ class TableLearner(Learner):
         >>> answer = learner.answer(x, y)  # of the last two rows
         >>> tuple(answer.mean.shape), tuple(answer.quantile([0.1, 0.9]).shape)
         ((1, 2), (1, 2, 2))
+        >>> tuple(learner.answer(x, torch.stack((y, -y, y**2), 2)).mean.shape)  # labels of three numbers
+        (1, 2, 3)
     """
 
     FUSED: ClassVar[tuple[str, ...]] = ("embed", "cell_layer", "to_rows", "row_layer", "read_out", "losses")
@@ -179,8 +197,8 @@ class TableLearner(Learner):
     waves_z: Tensor
     waves_rank: Tensor
 
-    def __init__(self, config: TableConfig, d: int, n_points: int, stack: int = 1) -> None:
-        super().__init__(d, stack)
+    def __init__(self, config: TableConfig, d: int, n_points: int, stack: int = 1, outputs: int = 1) -> None:
+        super().__init__(d, stack, outputs)
         self.config, self.n_points = config, integer("n_points", n_points)
         self.cell_layer, self.row_layer = cell_layer, row_layer  # training may put compiled ones here
         D, E, M = config.d_cell, config.d_row, features.STATISTICS + 2 * WAVES_TAG
@@ -210,7 +228,7 @@ class TableLearner(Learner):
             self.register_buffer(name, value, persistent=False)
 
     def alone(self) -> TableLearner:
-        return TableLearner(self.config, self.d, self.n_points)
+        return TableLearner(self.config, self.d, self.n_points, outputs=self.outputs)
 
     @property
     def matrices(self) -> dict[str, int]:
@@ -244,6 +262,7 @@ class TableLearner(Learner):
 
         The first rows of a prompt are demonstrations. How many is drawn for each prompt, by a counter.
         """
+        x, y = folded(x, y) if y.ndim == 4 else (x, y)
         S, B, n, _ = x.shape
         keys = self.config.demonstrations(n)
         k = self.split(step, S * B, keys if points is None else (points - 1).clamp(max=keys), x.device)
@@ -406,18 +425,25 @@ class TableLearner(Learner):
 
         Args:
             x: (B, n, d'): any number of columns. NaN is missing.
-            y: (B, k): labels of the first k rows, 1 <= k < n. The answer is for the others.
+            y: (B, k), or (B, k, q) for vectors of q numbers: labels of the first k rows, 1 <= k < n. The answer is for
+                the others.
             classes: how many classes there are; by default the largest label and one.
         """
         self._single("answer")
         self._check_table(x, y)
         classes = self._check_labels(y, classes)
+        vector = y.shape[2:]
+        x, y = folded(x, y) if vector else (x, y)
         k, columns = y.shape[1], x.shape[2] + 1 + self.config.free
         prompts = max(1, MOST_CELLS // (k * columns))
         parts = [self._answers(*both) for both in zip(x.split(prompts), y.split(prompts), strict=True)]
         if self.config.labels == "classes":
             return ClassAnswer(torch.cat([part[0][..., :classes] for part in parts]))
-        return NumberAnswer(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        chances, *about = (torch.cat(each) for each in zip(*parts, strict=True))
+        if vector:
+            chances, *about = (each.unflatten(0, (-1, *vector)) for each in (chances, *about))
+            chances = chances.transpose(1, 2)
+        return NumberAnswer(chances, *about)
 
     def _answers(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         """``_answer`` for many queries, in parts."""
@@ -450,7 +476,17 @@ class TableLearner(Learner):
         return (found.softmax(-1), *about) if self.config.labels == "numbers" else (by_name(found, codes, *about),)
 
     def forward(self, x: Tensor, y: Tensor, weights: Weights | None = None, keep: Keep | None = None) -> Tensor:
-        """The label of the last row, from the others: (S, B, 1). Of numbers the mean, of classes the most probable."""
+        """The label of the last row, from the others: (S, B, 1), or (S, B, 1, q). Of numbers the mean, of classes the
+        most probable. Activations where labels are vectors are (S, B, q, ...).
+        """
+        if y.ndim == 4:
+            apart = (-1, y.shape[3])
+
+            def inside(name: str, value: Tensor) -> Tensor:
+                return value if keep is None else keep(name, value.unflatten(1, apart)).flatten(1, 2)
+
+            found: Tensor = self(*folded(x, y), weights, inside).unflatten(1, apart).mT
+            return found
         S, B, n, _ = x.shape
         x, y = x.flatten(0, 1), y.flatten(0, 1)
         if n == 1:
@@ -460,19 +496,22 @@ class TableLearner(Learner):
         logits, _ = self.network(table, codes, shown, weights, S, keys=n - 1, keep=keep)
         last = logits[:, :, -1:].float().flatten(0, 1)
         if self.config.labels == "classes":
-            found = by_name(last, codes, *about).argmax(-1).to(y.dtype)
+            labels = by_name(last, codes, *about).argmax(-1).to(y.dtype)
         else:
-            found = NumberAnswer(last.softmax(-1), *about).mean
-        return found.view(S, B, 1)
+            labels = NumberAnswer(last.softmax(-1), *about).mean
+        return labels.view(S, B, 1)
 
     def _check_table(self, x: Tensor, y: Tensor) -> None:
         for value in (x, y):
             if not isinstance(value, Tensor) or not value.is_floating_point():
                 got = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
                 raise InputError("tables are tensors of numbers, x (B, n, d) and y (B, k)", got=got)
-        if x.ndim != 3 or y.ndim != 2 or len(x) != len(y) or not 1 <= y.shape[1] < x.shape[1] or not x.numel():
+        if self.config.labels == "classes":
+            require_one_number("a learner of classes", y)
+        good = x.ndim == 3 and y.ndim in (2, 3) and len(x) == len(y) and x.numel() and y.numel()
+        if not good or not 1 <= y.shape[1] < x.shape[1]:
             got, allowed = f"{tuple(x.shape)} and {tuple(y.shape)}", "1 <= k < n, and a column at least"
-            raise InputError("tables are x (B, n, d) and y (B, k)", got=got, allowed=allowed)
+            raise InputError("tables are x (B, n, d) and y (B, k) or (B, k, q)", got=got, allowed=allowed)
         if not bool(y.isfinite().all()):
             raise InputError("a label is missing", got="NaN or infinity", allowed="numbers")
 

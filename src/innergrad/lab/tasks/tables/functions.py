@@ -1,6 +1,7 @@
 """The functions behind the labels. Each family gives m functions of a table's columns at once, one for each output.
 
-A number as label needs one output; classes need one for each class. Results may have any size; they are scaled later.
+A number as label needs one output; a vector needs one for each of its numbers, and classes one for each class. Results
+may have any size; they are scaled later.
 """
 
 from __future__ import annotations

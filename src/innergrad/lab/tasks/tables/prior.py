@@ -4,7 +4,7 @@
     columns <- columns, derived            nodes become numbers, counts, flags, codes ..., squares and sums of others
     signal  <- functions                   of the columns that matter, or a node that the table does not show
     y       <- strength, noises            sqrt(R^2) signal + sqrt(1 - R^2) noise
-    labels  <- labels or rules             the number itself, an amount, a count ...; or classes
+    labels  <- labels or rules             the number itself, an amount, a count ..., or several of them; or classes
     cells   <- units, missing, shuffle     columns get units, holes, and an order that means nothing
 
 Everything that a table draws is a function of its own index. It is the same in every batch, up to rounding: where a
@@ -31,6 +31,7 @@ from innergrad.lab.tasks.tables import noise as shapes
 from innergrad.lab.tasks.tables import rows as origins
 from innergrad.lab.tasks.tables.base import Draws, check_parts, check_share, columns_of, reweighted, select, standard
 
+MOST_OUTPUTS = 100
 FAR_NODE, FAR_NOISE, FAR_LABEL = 5.0, 8.0, 10.0  # numbers are cut off so many deviations from their mean
 
 
@@ -171,7 +172,7 @@ class Tables(Task):
         return Draws(rng, index, 4096 + 4 * n * (self.d + self.signals))
 
     def drawn(self, draws: Draws, n: int, dims: int | Tensor | None = None) -> Params:
-        """x (B, n, d) and y (B, n), and facts about them.
+        """x (B, n, d) and y (B, n) or (B, n, outputs), and facts about them.
 
         ``columns``, ``matter`` (B,): how many columns there are, and how many of them matter. ``explained`` (B,): R^2.
         ``rows``, ``functions``, ``noises`` (B,): the number of the part that was taken. ``kinds`` (B, d): that of each
@@ -190,7 +191,7 @@ class Tables(Task):
         return {"x": x, "y": y, "kinds": kind.gather(1, order), **facts}
 
     def labels_of(self, draws: Draws, signal: Tensor) -> Tensor:
-        """(B, n), from the signal with its noise, (B, n, signals), of mean 0 and deviation 1."""
+        """(B, n) or (B, n, outputs), from the signal with its noise, (B, n, signals), of mean 0 and deviation 1."""
         raise lacks(self, "labels_of(draws, signal)")
 
     def _counts(self, draws: Draws, dims: int | Tensor | None) -> tuple[Tensor, Tensor]:
@@ -261,6 +262,9 @@ class TableRegression(Tables, kind="table-regression"):
     A prompt is a table: x (B, n, d), y (B, n). A NaN is a missing cell. A column of NaN is not there. Labels have mean
     square 1 or so, and a unit and an offset of their own.
 
+    With several ``outputs``, y is (B, n, outputs): as many functions of the same rows and of one family, each with a
+    noise of its own, and with a sort, a unit and an offset of its own. They have the same R^2.
+
     Args:
         d: the most columns. A table with fewer has columns of NaN for the others.
         inputs: no setting of tables: ``rows`` and ``columns`` make them.
@@ -278,6 +282,7 @@ class TableRegression(Tables, kind="table-regression"):
         crowd: above 1 for fewer columns, below for more. The number is 1 + floor(d u^crowd), u uniform on 0 to 1.
         units: columns of measured numbers are multiplied by 10^-units to 10^units.
         labels: sorts of numbers that a label can be.
+        outputs: numbers of a label.
 
     Examples:
         >>> import torch
@@ -285,6 +290,8 @@ class TableRegression(Tables, kind="table-regression"):
         >>> x, y, made = lab.TableRegression(d=6).sample(lab.CounterRNG.of(0), torch.arange(3), n=50)
         >>> tuple(x.shape), tuple(y.shape), torch.equal((~x.isnan().all(1)).sum(1), made["columns"])
         ((3, 50, 6), (3, 50), True)
+        >>> tuple(lab.TableRegression(d=6, outputs=2).sample(lab.CounterRNG.of(0), torch.arange(3), n=50).y.shape)
+        (3, 50, 2)
     """
 
     labels: tuple[sorts.Label, ...] = (
@@ -296,13 +303,24 @@ class TableRegression(Tables, kind="table-regression"):
         sorts.BoundedLabel(0.5),
         sorts.RoundedLabel(0.5),
     )
+    outputs: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_parts("labels", self.labels, sorts.Label)
+        integer("outputs", self.outputs, high=MOST_OUTPUTS)
+
+    @property
+    def signals(self) -> int:
+        return self.outputs
 
     def labels_of(self, draws: Draws, signal: Tensor) -> Tensor:
-        made = [part.draw(draws, signal[:, :, 0]) if part.weight else None for part in self.labels]
+        found = [self._numbers(draws, one) for one in signal.unbind(2)]
+        return found[0] if self.outputs == 1 else torch.stack(found, 2)
+
+    def _numbers(self, draws: Draws, signal: Tensor) -> Tensor:
+        """(B, n): one number of each label, from its signal (B, n)."""
+        made = [part.draw(draws, signal) if part.weight else None for part in self.labels]
         y = standard(select(made, draws.choice(self.labels)[:, None])).clamp(-FAR_LABEL, FAR_LABEL)
         unit = 10.0 ** draws.between(-0.5, 0.5)[:, None]
         side = 1.0 - 2.0 * draws.chance(0.1).float()[:, None]
