@@ -4,7 +4,8 @@ a method    samples (M, n, d)  ->  an answer
 an answer   places x (M, m, d), times t (M, m)  ->  sigma_t times the score, (M, m, d)
 
 kernel density           a Gaussian at every sample; its bandwidth by leave-one-out likelihood, or given
-mixture by EM            round Gaussians by expectation-maximisation; their number by BIC. It knows the family.
+mixture by EM            round Gaussians by expectation-maximisation; their number by BIC. It knows the family, and the
+                         least variance of a component.
 network by denoising     a ReLU network, trained on noised samples by Adam, stopped where the loss on samples that were
                          held out is least
 """
@@ -27,7 +28,6 @@ from innergrad.lab.samples import asked
 
 Answer = Callable[[Tensor, Tensor], Tensor]
 PART = 256  # places at a time
-STEADY = 1e-4  # of a variance at least
 
 
 def in_parts(answer: Answer) -> Answer:
@@ -62,8 +62,13 @@ def by_density(samples: Tensor, bandwidth: float | None = None) -> Answer:
 # ------------------------------------------------------------------------------------------------------------------ EM
 
 
-def by_em(samples: Tensor, most: int = 8, restarts: int = 6, rounds: int = 60, seed: int = 0) -> Answer:
-    """Mixtures of 1 to ``most`` round Gaussians; of each number the likeliest of some starts, then the least BIC."""
+def by_em(
+    samples: Tensor, most: int = 8, least: float = 0.01, restarts: int = 6, rounds: int = 60, seed: int = 0
+) -> Answer:
+    """Mixtures of 1 to ``most`` round Gaussians; of each number the likeliest of some starts, then the least BIC.
+
+    least: the least variance of a Gaussian. Without one, a Gaussian of one point would be infinitely likely.
+    """
     M, n, d = samples.shape
     generator = torch.Generator(samples.device).manual_seed(seed)
     best = samples.new_full((M,), math.inf)
@@ -71,7 +76,7 @@ def by_em(samples: Tensor, most: int = 8, restarts: int = 6, rounds: int = 60, s
     variance = samples.new_ones(M, most)
     for k in range(1, min(most, n) + 1):
         for _ in range(restarts if k > 1 else 1):
-            found = _em(samples, k, rounds, generator)
+            found = _em(samples, k, least, rounds, generator)
             criterion = (d + 2) * k * math.log(n) - 2.0 * _likelihood(samples, *found).logsumexp(-1).sum(1)
             better = criterion < best
             best = torch.where(better, criterion, best)
@@ -87,12 +92,14 @@ def by_em(samples: Tensor, most: int = 8, restarts: int = 6, rounds: int = 60, s
     return in_parts(lambda x, t: _mixture_score(weight, mean, variance, x, t))
 
 
-def _em(samples: Tensor, k: int, rounds: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _em(
+    samples: Tensor, k: int, least: float, rounds: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
     """Shares (M, k), means (M, k, d) and variances (M, k), from k of the samples as first means."""
     M, n, d = samples.shape
     first = torch.rand(M, n, generator=generator, device=samples.device).argsort(1)[:, :k]
     mean = samples.gather(1, first[..., None].expand(-1, -1, d))
-    variance = (samples.var(1).mean(1, keepdim=True) / k).clamp(min=STEADY).expand(M, k)
+    variance = (samples.var(1).mean(1, keepdim=True) / k).clamp(min=least).expand(M, k)
     weight = samples.new_full((M, k), 1.0 / k)
     for _ in range(rounds):
         share = _likelihood(samples, weight, mean, variance).softmax(-1)  # (M, n, k)
@@ -100,7 +107,7 @@ def _em(samples: Tensor, k: int, rounds: int, generator: torch.Generator) -> tup
         weight = count / count.sum(1, keepdim=True)
         mean = (share.mT @ samples) / count[..., None]
         apart = (samples[:, :, None] - mean[:, None]).square().sum(-1)
-        variance = ((share * apart).sum(1) / (d * count)).clamp(min=STEADY)
+        variance = ((share * apart).sum(1) / (d * count)).clamp(min=least)
     return weight, mean, variance
 
 

@@ -216,7 +216,7 @@ def fitted(unseen: Unseen, n: int, learners: Sequence[SampleLearner], steps: int
     found[ORACLE] = [grid[best, torch.arange(len(best), device=best.device)]]
     trained = [unseen.errors(rivals.by_network(samples, label, steps=steps)) for label in LABELS]
     found[NETWORK] = [min(trained, key=lambda errors: float(overall(errors).mean()))]
-    found[EM] = [unseen.errors(rivals.by_em(samples, unseen.task.components))]
+    found[EM] = [unseen.errors(rivals.by_em(samples, unseen.task.components, unseen.task.min_std**2))]
     return found
 
 
