@@ -66,10 +66,10 @@ def pick(rows: Iterable[Record], **wanted: Any) -> Record | None:
     return next((row for row in rows if all(row.get(name) == value for name, value in wanted.items())), None)
 
 
-def risk(rows: Sequence[Record], place: int, **wanted: Any) -> float | None:
-    """The risk of a learner at a place; None if it is not there, or not finite."""
+def risk(rows: Sequence[Record], place: int, side: str = "value", **wanted: Any) -> float | None:
+    """The risk of a learner at a place, or an end of its interval; None if it is not there, or not finite."""
     row = pick(rows, **wanted)
-    return None if row is None or place not in row["at"] else row["risk"]["value"][row["at"].index(place)]
+    return None if row is None or place not in row["at"] else row["risk"][side][row["at"].index(place)]
 
 
 def capped(rows: Iterable[Record]) -> Record:
