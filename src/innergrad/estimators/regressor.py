@@ -108,15 +108,11 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
         """
         if quantiles is not None and return_std:
             raise InputError("predict gives quantiles or standard deviations", got="both", allowed="one of them")
-        levels = _levels(quantiles)
-        found = self._engine_numbers(X, levels)
-        if quantiles is not None:
-            return found.quantiles
-        return (found.mean, found.std) if return_std else found.mean
-
-    def _engine_numbers(self, X: Any, levels: list[float]) -> Any:
-        values = self._values(X)
-        return self._engine.numbers(values, levels)
+        levels, values = _levels(quantiles), self._values(X)
+        if quantiles is None and not return_std:
+            return self._engine.means(values)
+        found = self._engine.numbers(values, levels)
+        return (found.mean, found.std) if return_std else found.quantiles
 
     def _pretrained(self, seed: int) -> Pretrained:
         made = super()._pretrained(seed)

@@ -132,8 +132,8 @@ def _amounts(model: Fitted, lines: Sequence[int], actual: Sequence[str], numbers
         rows.append([f"{lines[row]:,}", *(number(float(value)) for value in values)])
     about = (
         f"Of {len(y):,} rows, {inside:.0%} lie between low and high, where 80% should. An interval is for one new row: "
-        "it says how far apart the row and its prediction may be. Compiled engines give all rows the same width, which "
-        "is too narrow where important cells are missing."
+        "it says how far apart the row and its prediction may be. Where cells are missing it is wider; for rows unlike "
+        "all others it is too narrow."
     )
     wrong = Table("The rows it was most wrong about", rows, shown=False)
     return Section(BESIDE, [about], [scatter, levels], [wrong])
