@@ -320,6 +320,27 @@ def test_rows_that_lack_the_same_are_compared() -> None:
     assert groups == [([False, False], [0, 3]), ([False, True], [2]), ([True, False], [1])]
 
 
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("dear", "'dear'.*InContextClassifier"),
+        (datetime.date(2024, 5, 31), "such as days"),
+        (np.datetime64("2024-05-31"), "such as days"),
+        (b"dear", "make them numbers"),
+        (None, "missing label"),
+        (pd.NA, "missing label"),
+    ],
+)
+def test_labels_of_amounts_are_numbers(label: object, told: str) -> None:
+    X, y = table(12)
+    labels = np.array([label, *y[1:]], dtype=object)
+    for given in (labels, pd.Series(labels), [label] * 12):
+        with pytest.raises(InputError, match=told):
+            InContextRegressor("ridge").fit(X, given)
+    as_text = np.array([f"{one:.3f}" for one in y], dtype=object)
+    assert InContextRegressor("ridge").fit(X, as_text).predict(X).shape == (12,)
+
+
 def test_no_order_changes_an_interval() -> None:
     X, y = frame()
     X = X.mask(np.random.default_rng(1).random(X.shape) < 0.2)

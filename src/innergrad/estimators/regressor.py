@@ -13,7 +13,7 @@ from innergrad.errors import InputError
 from innergrad.estimators.base import InContext
 from innergrad.estimators.engines.contexts import Way
 from innergrad.estimators.engines.pretrained import Pretrained, TableLearner
-from innergrad.estimators.inputs import table_of
+from innergrad.estimators.inputs import require_numbers, table_of
 
 
 class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
@@ -91,6 +91,7 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
             y: their labels, finite numbers.
         """
         table = table_of(self, X, reset=True, y=y)
+        require_numbers(y)
         labels = check_array(y, ensure_2d=False, dtype="numeric", input_name="y", estimator=self)
         labels = np.asarray(column_or_1d(labels, warn=True), dtype=np.float64)
         check_consistent_length(table[0], labels)
