@@ -94,7 +94,7 @@ def _draw_bars(ax: Axes, scores: Sequence[Mapping[str, Any]], key: str, name: st
     ends = [max(value, WORST_SHOWN) for value in values]
     colours = [GREY] * (len(scores) - 1) + [ORANGE]
     spread = [one["spread"] for one in scores][::-1]
-    bars = {"color": colours, "height": 0.62, "xerr": spread, "ecolor": figures.DARK}
+    bars: dict[str, Any] = {"color": colours, "height": 0.62, "xerr": spread, "ecolor": figures.DARK}
     ax.barh(labels, [end - base for end in ends], left=base, **bars)
     ax.axvline(base, color=figures.DARK, lw=1)
     low = min(base, *(end - error for end, error in zip(ends, spread, strict=True)))

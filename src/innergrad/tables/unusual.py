@@ -35,7 +35,7 @@ def _outside(one: Plan, known: Sequence[Value], values: Sequence[Value], new: Ne
     lie = "row lies" if len(rows) == 1 else "rows lie"
     return (
         f"column {one.name!r}: {len(rows):,} {lie} outside the range of the rows that taught, {spoken(low, one)} to "
-        f"{spoken(high, one)} ({where}): there, predictions are guesses, and intervals too narrow"
+        f"{spoken(high, one)} ({where}): predictions there go beyond what was learned, and intervals may be too narrow"
     )
 
 
