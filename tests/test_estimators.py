@@ -32,7 +32,7 @@ from innergrad import InContextClassifier, InContextRegressor, estimators, lab, 
 from innergrad.errors import InputError
 from innergrad.estimators.engines.kernel import kernel, on_sphere
 from innergrad.estimators.engines.ridge import fold, solve
-from innergrad.estimators.held_out import parts, residual_quantiles, some
+from innergrad.estimators.held_out import HeldOut, by_lacking, parts, residual_quantiles, some
 from innergrad.estimators.order import ranks, relevance
 
 # ------------------------------------------------------------------------------- a learner that needs no training
@@ -279,6 +279,80 @@ def test_compiled_engines_classify_and_give_intervals(engine: str) -> None:
     assert (chances > 0).all()
     assert np.allclose(chances.sum(1), 1.0)
     assert model.notes_[0].startswith(engine)
+
+
+@pytest.mark.parametrize("missing_before", [0.0, 0.15])
+@pytest.mark.parametrize("engine", ["ridge", "kernel", "gd"])
+def test_intervals_are_honest_where_cells_are_missing(engine: str, missing_before: float) -> None:
+    """Whether the column that matters most lacked cells in the training rows, or never did."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 4))
+    y = 3 * X[:, 0] + X[:, 1] + 0.5 * rng.normal(size=400)
+    X[:200, 0][rng.random(200) < missing_before] = np.nan
+    X[200:300, 0] = np.nan
+    model = InContextRegressor(engine, hidden=(8,), steps=40).fit(X[:200], y[:200])
+    low, high = model.predict(X[200:], quantiles=[0.1, 0.9]).T
+    inside = (low <= y[200:]) & (y[200:] <= high)
+    assert 0.65 < inside[:100].mean() < 0.93
+    assert 0.65 < inside[100:].mean() < 0.93
+    assert (high - low)[:100].min() > 2.5 * (high - low)[100:].max()
+    std = model.predict(X[299:301], return_std=True)[1]
+    assert 2.5 < std[0] / std[1] < 8.0  # 3 to 1/2, and what learning adds
+
+
+def test_rows_that_lack_the_same_are_compared() -> None:
+    """With 120 complete rows, 60 that lack a, and 60 that lack b; a is worth more."""
+    cells = np.zeros((240, 2))
+    cells[120:180, 0] = cells[180:, 1] = np.nan
+    rows = HeldOut(cells, np.arange(240.0), np.arange(240) % 3, np.array([0.8, 0.1]))
+    kinds = {(): "whole", (0,): "no a", (1,): "no b", (0, 1): "nothing"}
+
+    def near(*lacks: int) -> dict[str, int]:
+        found = rows.lacking(np.isin([0, 1], lacks))
+        assert np.isnan(found.cells[:, list(lacks)]).all()
+        own = [kinds[tuple(np.flatnonzero(np.isnan(cells[int(row)])))] for row in found.y]
+        return {kind: own.count(kind) for kind in dict.fromkeys(own)}
+
+    assert near() == {"whole": 120}
+    assert near(0) == {"whole": 120, "no a": 60}
+    assert near(1) == {"whole": 120, "no b": 60}
+    assert near(0, 1) == {"no a": 60, "no b": 60}
+    groups = [(lacks.tolist(), found.tolist()) for lacks, found in by_lacking(cells[[0, 130, 200, 1]])]
+    assert groups == [([False, False], [0, 3]), ([False, True], [2]), ([True, False], [1])]
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("dear", "'dear'.*InContextClassifier"),
+        (datetime.date(2024, 5, 31), "such as days"),
+        (np.datetime64("2024-05-31"), "such as days"),
+        (b"dear", "make them numbers"),
+        (None, "missing label"),
+        (pd.NA, "missing label"),
+    ],
+)
+def test_labels_of_amounts_are_numbers(label: object, told: str) -> None:
+    X, y = table(12)
+    labels = np.array([label, *y[1:]], dtype=object)
+    for given in (labels, pd.Series(labels), [label] * 12):
+        with pytest.raises(InputError, match=told):
+            InContextRegressor("ridge").fit(X, given)
+    as_text = np.array([f"{one:.3f}" for one in y], dtype=object)
+    assert InContextRegressor("ridge").fit(X, as_text).predict(X).shape == (12,)
+
+
+def test_no_order_changes_an_interval() -> None:
+    X, y = frame()
+    X = X.mask(np.random.default_rng(1).random(X.shape) < 0.2)
+    rng = np.random.default_rng(0)
+    rows, columns = rng.permutation(60), rng.permutation(X.shape[1])
+    model = InContextRegressor("ridge").fit(X[:60], y[:60])
+    other = clone(model).fit(X.iloc[rows, columns], y[rows])
+    whole = model.predict(X[60:], quantiles=[0.1, 0.9])
+    assert np.allclose(other.predict(X.iloc[60:, columns], quantiles=[0.1, 0.9]), whole, rtol=1e-6)
+    alone = [model.predict(X[i : i + 1], quantiles=[0.1, 0.9]) for i in range(60, len(X))]
+    assert np.allclose(np.concatenate(alone), whole, rtol=1e-9)
 
 
 def test_only_gradient_descent_has_a_loss_curve() -> None:

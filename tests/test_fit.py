@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from innergrad import lab
+from innergrad import figures, lab
 from innergrad.cli import names
 from innergrad.config import parse
 from innergrad.errors import InputError
-from innergrad.tables import columns, fitted, models, scoring, words
+from innergrad.report.tables import _draw_bars
+from innergrad.tables import columns, fitted, models, scoring, unusual, words
 from innergrad.tables.columns import day_of, hour_of, number_of
 from innergrad.tables.table import Asked, Table, read_new, read_table
 from test_cli import call, good
@@ -163,7 +164,20 @@ CASES: dict[str, Good | Bad] = {
     "columns that nobody filled": Good(lines("a,y,,", "{s},{s},,"), {"a": "numbers"}, notes="2 columns without a name"),
     "a title and a comment": Good("Sales 2024\n\n# by hand\n" + PLAIN, {"a": "numbers"}, notes="2 lines above"),
     "names in a comment": Good("# " + PLAIN, {"a": "numbers"}),
-    "blank lines": Good(PLAIN.replace("\n", "\n\n"), {"a": "numbers"}),
+    "blank lines": Good(
+        PLAIN.replace("\n", "\n\n"), {"a": "numbers"}, notes="12 blank rows are left out (lines 2, 4, 6"
+    ),
+    "a blank row": Good("\n" + PLAIN.replace("1.0,2", ",,\n1.0,2"), notes="1 blank row is left out (line 5)"),
+    "blank rows at the end": Good(PLAIN + ",,\n , ,\n\n", notes="2 blank rows are left out (lines 14, 15)"),
+    "a rare class": Good(
+        lines("a,y", "{s},{c}", 30) + "1,grey\n2,grey\n", task="classes", rows=32, notes="the class 'grey' (2 rows)"
+    ),
+    "many rare classes": Good(
+        lines("a,y", "{s},{c}", 30) + "1,p\n2,p\n3,q\n4,r\n5,s\n",
+        task="classes",
+        rows=35,
+        notes="the classes 's' (1 row), 'r' (1 row), 'q' (1 row) and 1 more: from so few",
+    ),
     "short rows": Good(lines("y,a,b", "{s},{s},{n}") + "3,4\n", {"b": "numbers"}, rows=13, notes="1 row ended early"),
     "a target without regard to case": Good(PLAIN.replace("y", "Y"), {"a": "numbers"}),
     "rows without a target": Good(PLAIN + "1,2,\n3,4,NA\n", {"a": "numbers"}, rows=12),
@@ -357,6 +371,51 @@ def test_new_rows_that_cannot_be_used_are_refused_by_name(text: str, told: str, 
         read_new(tmp_path / "new.csv", table.plans, table.target, table.task)
 
 
+def test_what_is_unusual_about_new_rows_is_said(tmp_path: Path) -> None:
+    """Rows far away, by the columns that matter; empty ones; those that taught."""
+    table = read_table(HOUSES, Asked("price"))
+    model = fitted.Fitted.of(table, models.Engine("numbers", "ridge"))
+    header = "sold;district;area;rooms;built;garden;energy;heating;price"
+    first = {name: table.sheet.rows[0][place] for place, name in enumerate(table.sheet.header)}
+    same = ";".join(first[name] for name in header.split(";"))
+    other = same.replace(first["price"], "9 €")
+    far = ["31.01.2030;Hafen;900;3;1980;no;A;gas;", "31.01.2030;Hafen;20,5;3;1980;no;A;gas;1"]
+    (tmp_path / "new.csv").write_text("\n".join([header, *far, ";" * 8, "NA;;;;;;;;7", same, other]) + "\n")
+    new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task)
+    matters = [{"column": "area", "fall": 0.8}, {"column": "sold", "fall": 0.004}, {"column": "rooms", "fall": 0.0}]
+    told = [*new.notes, *unusual.notes(model, new, matters)]
+    assert told[0] == "1 blank row is left out (line 4)"
+    assert told[1].startswith(
+        "column 'area': 2 rows lie outside the range of the rows that taught, 51.8 to 239.9 (lines"
+    )
+    assert "1 row has no cell that was learned from (line 5)" in told[2]
+    assert len(told) == 3
+    dates = unusual.notes(model, new, [{"column": "sold", "fall": 0.1}])
+    assert "'sold'" in dates[0]
+    assert "(lines 2, 3)" in dates[0]
+    assert " to 2024-" in dates[0]
+    assert unusual.taught(model, new) == 1  # equal in all cells and in the target
+
+
+def test_a_score_counts_what_it_can_and_says_what_it_cannot(tmp_path: Path) -> None:
+    """Classes are the same in capitals, where they are yes and no; one that is new is not scored, and that is said."""
+    text = lines("a,b,y", "{s},{n},{c}", 30).replace("red", "Yes").replace("green", "no").replace("blue", "no")
+    (tmp_path / "data.csv").write_text(text)
+    table = read_table(tmp_path / "data.csv", Asked("y"))
+    (tmp_path / "new.csv").write_text("a,b,y\n1,2,yes\n3,4,NO\n5,6,perhaps\n7,8,\n")
+    new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task, table.classes)
+    assert new.truth == ["Yes", "no", None, None]
+    assert any("1 row whose 'y' is nothing that was learned ('perhaps')" in note for note in new.notes)
+    sure = fitted.Predictions(table.target, table.classes, np.tile([0.1, 0.9], (4, 1)))
+    assert sure.score(new) == {"rows": 2, "right": 0.5, "most": 0.5}
+    (tmp_path / "data.csv").write_text(text.replace("Yes", "red").replace("no", "blue"))
+    table = read_table(tmp_path / "data.csv", Asked("y"))
+    (tmp_path / "new.csv").write_text("a,b,y\n1,2,red\n3,4,pink\n")
+    new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task, table.classes)
+    assert new.truth == ["red", None]
+    assert any("'pink'" in note for note in new.notes)
+
+
 # --------------------------------------------------------------------------------------------------------------- scores
 
 
@@ -456,9 +515,60 @@ def test_a_table_is_fitted_kept_and_reported(quick: Path, target: str) -> None:
     good("fit", "--model", out, "--predict", data, "--out", quick / "again")
     assert (quick / "again" / "predictions.csv").read_text().splitlines()[-1] == first.splitlines()[1]
     told = json.loads((quick / "again" / "predictions.json").read_text())["score"]
-    assert told["rows"] == 60
+    assert (told["rows"], told["taught"]) == (60, 60)
+    assert "60 of these rows taught: their score is too good" in words.about_score(told)
     good("report", out, "--out", quick / "again.html")
     assert "Which columns matter" in (quick / "again.html").read_text()
+
+
+@pytest.mark.parametrize("target", ["y", "kind"])
+def test_the_json_has_what_the_file_has(quick: Path, target: str) -> None:
+    (quick / "new.csv").write_text("a,b\n0.1,0.5\n,,\n0.9,0.5\n7,0\n")
+    dropped = "kind" if target == "y" else "y"
+    given = ("--predict", quick / "new.csv", "--out", quick / "out", "--json")
+    told = json.loads(good("fit", quick / "data.csv", "--target", target, "--drop", dropped, *given))["predictions"]
+    again = json.loads(good("fit", "--model", quick / "out", *given))["predictions"]
+    assert again == told
+    assert (told["rows"], [one["line"] for one in told["values"]]) == (3, [2, 4, 5])
+    assert "blank row" in told["notes"][0]
+    assert "column 'a': 1 row lies outside" in told["notes"][1]
+    with (quick / "out" / "predictions.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    for one, row in zip(told["values"], written, strict=True):
+        if target == "y":
+            assert [one[name] for name in ("prediction", "low", "high")] == pytest.approx(
+                [float(row[name]) for name in ("prediction", "low", "high")]
+            )
+        else:
+            assert (one["class"], one["probability"]) == (row["class"], float(row["probability"]))
+            assert one["probabilities"] == {name: float(row[f"probability of {name}"]) for name in ("high", "low")}
+    assert "values" not in json.loads((quick / "out" / "predictions.json").read_text())
+
+
+def test_a_frequent_class_is_said_beside_the_score(quick: Path) -> None:
+    rows = [f"{n},{'rare' if n % 9 == 0 else 'usual'}" for n in range(90)]
+    (quick / "data.csv").write_text("\n".join(["a,y", *rows]) + "\n")
+    (quick / "new.csv").write_text("\n".join(["a,y", *(f"{n}.5,usual" for n in range(9)), "9.5,rare"]) + "\n")
+    given = ("fit", quick / "data.csv", "--target", "y", "--out", quick / "out", "--predict", quick / "new.csv")
+    printed = good(*given)
+    assert "88.9% of the rows are 'usual': who always says so is right as often" in printed
+    assert "(90% are of one class)" in printed
+    assert words.lopsided("classes", "y", ["a", "b", "b", "b", "b"]) == []
+    assert "'y' is 0 in 90.0% of the rows" in words.lopsided("numbers", "y", [0.0] * 9 + [4.0])[0]
+
+
+@pytest.mark.parametrize(("key", "base", "values"), [("auc", 0.5, [0.9, 0.5, 0.3]), ("r2", 0.0, [0.9, -0.1, -30.0])])
+def test_bars_begin_at_the_score_of_who_learned_nothing(key: str, base: float, values: list[float]) -> None:
+    with figures.new(size=(5, 4)) as (_, (ax,)):
+        shown = [{"method": f"m{place}", key: value, "spread": 0.02} for place, value in enumerate(values)]
+        _draw_bars(ax, shown, key, key)
+        low, high = ax.get_xlim()
+        ends = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches)
+        assert f"{base:g} is" in ax.get_xlabel()
+    for begin, end in ends:
+        assert begin == base
+        assert low < end < high
+    assert [end for _, end in ends] == pytest.approx(sorted(max(value, -1.0) for value in values))
 
 
 def test_files_of_others_stay_and_damage_is_seen(quick: Path) -> None:

@@ -112,7 +112,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("lab", "count"), [(True, 21), (False, 26)], ids=["lab", "compiler"])
+@pytest.mark.parametrize(("lab", "count"), [(True, 21), (False, 27)], ids=["lab", "compiler"])
 def test_commands_run(lab: bool, count: int) -> None:
     """Each once, in this process, shortened."""
     assert len(commands(lab)) == count

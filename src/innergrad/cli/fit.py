@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -136,7 +136,11 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
         require_there(path, "", "name a CSV file")
     writer = _writer(out, [data, wanted.predict], force, FIT_FILES)
     table = read_table(data, asked)
-    new = None if wanted.predict is None else read_new(wanted.predict, table.plans, table.target, table.task)
+    new = (
+        None
+        if wanted.predict is None
+        else read_new(wanted.predict, table.plans, table.target, table.task, table.classes)
+    )
     asks = new is not None or bool(table.queries)
     if asks:
         writer.check_all(out, [*PREDICTION_FILES[1:]], PREDICTION_FILES[0])
@@ -157,13 +161,15 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
     predictions, told = None, dict[str, Any]()
     with working("predicting and drawing", quiet or as_json):
         if asks:
-            predictions, told = _predicted(writer, out, out, model, new or table.to_predict, wanted.interval)
+            asked_for = new or table.to_predict
+            predictions, told = _predicted(writer, out, out, model, asked_for, wanted.interval, found["matters"])
         if wanted.report:
             from innergrad.report import report_of_fit
 
             write_whole(out / REPORT, report_of_fit(out).html(writer.comment))
     if as_json:
-        print(json.dumps({"out": str(out), **found, **({"predictions": told} if asks else {})}))
+        each = {} if predictions is None else {"predictions": {**told, "values": predictions.to_json(asked_for)}}
+        print(json.dumps({"out": str(out), **found, **each}))
     elif not quiet:
         print_fit(table.plans, found, table.task)
         if predictions is not None:
@@ -192,12 +198,12 @@ def _use(
     from innergrad.cli.show import working
     from innergrad.tables.fitted import load
 
-    model, _ = load(folder)
-    new = read_new(wanted.predict, model.plans, model.target, model.task)
+    model, known = load(folder)
+    new = read_new(wanted.predict, model.plans, model.target, model.task, model.classes)
     with working("predicting", quiet or as_json):
-        predictions, told = _predicted(writer, folder, place, model, new, wanted.interval)
+        predictions, told = _predicted(writer, folder, place, model, new, wanted.interval, known["matters"])
     if as_json:
-        print(json.dumps({"out": str(place), "predictions": told}))
+        print(json.dumps({"out": str(place), "predictions": {**told, "values": predictions.to_json(new)}}))
     elif not quiet:
         print_predictions(predictions, told)
         print_files(place, [PREDICTION_FILES[1]])
@@ -214,14 +220,24 @@ def _writer(out: Path, reads: Sequence[Path | None], force: bool, files: Sequenc
 
 
 def _predicted(
-    writer: Writer, model_folder: Path, out: Path, model: Fitted, new: NewRows, interval: float
+    writer: Writer,
+    model_folder: Path,
+    out: Path,
+    model: Fitted,
+    new: NewRows,
+    interval: float,
+    matters: Sequence[Mapping[str, Any]],
 ) -> tuple[Predictions, dict[str, Any]]:
     """predictions.csv, and what is known of them."""
+    from innergrad.tables import unusual
+
     predictions = model.predict(new.columns, new.places, interval)
     told: dict[str, Any] = {"model": str(model_folder), "of": new.sheet.path.name, "rows": len(predictions)}
     told |= {"interval": interval} if predictions.ends is not None else {}
-    told |= {"notes": new.notes} if new.notes else {}
-    told |= predictions.score(new)
+    notes = [*new.notes, *unusual.notes(model, new, matters)]
+    told |= {"notes": notes} if notes else {}
+    if score := predictions.score(new):
+        told |= {"score": {**score, "taught": unusual.taught(model, new)}}
     with writer.several(out, PREDICTION_FILES[0], told) as part:
         predictions.write(part(PREDICTION_FILES[1]), new)
     return predictions, told

@@ -64,7 +64,7 @@ def print_fit(plans: Sequence[Plan], found: Mapping[str, Any], task: Task) -> No
     for sentence in found["verdict"]:
         say(sentence)
     if words.is_clear(found["gains"][0]["gain"], found["gains"][0]["spread"]):
-        say(words.most_important([(one["column"], one["fall"]) for one in found["matters"]]))
+        say(words.most_important(found["matters"]))
 
 
 def _print_scores(task: Task, found: Mapping[str, Any]) -> None:

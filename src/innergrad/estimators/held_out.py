@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+
+MOST = 1000  # rows that errors are measured on
+ENOUGH = 100  # of them, for rows that lack the same cells
+BLANKED = 0.1  # of a cell of its own: what a blanked one counts, where rows that lack the same are looked for
+DIGITS = 9  # of such sums, which are rounded differently in another order
 
 
 def parts(rows: int, count: int, seed: int) -> np.ndarray:
@@ -39,3 +45,36 @@ def residual_quantiles(residuals: np.ndarray, q: Sequence[float]) -> np.ndarray:
     found = [np.median(residuals) if level == 0.5 else ordered[int(min(max(place, 1), n)) - 1]
              for level, place in zip(q, places, strict=True)]  # fmt: skip
     return np.array(found, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows that were held out: cells (n, d), labels y (n,), the part (n,) that each was in, and what each column is
+    worth, weights (d,).
+    """
+
+    cells: np.ndarray
+    y: np.ndarray
+    part: np.ndarray
+    weights: np.ndarray
+
+    def lacking(self, lacks: np.ndarray) -> HeldOut:
+        """The rows that tell how far off a row is that lacks some cells, lacks (d,). They lack these, too: where they
+        have them, they are blanked (missing data augmentation: Zaffran et al. 2023).
+
+        First come rows that lack nothing else; of them, those that lack the same by themselves. A cell counts by what
+        its column is worth.
+        """
+        own = np.isnan(self.cells)
+        besides, blanked = (own & ~lacks) @ self.weights, (~own & lacks) @ self.weights
+        cost = np.round(besides + BLANKED * blanked, DIGITS)
+        near = cost <= np.sort(cost)[min(ENOUGH, len(cost)) - 1]
+        return HeldOut(np.where(lacks, np.nan, self.cells[near]), self.y[near], self.part[near], self.weights)
+
+
+def by_lacking(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows that lack the same cells: which cells (d,), and which rows."""
+    patterns, group = np.unique(np.isnan(values), axis=0, return_inverse=True)
+    order = np.argsort(group.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(group.ravel(), minlength=len(patterns)))
+    yield from zip(patterns, np.split(order, ends[:-1]), strict=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from innergrad.errors import InputError
-from innergrad.estimators.cells import Values, missing, split
+from innergrad.errors import InputError, shortened
+from innergrad.estimators.cells import NUMBER, Values, is_number, missing, split
 
 
 def table_of(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> list[Values]:
@@ -33,6 +34,29 @@ def require_labels(y: Any) -> None:
     if lacking:
         row = lacking[0] * len(labels) // labels.size
         raise InputError("Input y contains a missing label", got=f"row {row}", hint="leave out such rows")
+
+
+def require_numbers(y: Any) -> None:
+    """An error if a label is a text, a date, or anything else that is no number. It says what to do."""
+    require_labels(y)
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "OUSMm":
+        return
+    strange = next((label for label in labels.ravel() if not _reads_as_number(label)), None)
+    if strange is None:
+        return
+    got = shortened(repr(strange), 60)
+    raise InputError("y has labels that are no numbers", got=got, allowed="finite numbers", hint=_hint(strange))
+
+
+def _reads_as_number(label: object) -> bool:
+    return is_number(label) or (isinstance(label, str) and NUMBER.match(label.strip()) is not None)
+
+
+def _hint(label: object) -> str:
+    if isinstance(label, datetime.date | np.datetime64 | np.timedelta64):
+        return "make them numbers, such as days"
+    return "classes? InContextClassifier predicts them" if isinstance(label, str) else "make them numbers"
 
 
 def names_of(estimator: Any) -> list[str]:

@@ -13,7 +13,7 @@ from innergrad.errors import InputError
 from innergrad.estimators.base import InContext
 from innergrad.estimators.engines.contexts import Way
 from innergrad.estimators.engines.pretrained import Pretrained, TableLearner
-from innergrad.estimators.inputs import names_of_labels, require_labels, table_of
+from innergrad.estimators.inputs import names_of_labels, require_numbers, table_of
 
 
 class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
@@ -99,7 +99,7 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
             y: their labels, finite numbers: (rows,), or (rows, labels) if there are several for a row.
         """
         table = table_of(self, X, reset=True, y=y)
-        require_labels(y)
+        require_numbers(y)
         labels = check_array(y, ensure_2d=False, dtype="numeric", input_name="y", estimator=self)
         labels = np.asarray(labels, dtype=np.float64)
         check_consistent_length(table[0], labels)
@@ -120,11 +120,12 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
         if quantiles is not None and return_std:
             raise InputError("predict gives quantiles or standard deviations", got="both", allowed="one of them")
         levels, values = _levels(quantiles), self._values(X)
+        if quantiles is None and not return_std:
+            return self._joined([fit.engine.means(fit.values(values)) for fit in self._fits])
         found = [fit.engine.numbers(fit.values(values), levels) for fit in self._fits]
         if quantiles is not None:
             return self._joined([one.quantiles for one in found])
-        mean = self._joined([one.mean for one in found])
-        return (mean, self._joined([one.std for one in found])) if return_std else mean
+        return tuple(self._joined([getattr(one, name) for one in found]) for name in ("mean", "std"))
 
     def _joined(self, labels: list[np.ndarray]) -> np.ndarray:
         """What is said of every label, (rows, ...), in the form of y."""

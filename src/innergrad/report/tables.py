@@ -25,6 +25,8 @@ SIZE = (5.4, 4.0)
 BARS = 15  # columns of the picture of those that matter
 WORST = 10  # rows of the table of the largest errors
 DOTS = 1500  # of a scatter plot
+BASES = {"r2": (0.0, "the mean"), "auc": (0.5, "chance")}  # where bars begin: the score of who has learned nothing
+WORST_SHOWN = -1.0  # R² of a bar: those below end here
 BINS = 8  # of the picture of reliability
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BESIDE = "Predicted against actual, and how sure it is"
@@ -88,23 +90,20 @@ def _scores(model: Fitted, found: Mapping[str, Any]) -> Section:
 def _draw_bars(ax: Axes, scores: Sequence[Mapping[str, Any]], key: str, name: str) -> None:
     labels = [one["method"] for one in scores][::-1]
     values = [one[key] for one in scores][::-1]
-    low = min(0.0, max(-1.0, *values) if min(values) < -1.0 else min(values)) if key == "r2" else 0.4
+    base, nothing = BASES[key]
+    ends = [max(value, WORST_SHOWN) for value in values]
     colours = [GREY] * (len(scores) - 1) + [ORANGE]
     spread = [one["spread"] for one in scores][::-1]
-    ax.barh(
-        labels,
-        [value - low for value in values],
-        left=low,
-        color=colours,
-        height=0.62,
-        xerr=spread,
-        ecolor=figures.DARK,
-    )
+    bars: dict[str, Any] = {"color": colours, "height": 0.62, "xerr": spread, "ecolor": figures.DARK}
+    ax.barh(labels, [end - base for end in ends], left=base, **bars)
+    ax.axvline(base, color=figures.DARK, lw=1)
+    low = min(base, *(end - error for end, error in zip(ends, spread, strict=True)))
     reach = max(1.0, *values) - low
     for place, (value, error) in enumerate(zip(values, spread, strict=True)):
         text = f"{round(value, 2) + 0.0:.2f}"  # no minus before a zero
-        ax.text(max(value, low) + error + 0.02 * reach, place, text, va="center", fontsize=SMALL)
-    ax.set(xlabel=name, xlim=(low, low + 1.14 * reach), title="In context, and other methods")
+        ax.text(max(value, base) + error + 0.02 * reach, place, text, va="center", fontsize=SMALL)
+    xlim = (low - 0.02 * reach, low + 1.14 * reach)
+    ax.set(xlabel=f"{name}; {base:g} is {nothing}", xlim=xlim, title="In context, and other methods")
     ax.grid(axis="y", visible=False)
 
 
@@ -132,8 +131,8 @@ def _amounts(model: Fitted, lines: Sequence[int], actual: Sequence[str], numbers
         rows.append([f"{lines[row]:,}", *(number(float(value)) for value in values)])
     about = (
         f"Of {len(y):,} rows, {inside:.0%} lie between low and high, where 80% should. An interval is for one new row: "
-        "it says how far apart the row and its prediction may be. Compiled engines give all rows the same width, which "
-        "is too narrow where important cells are missing."
+        "it says how far apart the row and its prediction may be. Where cells are missing it is wider; for rows unlike "
+        "all others it is too narrow."
     )
     wrong = Table("The rows it was most wrong about", rows, shown=False)
     return Section(BESIDE, [about], [scatter, levels], [wrong])

@@ -482,14 +482,14 @@ def task_of(one: Plan, values: Sequence[Value], asked: Task | None) -> tuple[Tas
     if whole and len(given) <= MOST_CLASSES and min(given.values(), default=0) >= EACH:
         return "classes", f"its {len(given)} different whole numbers are classes; with --numbers they are amounts"
     sizes = [value for value in given if isinstance(value, float)]
-    return "numbers", f"from {_spoken(min(sizes), one)} to {_spoken(max(sizes), one)}" if sizes else ""
+    return "numbers", f"from {spoken(min(sizes), one)} to {spoken(max(sizes), one)}" if sizes else ""
 
 
 def absent(value: Value) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _spoken(value: float, one: Plan) -> str:
+def spoken(value: float, one: Plan) -> str:
     return day_words(value) if one.kind == "dates" else readable(value)
 
 

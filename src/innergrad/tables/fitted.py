@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -192,6 +193,25 @@ class Predictions:
         text = np.format_float_positional(value, DIGITS, fractional=False, trim="-") if plain else f"{value:.{DIGITS}g}"
         return text.replace(".", decimal)
 
+    def to_json(self, new: NewRows) -> list[dict[str, Any]]:
+        """What the file gets, row by row. line: of the row in the file that asks."""
+        lines = [new.sheet.lines[row] for row in new.places]
+        if self.ends is None:
+            return [
+                {
+                    "line": line,
+                    "class": row[0],
+                    "probability": max(chances),
+                    "probabilities": dict(zip(self.classes, chances, strict=True)),
+                }
+                for line, row, chances in zip(lines, self.rows(), self.values.tolist(), strict=True)
+            ]
+        dates = self.target.kind == "dates"
+        numbers = self.rows() if dates else np.column_stack([self.values, self.ends]).tolist()
+        return [
+            {"line": line, **dict(zip(self.header, row, strict=True))} for line, row in zip(lines, numbers, strict=True)
+        ]
+
     def write(self, path: Path, new: NewRows) -> None:
         """The rows of the file, as they are, and the predictions behind them; separated as the file is. A spreadsheet
         that wrote a byte order mark, or another encoding than UTF-8, reads UTF-8 by such a mark.
@@ -204,20 +224,20 @@ class Predictions:
             writer.writerows([[*sheet.rows[row], *found] for row, found in zip(new.places, own, strict=True)])
 
     def score(self, new: NewRows) -> dict[str, Any]:
-        """Where the new file knows the target of its rows."""
+        """Where the new file knows the target of its rows. most: the share of the most frequent class among them."""
         truth = new.truth or []
         rows = [row for row, value in enumerate(truth) if value is not None]
-        if self.ends is None:
-            rows = [row for row in rows if truth[row] in self.classes]
-            found = [self.classes[best] for best in self.values[rows].argmax(1)] if rows else []
-            right = sum(one == truth[row] for one, row in zip(found, rows, strict=True))
-            return {"score": {"rows": len(rows), "right": right / len(rows)}} if rows else {}
         if not rows:
             return {}
+        if self.ends is None:
+            found = [self.classes[best] for best in self.values[rows].argmax(1)]
+            right = sum(one == truth[row] for one, row in zip(found, rows, strict=True)) / len(rows)
+            most = max(Counter(truth[row] for row in rows).values()) / len(rows)
+            return {"rows": len(rows), "right": right, "most": most}
         y, (low, high) = np.array([truth[row] for row in rows], dtype=float), self.ends[rows].T
         inside = float(((low <= y) & (y <= high)).mean())
         r2 = decisive("numbers", y, self.values[rows]) if len(set(y.tolist())) > 1 else None
-        return {"score": {"rows": len(rows), "r2": r2, "covered": inside}}
+        return {"rows": len(rows), "r2": r2, "covered": inside}
 
 
 def new_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
@@ -259,7 +279,10 @@ def _found(table: Table, model: Fitted, validation: Validation) -> dict[str, Any
         "about_target": words.about_target(table.target, table.task, table.why),
         "notes": notes,
         "warnings": table.warnings,
-        "verdict": words.verdict(table.task, table.target.name, scores, gains),
+        "verdict": [
+            *words.verdict(table.task, table.target.name, scores, gains),
+            *words.lopsided(table.task, table.target.name, [table.y[row] for row in table.known]),
+        ],
         "folds": int(validation.fold.max()) + 1,
         "scores": scores,
         "gains": [

@@ -25,6 +25,7 @@ MOST, LONGEST = 2**31, 2**24  # bytes of a file, and characters of a line of it
 MOST_COLUMNS = 2000
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LOOKED_AT = 60  # lines from which the separator is found out
+LINES = 3  # that a sentence names
 MISSING = frozenset(
     ("", "na", "n/a", "n.a.", "nan", "null", "?", "-", "--", "–", "—", ".")
     + ("#n/a", "#na", "#null!", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "<na>", "(null)", "\\n")
@@ -89,8 +90,9 @@ def read_sheet(path: Path, *, most: int, seed: int = 0, certain: Choose | None =
             separator, head, before = _separator(path, head)
             notes = [] if encoding.startswith("utf-8") else [f"its text is {_ENCODINGS[encoding]}"]
             reader = csv.reader(itertools.chain(head, rest), delimiter=separator, strict=True)
-            filled = ((reader.line_num + before, row) for row in reader if any(cell.strip() for cell in row))
-            header, below = _header(path, filled, separator, notes)
+            blank = list[int]()
+            rows_of = _filled_rows(((reader.line_num + before, row) for row in reader), blank)
+            header, names_line, below = _header(path, rows_of, separator, notes)
             kept, found, total = _sampled(_even(path, header, below, notes), header, most, seed, certain)
     except FileNotFoundError as error:
         raise InputError(f"cannot read {path}", got="no such file", allowed="a CSV file") from error
@@ -103,6 +105,9 @@ def read_sheet(path: Path, *, most: int, seed: int = 0, certain: Choose | None =
         raise InputError(what, got=", ".join(header), allowed="a header and at least one row")
     if found < total:
         notes.append(f"of its {total:,} rows a random sample of {found:,} is used")
+    if below_names := [line for line in blank if line > names_line]:
+        rows_left = f"{plural(len(below_names), 'blank row')} {'is' if len(below_names) == 1 else 'are'} left out"
+        notes.append(f"{rows_left} ({lines_words(below_names)})")
     header, kept = _without_empty(header, kept, notes)
     rows, numbers = [row for _, row in kept], [line for line, _ in kept]
     return Sheet(path, header, rows, numbers, total, separator, encoding, notes)
@@ -207,8 +212,32 @@ Rows = Iterator[tuple[int, list[str]]]
 _NUMBER = re.compile(r"\s*[+-]?(\d[\d.,' ]*)([eE][+-]?\d+)?\s*", re.ASCII)
 
 
-def _header(path: Path, rows: Rows, separator: str, notes: list[str]) -> tuple[list[str], Rows]:
-    """Names, each once; the rows below. Titles and comments above the names, of a single cell, are left out."""
+def _filled_rows(rows: Rows, blank: list[int]) -> Rows:
+    """Those that have a cell. blank: gets the lines of the others, but not of empty lines at the end of the file."""
+    waiting = list[int]()
+    for line, row in rows:
+        if _filled(row):
+            blank += waiting
+            waiting = []
+            yield line, row
+        else:
+            waiting.append(line)
+            if row:  # separators, and nothing between them
+                blank += waiting
+                waiting = []
+
+
+def lines_words(numbers: Sequence[int]) -> str:
+    """ "line 7", "lines 3, 5, 9 and 2 more"."""
+    some = ", ".join(f"{number:,}" for number in numbers[:LINES])
+    more = f" and {len(numbers) - LINES:,} more" if len(numbers) > LINES else ""
+    return f"line{'' if len(numbers) == 1 else 's'} {some}{more}"
+
+
+def _header(path: Path, rows: Rows, separator: str, notes: list[str]) -> tuple[list[str], int, Rows]:
+    """Names, each once, and their line; the rows below. Titles and comments above the names, of a single cell, are
+    left out.
+    """
     first = list(itertools.islice(rows, LOOKED_AT))
     if not first:
         raise InputError(f"{path} is empty", got="nothing", allowed="a header and at least one row")
@@ -231,7 +260,7 @@ def _header(path: Path, rows: Rows, separator: str, notes: list[str]) -> tuple[l
         raise InputError(f"the first line of {path} is not a header", got=got, allowed=allowed, hint=_NO_NAMES)
     if len(filled) == 1 and separator == ",":
         _check_one_column(path, filled[0])
-    return _each_once(names, notes), itertools.chain(first[skipped + 1 :], rows)
+    return _each_once(names, notes), first[skipped][0], itertools.chain(first[skipped + 1 :], rows)
 
 
 _NO_NAMES = "put a line of names above the numbers"

@@ -15,6 +15,9 @@ from innergrad.tables.sheets import Sheet, is_missing, read_sheet
 ROWS = 10_000  # that teach; of more, a sample
 QUERIES = 200_000  # that are predicted in one go
 LEAST = 5  # rows that teach
+RARE = 5  # rows of a class: with fewer, some parts of the cross-validation have none
+NAMED = 3  # classes, in a sentence
+VARIED = 20  # different values of a column: with fewer in all columns, rows are equal by chance
 COPIES = 0.05  # of the rows: so many copies are worth a word
 ALIKE = 0.9995  # a column whose correlation with the target is as large as this knows it
 
@@ -110,7 +113,7 @@ def read_table(path: Path, asked: Asked) -> Table:
     columns = [one.values(sheet.column(sheet.header.index(one.name)))[0] for one in used]
     notes = [*sheet.notes, *notes, *_times(used)]
     table = Table(sheet, target, task, why, tuple(plans), columns, y, decimal, notes)
-    return replace(table, warnings=[*_leaks(table), *_copies(table)])
+    return replace(table, warnings=[*_leaks(table), *_copies(table), *_rare(table)])
 
 
 def _times(used: Sequence[Plan]) -> list[str]:
@@ -272,14 +275,36 @@ def _leaks(table: Table) -> list[str]:
 
 
 def _copies(table: Table) -> list[str]:
-    """Rows that are there twice: one teaches, the other is asked. Where values are few, rows are equal by chance."""
-    if not any(one.numeric and len(set(values)) > 20 for one, values in zip(table.used, table.columns, strict=True)):
+    """Rows that are there twice: one teaches, the other is asked."""
+    if not are_varied(table.used, table.columns):
         return []
-    rows = Counter(tuple(map(str, (*(values[row] for values in table.columns), table.y[row]))) for row in table.known)
+    rows = Counter(row_keys([*table.columns, table.y], table.known))
     copies = rows.total() - len(rows)
     if copies < COPIES * rows.total():
         return []
     return [f"{plural(copies, 'row')} are copies of other rows, which makes the score too good: leave them out"]
+
+
+def are_varied(used: Sequence[Plan], columns: Sequence[Sequence[Value]]) -> bool:
+    """Where values are few, rows are equal by chance."""
+    return any(one.numeric and len(set(values)) > VARIED for one, values in zip(used, columns, strict=True))
+
+
+def row_keys(columns: Sequence[Sequence[Value]], rows: Sequence[int]) -> list[tuple[str, ...]]:
+    """The same for equal rows, and only for these; a missing cell equals a missing one."""
+    return [tuple("" if absent(values[row]) else repr(values[row]) for values in columns) for row in rows]
+
+
+def _rare(table: Table) -> list[str]:
+    """Classes that are hardly learned, and hardly tested."""
+    counts = Counter(table.y[row] for row in table.known) if table.task == "classes" else Counter[Value]()
+    rare = [f"{shortened(str(name), 30)!r} ({plural(n, 'row')})" for name, n in counts.most_common() if n < RARE]
+    if not rare:
+        return []
+    more = f" and {len(rare) - NAMED:,} more" if len(rare) > NAMED else ""
+    what = "the class" if len(rare) == 1 else "the classes"
+    end = "from so few rows little can be learned, and the score can tell little about that"
+    return [f"{what} {', '.join(rare[::-1][:NAMED])}{more}: {end}"]
 
 
 def _knows(pairs: list[tuple[Value, Value]], task: Task, numeric: bool) -> bool:
@@ -318,8 +343,8 @@ class NewRows:
     decimal: str = "."
 
 
-def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task) -> NewRows:
-    """The rows of another file, whose columns have the same names."""
+def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classes: Sequence[str] = ()) -> NewRows:
+    """The rows of another file, whose columns have the same names. classes: as the first file writes them."""
     sheet = read_sheet(path, most=QUERIES + 1)
     if sheet.total > QUERIES:
         raise InputError(
@@ -342,8 +367,8 @@ def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task) -> New
         values, said = _new_values(path, one, sheet.column(place or 0), decimal)
         columns.append(values)
         notes += said
-    truth = _truth(sheet, target, task, decimal)
-    return NewRows(sheet, columns, truth, notes, tuple(range(len(sheet.rows))), decimal)
+    truth, said = _truth(sheet, target, task, decimal, classes)
+    return NewRows(sheet, columns, truth, [*notes, *said], tuple(range(len(sheet.rows))), decimal)
 
 
 def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tuple[list[Value], list[str]]:
@@ -371,12 +396,30 @@ def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tu
     return values, []
 
 
-def _truth(sheet: Sheet, target: Plan, task: Task, decimal: str) -> list[Value] | None:
+def _truth(
+    sheet: Sheet, target: Plan, task: Task, decimal: str, classes: Sequence[str]
+) -> tuple[list[Value] | None, list[str]]:
+    """The target where the file knows it, and notes on where it cannot be used."""
     place = sheet.place(target.name)
     if place is None:
-        return None
+        return None, []
     cells = sheet.column(place)
-    values, _ = replace(target, decimal=decimal).values(cells)
+    values, strange = replace(target, decimal=decimal).values(cells)
     y = [None if absent(value) else value for value in values]
-    y = _labels(cells, y) if task == "classes" and target.numeric else y
-    return y if any(value is not None for value in y) else None
+    if task == "classes" and target.numeric:
+        spelt = {name.casefold(): name for name in classes}  # Yes and yes are one class
+        y = [spelt.get(one.casefold(), one) if isinstance(one, str) else one for one in _labels(cells, y)]
+    if task == "classes" and classes:
+        new = list(dict.fromkeys(str(one) for one in y if one is not None and one not in classes))
+        y = [one if one in classes else None for one in y]
+        strange = [*strange, *new]
+    given = sum(not is_missing(text) for text in cells)
+    said = _not_scored(target.name, strange, given - sum(one is not None for one in y))
+    return (y if any(value is not None for value in y) else None), said
+
+
+def _not_scored(name: str, strange: Sequence[str], rows: int) -> list[str]:
+    if not strange:
+        return []
+    some = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
+    return [f"{plural(rows, 'row')} whose {name!r} is nothing that was learned ({some}) cannot be scored"]

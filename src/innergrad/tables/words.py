@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from innergrad.errors import plural, readable
-from innergrad.tables.columns import Plan, Task
+from innergrad.tables.columns import Plan, Task, Value
 from innergrad.tables.table import Table
 
 CLEAR = 2.0  # standard errors: a difference of more is no chance
+MATTERS, MOST_IMPORTANT = 0.005, 5  # a column matters if the score falls by more; the most that are named
+LOPSIDED = 0.8  # a value that more than this share of the rows have is worth a word
 VISIBLE = 0.002  # a smaller difference of scores is none, however sure it is
 KINDS = {"numbers": "of numbers", "dates": "of dates", "times": "of times", "yes or no": "of yes or no"}
 KINDS |= {"categories": "of categories"}
@@ -116,20 +118,41 @@ def _intervals(own: Score) -> str:
     return f"Intervals that should have 80% of the targets had {covered:.0%}{honest}."
 
 
-def most_important(matters: Sequence[tuple[str, float]], most: int = 5) -> str:
+def important(matters: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The columns that matter most, of all in their order."""
+    return [one for one in matters[:MOST_IMPORTANT] if one["fall"] > MATTERS]
+
+
+def most_important(matters: Sequence[Mapping[str, Any]]) -> str:
     """The columns that count, if any does."""
-    some = [(name, fall) for name, fall in matters[:most] if fall > 0.005]
+    some = important(matters)
     if not some:
         return "No single column matters much: shuffling one hardly lowers the score."
     return "What matters most (how far the score falls if the column is shuffled): " + ", ".join(
-        f"{name} {fall:.2f}" for name, fall in some
+        f"{one['column']} {one['fall']:.2f}" for one in some
     )
+
+
+def lopsided(task: Task, target: str, values: Sequence[Value]) -> list[str]:
+    """A word on the most frequent target, if almost all rows have it."""
+    (most, count), *_ = Counter(values).most_common(1)
+    share = count / len(values)
+    if share <= LOPSIDED:
+        return []
+    if task == "classes":
+        return [f"{share:.1%} of the rows are {most!r}: who always says so is right as often."]
+    return [
+        f"{target!r} is {readable(float(most or 0.0))} in {share:.1%} of the rows: the others are few to learn from."
+    ]
 
 
 def about_score(score: Mapping[str, Any]) -> str:
     """Of new rows whose target the file knows."""
     rows = plural(score["rows"], "row")
+    taught, know = score["taught"], "The file knows the"
+    again = f" {taught:,} of these rows taught: their score is too good." if taught else ""
     if "right" in score:
-        return f"The file knows the class of {rows}: {score['right']:.0%} are right."
+        most = f" ({score['most']:.0%} are of one class)" if score["most"] > LOPSIDED else ""
+        return f"{know} class of {rows}: {score['right']:.0%} are right{most}.{again}"
     r2 = "" if score["r2"] is None else f"R² is {score['r2']:.3f}, and "
-    return f"The file knows the target of {rows}: {r2}{score['covered']:.0%} lie between low and high."
+    return f"{know} target of {rows}: {r2}{score['covered']:.0%} lie between low and high.{again}"

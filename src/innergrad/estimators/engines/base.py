@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from innergrad.estimators.design import Design, Scale
-from innergrad.estimators.held_out import residual_quantiles
+from innergrad.estimators.held_out import MOST, HeldOut, by_lacking, residual_quantiles, some
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ class Engine(ABC):
     @abstractmethod
     def numbers(self, values: np.ndarray, q: Sequence[float]) -> Numbers: ...
 
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """(m,): the same, where nobody asks how sure they are."""
+        return self.numbers(values, ()).mean
+
     @abstractmethod
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """(m, classes), rows that sum to one."""
@@ -83,7 +87,7 @@ class Same(Engine):
 class Compiled(Engine):
     """An engine that runs a compiled algorithm: on scaled numbers, with settings chosen on held-out rows.
 
-    A subclass has ``choose``, ``learn`` and ``apply``.
+    A subclass has ``choose``, ``apart``, ``learn`` and ``apply``.
     """
 
     seed: int = 0
@@ -95,21 +99,26 @@ class Compiled(Engine):
         Z = self.design(table.values)
         if table.classes:
             Y = np.eye(table.classes)[table.y]
-            self.residuals = np.empty(0)
             self.floor = 0.5 / len(table)
         else:
             self.scale = Scale.of(table.y)
             Y = self.scale.there(table.y)[:, None]
-        held_out = self.choose(Z, Y)
+        rows, part = self.choose(Z, Y)
         if not table.classes:
-            self.residuals = self.scale.spread(held_out[:, 0])
+            kept = some(len(rows), MOST, self.seed)
+            cells, labels = table.values[rows[kept]], table.y[rows[kept]]
+            self.held_out = HeldOut(cells, labels, part[kept], np.maximum(table.scores, 0.0))
         self.learn(Z, Y)
 
     @abstractmethod
-    def choose(self, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        """Sets the settings; returns the residuals of held-out rows, (rows, outputs). Y has numbers near one, or 0 and
-        1 for each class.
+    def choose(self, Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sets the settings; returns the rows that it tried them on, and the part that each was held out in. Y has
+        numbers near one, or 0 and 1 for each class.
         """
+
+    @abstractmethod
+    def apart(self, part: int, Z: np.ndarray) -> np.ndarray:
+        """(m, outputs): predictions by what was learned, with the chosen settings, without a part of the rows."""
 
     @abstractmethod
     def learn(self, Z: np.ndarray, Y: np.ndarray) -> None:
@@ -119,11 +128,25 @@ class Compiled(Engine):
     def apply(self, Z: np.ndarray) -> np.ndarray:
         """(m, outputs): predictions; of classes probabilities, or numbers near them."""
 
+    def means(self, values: np.ndarray) -> np.ndarray:
+        return self.scale.back(self.apply(self.design(values))[:, 0])
+
     def numbers(self, values: np.ndarray, q: Sequence[float]) -> Numbers:
-        mean = self.scale.back(self.apply(self.design(values))[:, 0])
-        std = float(np.sqrt(np.mean(self.residuals**2)))
-        quantiles = mean[:, None] + (residual_quantiles(self.residuals, q) if len(q) else np.empty(0))
-        return Numbers(mean, np.full(len(mean), std), quantiles)
+        """Quantiles are those of the residuals of held-out rows that lack the same cells."""
+        mean, std, quantiles = self.means(values), np.empty(len(values)), np.empty((len(values), len(q)))
+        for lacks, rows in by_lacking(values):
+            residuals = self._residuals(lacks)
+            std[rows] = np.sqrt(np.mean(residuals**2))
+            quantiles[rows] = mean[rows, None] + residual_quantiles(residuals, q)
+        return Numbers(mean, std, quantiles)
+
+    def _residuals(self, lacks: np.ndarray) -> np.ndarray:
+        rows = self.held_out.lacking(lacks)
+        Z, found = self.design(rows.cells), np.empty(len(rows.y))
+        for part in np.unique(rows.part):
+            held = rows.part == part
+            found[held] = self.scale.back(self.apart(int(part), Z[held])[:, 0])
+        return rows.y - found
 
     def __getstate__(self) -> dict[str, Any]:
         """Numbers and settings. Transformers and certificates are made again where they are asked for."""

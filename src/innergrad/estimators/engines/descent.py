@@ -36,7 +36,7 @@ class Descent(Compiled):
     hidden: tuple[int, ...] = (16,)
     most_steps: int = 200
 
-    def choose(self, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    def choose(self, Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chosen = some(len(Z), MOST_ROWS, self.seed)
         X, y = torch.from_numpy(Z[chosen]), torch.from_numpy(Y[chosen])
         held = torch.from_numpy(parts(len(X), PARTS, self.seed))
@@ -45,18 +45,22 @@ class Descent(Compiled):
         start = self._safe_rate(X, y)
         for rate in (factor * start for factor in FACTORS):
             tried = self._tried(X, y, weight, rate)
-            for steps, predictions in tried:
+            for steps, predictions, weights in tried:
                 score = float(self._loss(predictions, y).mean())
                 if np.isfinite(score) and (best is None or score < best[0]):
-                    best = score, rate, steps, predictions
+                    best = score, rate, steps, weights
         if best is None:
             raise InputError("gradient descent diverges at every rate that was tried", got=f"rates from {start:.2g}")
-        _, self.rate, self.steps, predictions = best
+        _, self.rate, self.steps, weights = best
+        self.tried = weights.numpy()
         self.notes.append(
             f"gd: {self.steps} steps of gradient descent at rate {readable(self.rate, 3)} on a network with "
             f"{' and '.join(map(str, self.hidden))} hidden units; rate and steps are the best on held-out rows"
         )
-        return (y - predictions).numpy()
+        return chosen, held.numpy()
+
+    def apart(self, part: int, Z: np.ndarray) -> np.ndarray:
+        return self._answers(self.tried[part], Z)
 
     def learn(self, Z: np.ndarray, Y: np.ndarray) -> None:
         self.examples = Z, Y
@@ -67,7 +71,10 @@ class Descent(Compiled):
         self.weights = run.weights[-1].numpy()
 
     def apply(self, Z: np.ndarray) -> np.ndarray:
-        found = self._network.forward(torch.from_numpy(self.weights), torch.from_numpy(Z))
+        return self._answers(self.weights, Z)
+
+    def _answers(self, weights: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        found = self._network.forward(torch.from_numpy(weights), torch.from_numpy(Z))
         return np.asarray((found.softmax(-1) if self.classes else found).numpy())
 
     @cached_property
@@ -97,8 +104,10 @@ class Descent(Compiled):
         found = self._algorithm(1.0, 1).curvature_rate(X[None], y[None], self._start[None], omega)
         return found if found is not None and np.isfinite(found) and found > 0 else 0.1
 
-    def _tried(self, X: Tensor, y: Tensor, weight: Tensor, rate: float) -> list[tuple[int, Tensor]]:
-        """Numbers of steps, each with the predictions of all rows by the prompt that does not see them."""
+    def _tried(self, X: Tensor, y: Tensor, weight: Tensor, rate: float) -> list[tuple[int, Tensor, Tensor]]:
+        """Numbers of steps, each with the predictions of all rows by the prompt that does not see them, and the weights
+        (parts, D_w) of the small network in every prompt.
+        """
         most = self.most_steps
         tf = compile(self._algorithm(rate, most), target="llama", n_examples=len(X))
         batch = len(weight)
@@ -119,7 +128,7 @@ class Descent(Compiled):
             outside = shown == 0
             raw = self._network.forward(run.weights[part], X[outside])
             predictions[:, outside] = raw.softmax(-1) if self.classes else raw
-        return list(zip(run.recorded, predictions, strict=True))[1:]
+        return list(zip(run.recorded, predictions, run.weights.swapaxes(0, 1), strict=True))[1:]
 
     def _loss(self, predictions: Tensor, y: Tensor) -> Tensor:
         if self.classes:

@@ -36,27 +36,33 @@ ROOM = 1.01  # over the largest eigenvalue: it is rounded
 class FunctionalDescent(Compiled):
     """``examples`` are the prompt's."""
 
-    def choose(self, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    def choose(self, Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         chosen = some(len(Z), MOST_TRIED, self.seed)
         X, Y = on_sphere(Z[chosen]), Y[chosen]
         held = parts(len(X), PARTS, self.seed)
         errors = np.zeros((len(BANDWIDTHS), len(CONDITIONS), *Y.shape))
+        tried = dict[tuple[int, int], list[Expansion]]()
         for b, bandwidth in enumerate(BANDWIDTHS):
             K = matrix(bandwidth, X, X)
             for part in range(held.max() + 1):
                 inside, outside = held != part, held == part
                 mean = Y[inside].mean(0)
-                found = _path(K[np.ix_(inside, inside)], K[np.ix_(outside, inside)], Y[inside] - mean)
-                for c, predictions in enumerate(found):
-                    errors[b, c, outside] = Y[outside] - predictions - mean
+                for c, weights in enumerate(_path(K[np.ix_(inside, inside)], Y[inside] - mean)):
+                    errors[b, c, outside] = Y[outside] - K[np.ix_(outside, inside)] @ weights - mean
+                    tried.setdefault((b, c), []).append(Expansion(X[inside], weights, mean))
         scores = (errors**2).mean((2, 3))
         best = np.unravel_index(int(scores.argmin()), scores.shape)
-        self.bandwidth, self.condition = BANDWIDTHS[best[0]], CONDITIONS[best[1]]
+        b, c = map(int, best)
+        self.bandwidth, self.condition, self.tried = BANDWIDTHS[b], CONDITIONS[c], tried[b, c]
         self.notes.append(
             f"kernel: {steps_for(self.condition)} steps with bandwidth {self.bandwidth:g}; both are the best on "
             "held-out rows"
         )
-        return np.asarray(errors[best])
+        return chosen, held
+
+    def apart(self, part: int, Z: np.ndarray) -> np.ndarray:
+        one = self.tried[part]
+        return np.asarray(matrix(self.bandwidth, on_sphere(Z), one.X) @ one.weights + one.mean)
 
     def learn(self, Z: np.ndarray, Y: np.ndarray) -> None:
         chosen = some(len(Z), MOST_ROWS, self.seed)
@@ -108,13 +114,22 @@ def steps_for(condition: float) -> int:
     return math.ceil(4.0 * math.sqrt(condition))
 
 
-def _path(K: np.ndarray, k: np.ndarray, Y: np.ndarray) -> Iterator[np.ndarray]:
-    """Predictions for each condition: the same steps on eigenvalues, which is faster where many are tried."""
+@dataclass(frozen=True)
+class Expansion:
+    """The function k(x, X) weights + mean; X (n, d + 1) on the sphere, weights (n, outputs)."""
+
+    X: np.ndarray
+    weights: np.ndarray
+    mean: np.ndarray
+
+
+def _path(K: np.ndarray, Y: np.ndarray) -> Iterator[np.ndarray]:
+    """Weights for each condition: the same steps on eigenvalues, which is faster where many are tried."""
     values, vectors = np.linalg.eigh(K)
     values = np.maximum(values, np.finfo(float).eps * values[-1])
-    at_rows, at_queries = vectors.T @ Y, k @ vectors
+    at_rows = vectors.T @ Y
     high = ROOM * values[-1]
     for condition in CONDITIONS:
         rates = chebyshev_steps(steps_for(condition), high / condition, high)
         left = np.prod(1.0 - rates[:, None] * values, axis=0)
-        yield at_queries @ (at_rows * ((1.0 - left) / values)[:, None])
+        yield vectors @ (at_rows * ((1.0 - left) / values)[:, None])

@@ -8,7 +8,7 @@ components. Blocks of components share nothing, and each is a prompt of its own 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,39 +26,56 @@ RIDGES = tuple(10.0 ** (k / 2) for k in range(-10, 5))  # per row, for columns o
 
 @dataclass
 class Ridge(Compiled):
-    """``weights_`` (d, outputs) are what the transformer's last token holds."""
+    """``lines.weights`` (d, outputs) are what the transformer's last token holds."""
 
-    def choose(self, Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    def choose(self, Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         held = parts(len(Z), PARTS, self.seed)
         errors = np.zeros((len(RIDGES), *Y.shape))
+        tried = list[Lines]()
         for part in range(held.max() + 1):
             inside, outside = held != part, held == part
-            errors[:, outside] = Y[outside] - _path(Z[inside], Y[inside], Z[outside])
+            tried.append(_path(Z[inside], Y[inside]))
+            errors[:, outside] = Y[outside] - tried[part](Z[outside])
         best = int((errors**2).mean((1, 2)).argmin())
         self.ridge = RIDGES[best]
+        self.tried = [replace(one, weights=one.weights[best]) for one in tried]
         self.notes.append(
             f"ridge: the penalty is {readable(self.ridge, 2)} per row, the best of {len(RIDGES)} on held-out rows"
         )
-        return np.asarray(errors[best])
+        return np.arange(len(Z)), held
+
+    def apart(self, part: int, Z: np.ndarray) -> np.ndarray:
+        return self.tried[part](Z)
 
     def learn(self, Z: np.ndarray, Y: np.ndarray) -> None:
-        self.mean_ = Y.mean(0)
-        self.centre_ = Z.mean(0)
-        self.weights_ = solve(Z - self.centre_, Y - self.mean_, self.ridge)
+        centre, mean = Z.mean(0), Y.mean(0)
+        self.lines = Lines(centre, solve(Z - centre, Y - mean, self.ridge), mean)
 
     def apply(self, Z: np.ndarray) -> np.ndarray:
-        found: np.ndarray = (Z - self.centre_) @ self.weights_ + self.mean_
+        return self.lines(Z)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """(Z - centre) weights + mean; weights (..., d, outputs)."""
+
+    centre: np.ndarray
+    weights: np.ndarray
+    mean: np.ndarray
+
+    def __call__(self, Z: np.ndarray) -> np.ndarray:
+        found: np.ndarray = (Z - self.centre) @ self.weights + self.mean
         return found
 
 
-def _path(Z: np.ndarray, Y: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    """(ridges, queries, outputs): predictions of all ridges by one eigendecomposition."""
+def _path(Z: np.ndarray, Y: np.ndarray) -> Lines:
+    """The solutions of all ridges, by one eigendecomposition."""
     centre, mean = Z.mean(0), Y.mean(0)
     Z, Y = Z - centre, Y - mean
     values, vectors = np.linalg.eigh(Z.T @ Z / len(Z))
-    at_rows, at_queries = vectors.T @ (Z.T @ Y) / len(Z), (queries - centre) @ vectors
     inverse = 1.0 / (np.maximum(values, 0.0) + np.array(RIDGES)[:, None])
-    return np.asarray(np.stack([at_queries @ (at_rows * one[:, None]) for one in inverse]) + mean)
+    at_rows = vectors.T @ (Z.T @ Y) / len(Z)
+    return Lines(centre, vectors @ (at_rows * inverse[:, :, None]), mean)
 
 
 def solve(Z: np.ndarray, Y: np.ndarray, ridge: float) -> np.ndarray:
