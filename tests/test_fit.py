@@ -346,14 +346,24 @@ def test_new_rows_are_read_by_the_plans_of_the_old(tmp_path: Path) -> None:
         ("1M 2M 3M 4M 5M", "5M 7k", [5.0, math.nan]),  # here a number counts millions
         ("1% 2% 0.5 3% 4%", "50% 0.5", [0.5, 0.5]),
         ("1 2 3 4 5", "5kg 6kg", [5.0, 6.0]),
+        ("1 2 3 4 5", "5m 6m", [5.0, 6.0]),  # metres
         ("1kg 2kg 3kg 4kg 5kg", "5 6lb", [5.0, math.nan]),
+        ("1kg 2kg 3kg 4kg 5kg", "5 6", [5.0, 6.0]),
+        ("0.1 0.2 0.3 0.4 0.5", "50% 60%", [0.5, 0.6]),
+        ("1000 2000 3000 4000 5000", "5k 0.1M", [5000.0, 1e5]),
+        ("1000 2000 3000 4000 5000", "5k 6k", [5000.0, 6000.0]),
+        ("1k 2k 3k 4k 5k", "5000 6000", [5000.0, 6000.0]),  # of k: this cannot be known, and is said
     ],
 )
 def test_units_are_those_of_the_rows_that_teach(old: str, new: str, values: list[float], tmp_path: Path) -> None:
+    """A unit that is there in one file alone is never passed over in silence."""
     (tmp_path / "old.csv").write_text("a,y\n" + "".join(f"{text},{n * n}\n" for n, text in enumerate(old.split())))
     (tmp_path / "new.csv").write_text("a,b\n" + "".join(f"{text},\n" for text in new.split()))
     table = read_table(tmp_path / "old.csv", Asked("y"))
-    np.testing.assert_equal(read_new(tmp_path / "new.csv", table.plans, table.target, "numbers").columns, [values])
+    found = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers")
+    np.testing.assert_equal(found.columns, [values])
+    known = any(mark in old for mark in "kM%"), any(mark in new for mark in "kMm%")
+    assert bool(found.notes) == (known[0] != known[1] or any(map(math.isnan, values)))
 
 
 @pytest.mark.parametrize(
@@ -444,6 +454,26 @@ def test_scores_are_scikit_learns() -> None:
         rows = more[more < len(true)]
         found = scoring.weighted(task, true, said, fold[: len(true)], times[None, : len(true)])
         assert found[0] == pytest.approx(scoring.decisive(task, true[rows], said[rows], fold[rows]))
+
+
+def test_few_pairs_and_tiny_numbers_do_not_deceive() -> None:
+    """Guesses at the classes of six rows are never clearly better than chance; R² does not change with the unit."""
+    rng = np.random.default_rng(0)
+    clear = 0
+    for _ in range(100):
+        y = rng.permutation(np.arange(6) % 2)
+        fold, guess = scoring.folds("classes", y, 5, 0), rng.random(6)
+        found = [scoring.Found("", np.column_stack([1 - one, one]), 0.0) for one in (guess, np.full(6, 0.5))]
+        gain = scoring.Validation("classes", ["a", "b"], list(range(6)), y, fold, found, []).gain(1)
+        clear += words.is_clear(*gain)
+    assert clear == 0
+    many, fold = np.arange(400) % 2, np.arange(400) // 2 % 5
+    guesses = np.array([scoring.decisive("classes", many, np.c_[1 - g, g], fold) for g in rng.random((300, 400))])
+    assert scoring.chance_error(many, fold) == pytest.approx(guesses.std(), rel=0.15)
+    truth, guess = rng.normal(size=(2, 50))
+    assert scoring.decisive("numbers", 1e-300 * truth, 1e-300 * guess) == pytest.approx(
+        scoring.decisive("numbers", truth, guess)
+    )
 
 
 def test_every_class_is_in_every_fold() -> None:

@@ -214,6 +214,28 @@ def _factor(unit: str) -> float | None:
     return 1.0 if not unit or re.fullmatch(_CURRENCY, unit) else None
 
 
+def unit_of_others(learned: str, here: str) -> tuple[str, str]:
+    """The unit by which new cells are read, where those that taught had one, or none, and these have another, or none:
+    the unit, and a note on it.
+    """
+    if learned == here or _folded(learned) == _folded(here) or learned in (MIXED, MULTIPLES):
+        return learned, ""
+    if learned and here:
+        return learned, ""  # cells of another unit are no numbers of this column
+    if learned:
+        return (
+            learned,
+            f"has no unit here: {learned!r} is assumed, as in the rows that teach, so 5 is read as 5 {learned}",
+        )
+    if here in ("%", MIXED):
+        return MIXED, "has % here, and none in the rows that teach: 5 % is read as 0.05"
+    if here == MULTIPLES:
+        return here, "has k or M here, and not in the rows that teach: they are read as thousands and millions"
+    if here != "m" and _factor(here) not in (None, 1.0):  # m may be metres
+        return MULTIPLES, f"has {here!r} here, and not in the rows that teach: it is read as {_factor(here):,.0f}"
+    return here, f"has the unit {here!r} here, and none in the rows that teach: it is left off"
+
+
 MIXED, MULTIPLES = "% or share", "k, M"
 _FACTORS = {"k": 1e3, "tsd": 1e3, "tsd.": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "mio.": 1e6, "b": 1e9, "bn": 1e9}
 _FACTORS |= {"mrd": 1e9, "mrd.": 1e9}

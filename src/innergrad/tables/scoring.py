@@ -21,6 +21,7 @@ SCORED = 3000  # rows; of more, a sample: boosting and the like would take minut
 RESAMPLED = 200  # times, for the spread of a score
 PERMUTED_ROWS, PERMUTED_QUERIES = 250, 8000  # rows that a column is shuffled in, and predictions for all columns
 OWN = "in context"
+CHANCE = 0.5  # the area under the ROC curve of a method that does not tell rows apart
 
 Progress = Callable[[str], None]
 
@@ -67,7 +68,10 @@ class Validation:
     def gain(self, other: int) -> tuple[float, float]:
         """How much better the learner's score is than another's, and the standard error of that, on the same rows."""
         own, theirs = (decisive(self.task, self.y, self.found[n].values, self.fold) for n in (0, other))
-        return own - theirs, float((self.resampled[0] - self.resampled[other]).std())
+        spread = float((self.resampled[0] - self.resampled[other]).std())
+        if self.task == "classes" and theirs == CHANCE:  # rows drawn again hardly tell how little few pairs say
+            spread = max(spread, chance_error(self.y, self.fold))
+        return own - theirs, spread
 
     @cached_property
     def resampled(self) -> np.ndarray:
@@ -89,6 +93,8 @@ def decisive(task: Task, y: np.ndarray, values: np.ndarray, fold: np.ndarray | N
 def weighted(task: Task, y: np.ndarray, values: np.ndarray, fold: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(times,): the same, with every row counted as often as weights (times, rows) say."""
     if task == "numbers":
+        size = np.abs(y).max() or 1.0  # squares of tiny numbers would be zero
+        y, values = y / size, values / size
         centred, count = y - y.mean(), weights.sum(1)
         total = weights @ centred**2 - (weights @ centred) ** 2 / count
         error = weights @ (y - values) ** 2
@@ -97,7 +103,7 @@ def weighted(task: Task, y: np.ndarray, values: np.ndarray, fold: np.ndarray, we
     areas = [area(y == one, values[:, one], fold, weights) for one in ([1] if count == 2 else range(count))]
     known = ~np.isnan(areas)
     mean = np.where(known, areas, 0.0).sum(0) / np.maximum(known.sum(0), 1)
-    return np.asarray(np.where(known.any(0), mean, 0.5))
+    return np.asarray(np.where(known.any(0), mean, CHANCE))
 
 
 def area(positive: np.ndarray, value: np.ndarray, fold: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -117,6 +123,17 @@ def area(positive: np.ndarray, value: np.ndarray, fold: np.ndarray, weights: np.
     pairs = np.add.reduceat(own, first, axis=1) * np.add.reduceat(others, first, axis=1)
     above, all_pairs = (own * (below + others / 2)).sum(1), pairs.sum(1)
     return np.asarray(np.divide(above, all_pairs, out=np.full(len(weights), np.nan), where=all_pairs > 0.0))
+
+
+def chance_error(y: np.ndarray, fold: np.ndarray) -> float:
+    """The standard error of the area under the ROC curve of a method that guesses; the mean over classes."""
+    found = []
+    for one in np.unique(y):
+        inside = [(int((y[fold == f] == one).sum()), int((y[fold == f] != one).sum())) for f in np.unique(fold)]
+        pairs = sum(a * b for a, b in inside)
+        if pairs:
+            found.append(np.sqrt(sum(a * b * (a + b + 1) / 12 for a, b in inside)) / pairs)
+    return float(np.mean(found)) if found else 1.0
 
 
 def amounts(y: np.ndarray, found: Found, fold: np.ndarray) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from innergrad.errors import InputError, plural, shortened, suggestion
-from innergrad.tables.columns import MIXED, MULTIPLES, Plan, Task, Value, absent, decimal_mark, plan, task_of
+from innergrad.tables.columns import Plan, Task, Value, absent, decimal_mark, plan, task_of, unit_of_others
 from innergrad.tables.sheets import Sheet, is_missing, read_sheet
 
 ROWS = 10_000  # that teach; of more, a sample
@@ -238,15 +238,16 @@ def _too_different(path: Path, name: str, cells: Sequence[str]) -> InputError:
     )
 
 
-def _too_few(where: str, rows: int) -> InputError:
+def _too_few(where: str, rows: int, read_as: str = "") -> InputError:
     what = f"{where} is known in too few rows"
-    return InputError(what, got=plural(rows, "row"), allowed=f"{LEAST} or more", hint="give more rows")
+    hint = f"give more rows; it was read as {read_as}" if "missing" in read_as else "give more rows"
+    return InputError(what, got=plural(rows, "row"), allowed=f"{LEAST} or more", hint=hint)
 
 
 def _check_target(path: Path, target: Plan, task: Task, y: Sequence[Value]) -> None:
     where = f"the target {target.name!r} of {path}"
     if len(y) < LEAST:
-        raise _too_few(where, len(y))
+        raise _too_few(where, len(y), target.words)
     counts = Counter(y)
     if len(counts) < 2:
         got = f"{next(iter(counts))}"
@@ -373,10 +374,10 @@ def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classe
 
 def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tuple[list[Value], list[str]]:
     """Read as the column of the first file was, with the marks of this one."""
-    fresh = plan(one.name, cells, decimal)
+    fresh, noted = plan(one.name, cells, decimal), ""
     if one.kind == "numbers" and fresh.kind == "numbers":
-        free = not one.unit and fresh.unit not in (MIXED, MULTIPLES)  # a column without a unit may get one
-        one = replace(one, decimal=fresh.decimal, unit=fresh.unit if free else one.unit)
+        unit, noted = unit_of_others(one.unit, fresh.unit)
+        one = replace(one, decimal=fresh.decimal, unit=unit)
     elif one.kind == "dates" and fresh.kind == "dates" and "could be either" not in fresh.words:
         one = replace(one, day_first=fresh.day_first)
     values, strange = one.values(cells)
@@ -388,12 +389,11 @@ def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tu
         new = [text for text in dict.fromkeys(v for v in values if isinstance(v, str)) if text not in one.levels]
         said = f"column {one.name!r} has categories that nothing was learned about: {', '.join(map(repr, new[:3]))}"
         return values, [said] if new else []
-    if one.unit and not fresh.unit and fresh.kind == "numbers":
-        return values, [f"column {one.name!r} has no unit here: {one.unit!r} is assumed, as in the rows that teach"]
+    notes = [f"column {one.name!r} {noted}"] if noted else []
     if strange:
         got = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
-        return values, [f"column {one.name!r}: cells that are no {one.kind} ({got}) count as missing"]
-    return values, []
+        notes.append(f"column {one.name!r}: cells that are no {one.kind} ({got}) count as missing")
+    return values, notes
 
 
 def _truth(
@@ -404,6 +404,10 @@ def _truth(
     if place is None:
         return None, []
     cells = sheet.column(place)
+    fresh, noted = plan(target.name, cells, decimal), ""
+    if target.kind == "numbers" and fresh.kind == "numbers":
+        unit, noted = unit_of_others(target.unit, fresh.unit)
+        target = replace(target, unit=unit)
     values, strange = replace(target, decimal=decimal).values(cells)
     y = [None if absent(value) else value for value in values]
     if task == "classes" and target.numeric:
@@ -414,7 +418,8 @@ def _truth(
         y = [one if one in classes else None for one in y]
         strange = [*strange, *new]
     given = sum(not is_missing(text) for text in cells)
-    said = _not_scored(target.name, strange, given - sum(one is not None for one in y))
+    said = [f"the target {target.name!r} {noted}"] if noted else []
+    said += _not_scored(target.name, strange, given - sum(one is not None for one in y))
     return (y if any(value is not None for value in y) else None), said
 
 
