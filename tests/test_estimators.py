@@ -450,6 +450,17 @@ def test_no_order_changes_a_prediction(engine: str) -> None:
         assert np.allclose(np.concatenate([answer(model, X[i : i + 1]) for i in range(60, 80)]), whole, rtol=1e-9)
 
 
+@pytest.mark.parametrize("engine", ["pretrained", "ridge", "kernel"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_names_of_classes_do_not_matter(engine: str, classes: int) -> None:
+    X, y = table(80)
+    label = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+    names = np.array(["b", "c", "a"][:classes])
+    model, other = (made(InContextClassifier, engine).fit(X[:60], labels) for labels in (label[:60], names[label[:60]]))
+    found = other.predict_proba(X[60:])[:, [list(other.classes_).index(name) for name in names]]
+    assert np.allclose(found, model.predict_proba(X[60:]), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("engine", ["pretrained", "ridge", "kernel", pytest.param("gd", marks=pytest.mark.soak)])
 def test_units_do_not_matter(engine: str) -> None:
     X, y = table()

@@ -19,7 +19,7 @@ from innergrad.estimators.engines.kernel import FunctionalDescent
 from innergrad.estimators.engines.pretrained import Pretrained
 from innergrad.estimators.engines.ridge import Ridge
 from innergrad.estimators.inputs import names_of, table_of
-from innergrad.estimators.order import order_of_columns, order_of_rows, ranks, relevance
+from innergrad.estimators.order import order_of_columns, order_of_rows, ranks, relevance, without_names
 from innergrad.evidence.certificate import Certificate
 
 ENGINES = ("pretrained", "gd", "ridge", "kernel")
@@ -71,7 +71,7 @@ class InContext(BaseEstimator):  # type: ignore[misc]
         scores = [relevance(column, labels, count) for column, count in zip(values.T, levels, strict=True)]
         order = order_of_columns(scores, values)
         values, levels = values[:, order], tuple(levels[j] for j in order)
-        rows = order_of_rows(values, y)
+        rows = order_of_rows(values, without_names(y, values) if classes else y)
         learned = Table(values[rows], levels, y[rows], classes, tuple(scores[j] for j in order))
         engine = self._choose(learned)
         engine.fit(learned)

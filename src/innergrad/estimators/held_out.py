@@ -36,12 +36,13 @@ def some(rows: int, most: int, seed: int) -> np.ndarray:
 def residual_quantiles(residuals: np.ndarray, q: Sequence[float]) -> np.ndarray:
     """(len(q),): quantiles of held-out residuals, as split conformal prediction takes them.
 
-    Levels above one half are rounded up to the next of the n + 1 places between n residuals, levels below it down. An
-    interval from them covers a new exchangeable residual with at least its nominal probability, where n is large enough
-    for it to have an end.
+    Levels above one half are rounded up to the next of the n + 1 places between n residuals, levels below it down. That
+    covers a new residual with the nominal probability if all are exchangeable. They are nearly: the setting that made
+    them was chosen by them, so with few rows intervals cover a little less.
     """
     ordered, n = np.sort(residuals), len(residuals)
-    places = [np.ceil(level * (n + 1)) if level > 0.5 else np.floor(level * (n + 1)) for level in q]
+    near = [(level, round(level * (n + 1), 9)) for level in q]  # 0.8 * 20 is 16
+    places = [np.ceil(place) if level > 0.5 else np.floor(place) for level, place in near]
     found = [np.median(residuals) if level == 0.5 else ordered[int(min(max(place, 1), n)) - 1]
              for level, place in zip(q, places, strict=True)]  # fmt: skip
     return np.array(found, dtype=np.float64)

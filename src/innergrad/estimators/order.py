@@ -61,3 +61,12 @@ def order_of_columns(scores: list[float], values: np.ndarray) -> np.ndarray:
 def order_of_rows(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """By the label, then by the cells, column by column. Rows that are equal in all may be in any order."""
     return np.lexsort((*values.T[::-1], labels))
+
+
+def without_names(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(n,): numbers of classes that do not depend on their names: the frequent first, equally frequent ones by the
+    sorted content of their rows.
+    """
+    rows = [values[codes == one] for one in range(int(codes.max()) + 1)]
+    keys = [(-len(part), part[order_of_rows(part, np.zeros(len(part)))].tobytes()) for part in rows]
+    return np.argsort(sorted(range(len(keys)), key=keys.__getitem__))[codes]
