@@ -311,14 +311,11 @@ def compared(learners: Sequence[SampleLearner], task: SampleScores, sizes: Sizes
 
 
 def load(folder: Path, dims: int, device: str) -> tuple[list[SampleLearner], Experiment, Stored]:
-    """The learners of a dimension, one a seed, what they were trained on, and how long."""
-    learners, experiment = [], None
-    for path in sorted(folder.glob(f"scores-{dims}-*.safetensors")):
-        learner, experiment = load_learner(path, device=device)
-        assert isinstance(learner, SampleLearner)
-        learners.append(learner)
-    if experiment is None:
+    """The learners of a dimension, one a seed, what the first was trained on, and how long."""
+    found = [load_learner(path, device=device) for path in sorted(folder.glob(f"scores-{dims}-*.safetensors"))]
+    if not found:
         raise SystemExit(f"no scores-{dims}-*.safetensors in {folder}: train them first")
+    learners, experiment = [one for one, _ in found if isinstance(one, SampleLearner)], found[0][1]
     about = json.loads((folder / f"{experiment.name}.json").read_text())
     return learners, experiment, {key: about[key] for key in ("seconds", "device", "steps", "short_steps")}
 
