@@ -180,6 +180,11 @@ def test_a_score_is_what_samplers_take() -> None:
     samples = diffusion.sample(score, diffusion.ScoreTask(), n=300, d=2, steps=3)
     assert samples.x.shape == (300, 2)
     assert samples.x.dtype == torch.float64
+    whole = torch.tensor([[1, 0], [0, 2]])
+    torch.testing.assert_close(score(whole, 0.5), score(whole.float(), 0.5))
+    torch.testing.assert_close(score(whole.tolist(), 0.5), score(whole.float(), 0.5))
+    assert bool(score(whole, 1e3).isfinite().all())
+    assert score(whole[:0], 0.5).shape == (0, 2)
 
 
 LEARNER: Any = SHAPE.build(TASK.d, 20, outputs=2)
@@ -193,7 +198,16 @@ LEARNER: Any = SHAPE.build(TASK.d, 20, outputs=2)
         (lambda: LEARNER.score(torch.ones(1, 2)), "one point is no distribution"),
         (lambda: LEARNER.score(torch.ones(4, 2)), "one point is no distribution"),
         (lambda: LEARNER.score(torch.tensor([[0.0, math.nan], [1.0, 0.0]])), "NaN or infinity"),
+        (lambda: LEARNER.score(100.0 * torch.eye(2)), "the samples are not scaled; got numbers up to 100"),
+        (lambda: LEARNER.score(1e-3 * torch.eye(2)), "the samples are not scaled"),
+        (lambda: LEARNER.score("abc"), "samples are numbers; got 'abc'"),
+        (lambda: LEARNER.score([[1, 2], [3]]), "samples are numbers"),
         (lambda: LEARNER.score(torch.eye(2))(torch.zeros(3, 2), 0.0), "times above 0; got t = 0"),
+        (lambda: LEARNER.score(torch.eye(2))(torch.zeros(3, 1), 0.1), "points have the dimensions of the samples"),
+        (lambda: LEARNER.score(torch.eye(2))(torch.zeros(2), 0.1), "points have the dimensions of the samples"),
+        (lambda: LEARNER.score(torch.eye(2))(torch.full((1, 2), math.nan), 0.1), "points contain NaN"),
+        (lambda: LEARNER.score(torch.eye(2))(torch.zeros(3, 2), torch.ones(2)), "one number, or 3 of them"),
+        (lambda: LEARNER.score(torch.eye(2))(torch.zeros(3, 2), "late"), "times are numbers"),
         (lambda: KernelDensity()(torch.zeros(2, 5, 3), torch.zeros(2, 5, 2)), "estimated from prompts of samples"),
         (lambda: SampleScores(min_std=2.0), "a range must not be empty"),
         (lambda: SampleScores(dims=0), "dims"),
@@ -207,6 +221,14 @@ def test_what_cannot_be_is_said(wrong: Callable[[], object], words: str) -> None
 
 
 # ------------------------------------------------------------------------------------------------------------ benchmark
+
+
+def test_evaluation_shows_queries_alone() -> None:
+    """Samples have no label: lengths without one are not in the table, and a note says what is."""
+    found = lab.evaluate(lambda x, y: torch.zeros_like(y), TASK, n_prompts=6, n_points=24)
+    first = TASK.unasked(24)
+    assert all(int(cell.removeprefix("k=")) >= first for cell in found.table()[0][1:])
+    assert lab.Linear(d=2).unasked(24) == 0
 
 
 def test_the_script_trains_compares_and_shelves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,9 +113,16 @@ class Evaluation:
         shift = f", shifted: {' '.join(self.shifts)}" if self.shifts else ""
         return plot_curves(shown, measure, MODEL, f"Task {self.task['kind']}{shift}", path, force)
 
+    def telling(self) -> list[int]:
+        """About five lengths that show the curves. Those at which all prompts have one label show nothing."""
+        curves = [found[MEASURES[1]].rows() for found in self.curves.values()]
+        known = [k for k, rows in enumerate(zip(*curves, strict=True)) if any(row["value"] is not None for row in rows)]
+        places = lengths(len(known)) if 1 < len(known) < self.n_points else []
+        return [known[place] for place in places] or lengths(self.n_points)
+
     def table(self, measure: str = MEASURES[0], ks: Sequence[int] = ()) -> list[list[str]]:
         """Rows of text, the first the header: a predictor's values at some lengths, each with half its interval."""
-        ks = [k for k in ks if k < self.n_points] or lengths(self.n_points)
+        ks = [k for k in ks if k < self.n_points] or self.telling()
         rows = [[measure, *(f"k={k}" for k in ks)]]
         for name, found in self.curves.items():
             cells = [found[measure].at(k) for k in ks]
@@ -293,6 +300,8 @@ def evaluate_run(
         notes.append(
             f"training asked for the last of {trained} points only: at other lengths the learner is on its own"
         )
+    if unasked := task.unasked(points):
+        notes.append(f"the first {unasked} of {points} points have no label; each of the others is answered from these")
     if points > trained:
         notes.append(f"training saw prompts of at most {trained} points: lengths from k = {trained} on are longer")
     if shifts and task.scale != experiment.task.scale:

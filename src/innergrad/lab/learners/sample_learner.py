@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from innergrad.errors import InputError, integer, real
+from innergrad.errors import InputError, integer, real, shortened
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.learners.base import Keep, Learner, LearnerConfig
 from innergrad.lab.learners.gpt import product
@@ -38,6 +38,8 @@ from innergrad.lab.samples import EXTRA, asked, parts
 LANES = 5  # what a token knows at first: whether it is a query, log t, sigma_t, e^-t, and how many samples there are
 RANGE = 5.0  # the logarithm of h^2 / h_0^2, at most
 FAR = 1e30  # where nothing is read from: finite, so that gradients are, too
+LATEST = 20.0  # later the score is -x to the last digit
+LARGEST, NARROWEST = 8.0, 0.02  # of samples; those of training have means up to 2 and deviations from 0.1 to 0.6
 CHUNK = 256  # queries of one prompt, when a score is asked at many places
 NARROW, WIDE = -2.0, 3.0  # these logarithms before training, from the first head to the last
 
@@ -220,7 +222,8 @@ class SampleLearner(Learner):
     # --------------------------------------------------------------------------------------------------------- scores
 
     def score(self, samples: Tensor) -> Callable[[Tensor, float | Tensor], Tensor]:
-        """The score of the distribution that samples (n, d) are from, as a function of points (m, d) and a time.
+        """The score of the distribution that samples (n, d) are from, as a function of points (m, d) and a time, or a
+        time for each point.
 
         ``innergrad.diffusion.sample`` takes it. For a stack of one.
         """
@@ -229,19 +232,17 @@ class SampleLearner(Learner):
 
         @torch.no_grad()
         def score(x: Tensor, t: float | Tensor) -> Tensor:
-            places = x.to(given)
-            times = torch.as_tensor(t, dtype=given.dtype, device=given.device).expand(len(places))
-            if not bool((times > 0.0).all()):
-                raise InputError("a score is asked for at times above 0", got=f"t = {float(times.min()):g}")
-            rows = -(-len(places) // CHUNK)
-            full = F.pad(places, (0, 0, 0, rows * CHUNK - len(places))).view(rows, CHUNK, -1)
+            places, times = _asked(x, t, given)
+            rows = max(1, -(-len(places) // CHUNK))
+            full = F.pad(places, (0, 0, 0, rows * CHUNK - len(places))).view(rows, CHUNK, self.outputs)
             when = F.pad(times, (0, rows * CHUNK - len(times)), value=1.0).view(rows, CHUNK)
             points = asked(given.expand(rows, *given.shape), full, when)
             blank = points.new_zeros(*points.shape[:2], *((self.outputs,) if self.outputs > 1 else ()))
             answers: Tensor = self(points[None], blank[None])[0]
             found = answers[:, len(given) :].reshape(rows * CHUNK, self.outputs)
             sigma = (-torch.expm1(-2.0 * times)).sqrt()[:, None]
-            return (found[: len(places)] / sigma).to(x)
+            answer = found[: len(places)] / sigma
+            return answer.to(x) if isinstance(x, Tensor) and x.is_floating_point() else answer
 
         return score
 
@@ -252,8 +253,15 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return (normed * weight.float()[:, None, None] + bias.float()[:, None, None]).to(x.dtype)
 
 
-def _samples(values: Tensor, d: int) -> Tensor:
-    found = torch.as_tensor(values, dtype=torch.float32)
+def _numbers(name: str, values: object) -> Tensor:
+    try:
+        return torch.as_tensor(values).real.to(torch.float32)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} are numbers", got=shortened(repr(values), 60)) from error
+
+
+def _samples(values: object, d: int) -> Tensor:
+    found = _numbers("samples", values)
     if found.ndim != 2 or found.shape[1] != d or not len(found):
         raise InputError("samples have the shape (n, d)", got=tuple(found.shape), allowed=f"d = {d}, n = 2 or more")
     if not bool(torch.isfinite(found).all()):
@@ -261,4 +269,26 @@ def _samples(values: Tensor, d: int) -> Tensor:
     if len(found) == 1 or bool((found == found[0]).all()):
         got = f"{len(found)} times {found[0].tolist()}"
         raise InputError("one point is no distribution", got=got, allowed="two different points or more")
+    largest, spread = float(found.abs().max()), float(found.std(0).max())
+    if largest > LARGEST or spread < NARROWEST:
+        got = f"numbers up to {largest:.3g}, a standard deviation of {spread:.3g}"
+        allowed = f"numbers up to {LARGEST:g}, and a deviation of {NARROWEST:g} or more"
+        hint = "subtract the mean m of the samples and divide by their deviation s; new points are then s x + m"
+        raise InputError("the samples are not scaled", got=got, allowed=allowed, hint=hint)
     return found
+
+
+def _asked(x: object, t: object, given: Tensor) -> tuple[Tensor, Tensor]:
+    """Places (m, d) and a time (m,) for each."""
+    places, times = (_numbers(*one).to(given.device) for one in (("points", x), ("times", t)))
+    if places.ndim != 2 or places.shape[1] != given.shape[1]:
+        allowed = f"(m, {given.shape[1]})"
+        raise InputError("points have the dimensions of the samples", got=tuple(places.shape), allowed=allowed)
+    if not bool(torch.isfinite(places).all()):
+        raise InputError("points contain NaN or infinity", hint="leave those rows out")
+    if times.ndim > 1 or (times.ndim == 1 and len(times) != len(places)):
+        got, allowed = tuple(times.shape), f"one number, or {len(places)} of them"
+        raise InputError("there is a time for all points, or one for each", got=got, allowed=allowed)
+    if not bool((times > 0.0).all()):
+        raise InputError("a score is asked for at times above 0", got=f"t = {float(times.min()):g}")
+    return places, times.clamp(max=LATEST).expand(len(places))

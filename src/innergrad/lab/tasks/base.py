@@ -104,6 +104,11 @@ class Task(Family):
         """How many numbers a label has. 1: labels are (B, n); k above 1: they are (B, n, k)."""
         return 1
 
+    def unasked(self, n: int) -> int:
+        """How many of the first points of a prompt of n have no label of their own."""
+        del n
+        return 0
+
     @property
     def scale(self) -> float:
         """Root mean square of a label's numbers, without noise. Learners see y / scale; errors are over scale^2."""

@@ -74,6 +74,10 @@ class SampleScores(Task, kind="sample-scores"):
     def outputs(self) -> int:
         return self.dims
 
+    def unasked(self, n: int) -> int:
+        """Room for samples."""
+        return n - min(self.queries, n // 2)
+
     def params(self, rng: CounterRNG, index: Tensor, n: int) -> Params:
         k = self.components
         count = 1 + rng.fork("count").integers(index, k)
@@ -89,8 +93,7 @@ class SampleScores(Task, kind="sample-scores"):
     def points(self, rng: CounterRNG, index: Tensor, n: int, params: Params) -> Tensor:
         """(B, n, dims + 2): samples, empty places, then queries."""
         data = self.data(rng.fork("data"), index, n, params)
-        asked = min(self.queries, n // 2)
-        room, place = n - asked, torch.arange(n, device=index.device)
+        room, place = self.unasked(n), torch.arange(n, device=index.device)
         low, high = math.log(min(self.min_samples, room)), math.log(room + 1)
         count = (low + (high - low) * rng.fork("samples").uniform(index)).exp().floor().clamp(1, room)
         query = (place >= room).expand(len(index), n)
