@@ -69,4 +69,5 @@ def without_names(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
     """
     rows = [values[codes == one] for one in range(int(codes.max()) + 1)]
     keys = [(-len(part), part[order_of_rows(part, np.zeros(len(part)))].tobytes()) for part in rows]
-    return np.argsort(sorted(range(len(keys)), key=keys.__getitem__))[codes]
+    found: np.ndarray = np.argsort(sorted(range(len(keys)), key=keys.__getitem__))[codes]
+    return found
