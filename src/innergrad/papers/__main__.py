@@ -28,13 +28,16 @@ def main() -> None:
     parser.add_argument("study", choices=list(STUDIES))
     parser.add_argument("--out", type=Path, required=True, help="a folder for records and weights")
     parser.add_argument("--seconds", type=float, default=math.inf, help="everything ends within these")
+    parser.add_argument("--steps", type=int, help="training ends there at the latest; all that are planned by default")
     parser.add_argument("--stages", nargs="+", default=[], help="some of them; all by default")
     parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     clock = Clock(given.seconds, BEGAN)
     study = STUDIES[given.study]
-    run = Run(study, given.size, given.out, given.device, clock, lambda line: print(line, flush=True))
+    run = Run(
+        study, given.size, given.out, given.device, clock, lambda line: print(line, flush=True), steps=given.steps
+    )
     try:
         done = study.run(run, given.stages)
     except (InputError, JobError) as error:

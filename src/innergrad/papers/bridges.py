@@ -55,7 +55,7 @@ Predict = Callable[[Tensor, Tensor], Tensor]
 class Sizes:
     """Of learners, networks and prompts."""
 
-    steps: int = 20_000
+    steps: int = 8_000
     batch: int = 64
     lr: float = 1e-3
     precision: Literal["bf16", "fp32"] = "bf16"

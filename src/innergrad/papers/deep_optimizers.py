@@ -82,6 +82,7 @@ class Sizes:
     depths: tuple[int, ...] = (4, 6, 8, 10)  # blocks, where they are what is varied
     kept: int = 2  # seeds of each depth whose weights are kept
     evaluation: float = 50.0  # seconds that training leaves
+    settled: float = 0.125  # of the steps: from there on all coordinates are in use
 
     @property
     def shifted_layers(self) -> int:
@@ -198,6 +199,8 @@ class Variant:
 
     ``depth``: which of the sizes' ``depths`` it has, if it has not their ``blocks``.
     ``mixed``: one learner for networks of all depths together, instead of one for each.
+    ``deep``: learners of the networks deeper than ``shifted_layers`` alone (True), or of all others alone (False).
+    ``slow``: the share of the steps until all coordinates are in use, three more at a time, if not that of the sizes.
     """
 
     name: str
@@ -205,7 +208,27 @@ class Variant:
     positions: Literal["learned", "rotary", "none"] = "learned"
     depth: int | None = None
     mixed: bool = False
+    deep: bool | None = None
+    slow: float | None = None
     effort: float = 1.0
+
+    def layers(self, sizes: Sizes) -> list[int]:
+        """The depths of the networks that it learns."""
+        return [each for each in sizes.layers if self.deep is None or self.deep == (each > sizes.shifted_layers)]
+
+    def train(self, sizes: Sizes) -> TrainConfig:
+        steps, (settled, leap) = sizes.steps, (sizes.settled, 1) if self.slow is None else (self.slow, 3)
+        leaps = max(1, -(-(sizes.d - 5) // leap))
+        return TrainConfig(
+            steps=steps,
+            batch=sizes.batch,
+            precision=sizes.precision,
+            optimiser=Optimiser("muon", lr=sizes.lr, schedule="cosine", warmup=max(8, steps // 50), clip=1.0),
+            curriculum=Curriculum(
+                first_dims=min(5, sizes.d), more_dims=leap, every=max(1, int(settled * steps) // leaps)
+            ),
+            log_every=200,
+        )
 
     def shape(self, sizes: Sizes) -> GPTConfig:
         blocks = sizes.blocks if self.depth is None else sizes.depths[self.depth]
@@ -215,20 +238,12 @@ class Variant:
 
 def experiments(sizes: Sizes, variant: Variant) -> list[Experiment]:
     """One stack: a learner for every depth of the networks, or one for all of them, and every seed."""
-    every = max(1, sizes.steps // (8 * max(1, sizes.d - 5)))  # all coordinates after an eighth of the steps
-    warmup = max(8, sizes.steps // 50)
-    config = TrainConfig(
-        steps=sizes.steps,
-        batch=sizes.batch,
-        precision=sizes.precision,
-        optimiser=Optimiser("muon", lr=sizes.lr, schedule="cosine", warmup=warmup, clip=1.0),
-        curriculum=Curriculum(first_dims=min(5, sizes.d), every=every),
-        log_every=200,
-    )
-    tasks: dict[str, Task] = {f"{layers}-{variant.name}": trained(sizes, layers).task(sizes) for layers in sizes.layers}
+    tasks: dict[str, Task] = {
+        f"{layers}-{variant.name}": trained(sizes, layers).task(sizes) for layers in variant.layers(sizes)
+    }
     if variant.mixed:
         tasks = {variant.name: Mixture(tuple(tasks.values()))}
-    shape = variant.shape(sizes)
+    shape, config = variant.shape(sizes), variant.train(sizes)
     return [
         Experiment(f"networks-{name}-{seed}", seed, sizes.n_points, task, shape, config)
         for name, task in tasks.items()
@@ -250,7 +265,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
         for number, one in enumerate(stack)
         if test in own_tests(sizes, one)
     }
-    if all(records.has(**key) for key in wanted.values()):
+    if all(records.has(**key) for key in wanted.values()):  # as when there are none, at small sizes
         return True
     began = time.monotonic()
     rehearse(run, stack[0])
@@ -296,6 +311,8 @@ def train_stack(
     def keep(learner: Learner, step: int) -> None:
         save(run, learner, stack, step, min(1, sizes.kept))
 
+    if run.steps is not None:
+        stack = [replace(one, train=replace(one.train, steps=min(run.steps, one.train.steps))) for one in stack]
     result = train_within(stack, max(seconds, 1.0), device=run.device, progress=progress, keep=keep)
     took, log = time.monotonic() - began, result.log
     rate = (log[-1]["step"] - log[0]["step"]) * len(stack) / max(log[-1]["seconds"] - log[0]["seconds"], 1e-9)
@@ -494,4 +511,12 @@ def study(name: str, sizes: Mapping[str, Sizes], variants: Mapping[str, Variant]
 
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 SOFTMAX = study("networks-softmax", SIZES, {"learners": Variant("softmax")}, "networks")
-RELU = study("networks-relu", SIZES, {"learners": Variant("relu", "relu")}, "networks")
+RELU = study(
+    "networks-relu",
+    SIZES,
+    {
+        "learners": Variant("relu", "relu", deep=False),
+        "deep": Variant("relu", "relu", deep=True, slow=0.25),  # with the others they do not begin to learn
+    },
+    "networks",
+)

@@ -31,6 +31,7 @@ OWN: dict[str, Any] = {
     "kept": 0,
     "evaluation": 10.0,
 }
+SHORT: dict[str, Any] = {"steps": 12_000, "settled": 0.4}  # of the full size
 
 
 def stage(attention: str, depth: int) -> str:
@@ -61,13 +62,12 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         claim, told, held = f"{attention} attention: a deeper transformer is better", [], True
         for k in examples(sizes):
             picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
-            values = [at(row, POOLED, k) for row in picked if row is not None]
-            known = [value for value in values if value is not None]
+            known = [interval(row, k) for row in picked if row is not None and at(row, POOLED, k) is not None]
             if len(known) < len(sizes.depths):
                 found.append(Finding(claim, None, f"{attention} attention: not all depths are measured yet"))
                 break
-            held = held and all(a < b for a, b in pairwise(known))
-            told.append(f"k = {k}: " + ", ".join(f"{value:.4f}" for value in known))
+            held = held and all(a < b for (a, _), (b, _) in pairwise(known))
+            told.append(f"k = {k}: " + ", ".join(f"{value:.4f} ± {half:.4f}" for value, half in known))
         else:
             found.append(Finding(claim, held, f"{attention} attention, pooled R² by depth, " + "; ".join(told)))
     return found
@@ -82,26 +82,38 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
     return found
 
 
+def interval(row: Record, k: int) -> tuple[float, float]:
+    """Pooled R^2, and half the length of its 95 % interval over seeds; 0 for one seed."""
+    value, low = (row[POOLED][column][row["k"].index(k)] for column in COLUMNS[:2])
+    return float(value), 0.0 if low is None else float(value - low)
+
+
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
-    """A panel an attention: pooled R^2 by the number of blocks; bars: 95 % intervals over seeds."""
-    with figures.new(1, 2, size=(11.6, 4.6), share_y=True) as (figure, axes):
-        for ax, attention in zip(axes, ATTENTIONS, strict=True):
-            for k, colour in zip(examples(sizes), (figures.BLUE, figures.GREEN, figures.ORANGE), strict=True):
-                picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
-                known = [(blocks, row) for blocks, row in zip(sizes.depths, picked, strict=True) if row]
-                curves = [[row[POOLED][column][row["k"].index(k)] for column in COLUMNS] for _, row in known]
-                values = [float("nan") if value is None else value for value, _, _ in curves]
-                spread = [[0 if low is None else value - low for value, low, _ in curves]] * 2
-                style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
-                ax.errorbar([blocks for blocks, _ in known], values, spread, label=f"{k} examples", **style)
-            ax.set(xlabel="blocks of the transformer", ylabel="pooled R²", title=f"{attention} attention")
+    """A row an attention, a column a number of examples: pooled R^2 by the number of blocks; bars: 95 % intervals over
+    seeds. Every panel has a scale of its own, that of its values.
+    """
+    columns = list(zip(examples(sizes), (figures.BLUE, figures.GREEN, figures.ORANGE), strict=True))
+    with figures.new(len(ATTENTIONS), len(columns), size=(13.0, 7.0)) as (figure, axes):
+        panels = [(attention, *column) for attention in ATTENTIONS for column in columns]
+        for ax, (attention, k, colour) in zip(axes, panels, strict=True):
+            picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
+            known = [(blocks, *interval(row, k)) for blocks, row in zip(sizes.depths, picked, strict=True)
+                     if row and at(row, POOLED, k) is not None]  # fmt: skip
+            style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 6, "lw": 1.8, "capsize": 4}
+            places, values, halves = zip(*known, strict=True) if known else ((), (), ())
+            ax.errorbar(places, values, halves, **style)
+            if len(values) > 1 and max(values) > min(values):  # an interval may be far longer
+                room = 0.6 * (max(values) - min(values))
+                ax.set_ylim(min(values) - room, max(values) + room)
+            ax.ticklabel_format(axis="y", useOffset=False)
+            ax.set(xlabel="blocks of the transformer", ylabel="pooled R²", title=f"{attention} attention, k = {k}")
             ax.set_xticks(sizes.depths)
-        axes[0].legend(loc="lower right")
         figure.suptitle(title)
         save(figure)
 
 
 OWN_SIZES = {name: replace(sizes, **OWN) for name, sizes in SIZES.items()}
+OWN_SIZES["full"] = replace(OWN_SIZES["full"], **SHORT)
 OWN_SIZES["quick"] = replace(OWN_SIZES["quick"], steps=250)
 DEPTH = Study("depth", OWN_SIZES, {name: partial(learners, name, STAGES) for name in STAGES})
 TITLE = f"{PAPER}, Fig. 5: the depth of the transformer"

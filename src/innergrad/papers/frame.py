@@ -125,6 +125,7 @@ class Run:
     clock: Clock
     say: Callable[[str], None] = lambda line: None
     waiting: tuple[str, ...] = ()  # stages that are still to run, this one included
+    steps: int | None = None  # of training, at most, if there are to be fewer than the sizes say
 
     @property
     def sizes(self) -> Any:

@@ -17,6 +17,7 @@ Judged by these rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -58,13 +59,13 @@ STYLES: tuple[dict[str, Any], ...] = (
 class Sizes(base.Sizes):
     """And those of implied weights and of probes."""
 
-    steps: int = 20_000
+    steps: int = 12_000
     prompts: int = 3200
     evaluation: float = 200.0
     weight_prompts: int = 200
     ks: tuple[int, ...] = (1, 2, 4, 6, 8, 10, 12, 16, 24, 40)  # pairs, where weights are implied
     prefixes: tuple[int, ...] = (2, 4, 6, 8, 12, 20)  # pairs, that probes are about
-    probe_steps: int = 3000
+    probe_steps: int = 1500
     probe_batch: int = 256
     probe_lr: float = 1e-3
     probe_prompts: int = 1024
@@ -136,7 +137,8 @@ def probes(run: Run, learner: Learner, states: str) -> Record:
     config = ProbeConfig(n_prompts=sizes.probe_prompts, **chosen)
     seconds = min(sizes.probe_seconds, max(1.0, run.clock.left - 5.0))
     shared: dict[str, Any] = {"config": config, "seconds": seconds, "device": run.device}
-    found = probe(learner, Linear(d=sizes.d), prefixes=sizes.prefixes, n_points=sizes.n_points, **shared)
+    with tensor_cores():
+        found = probe(learner, Linear(d=sizes.d), prefixes=sizes.prefixes, n_points=sizes.n_points, **shared)
     run.say(f"{run.clock.spent:7.1f} s   probes of the {states} learner: {found.steps:,} steps")
     record: Record = {"steps": found.steps, "prompts": sizes.probe_prompts, "errors": {}, "spread": {}, "attention": {}}
     for (readout, target), errors in found.errors.items():
@@ -146,6 +148,17 @@ def probes(run: Run, learner: Learner, states: str) -> Record:
         if states == TRAINED and target in SHOWN:
             record["attention"][name] = _rounded(found.attention[readout, target], 3)
     return record
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Products of float32 with factors of 11 bits, on GPUs: several times as fast, and fine enough for probes."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _rounded(values: torch.Tensor, digits: int = 5) -> Any:

@@ -39,7 +39,7 @@ COMBINATIONS = (*product((UNIFORM, NORMAL), repeat=3), (GPT2, GPT2, GPT2))
 class Sizes(base.Sizes):
     """Smaller transformers: there are nine for each seed."""
 
-    steps: int = 15_000
+    steps: int = 5_000
     blocks: int = 8
     d_model: int = 256
 

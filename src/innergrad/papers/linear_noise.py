@@ -42,7 +42,7 @@ APART = 1000  # between the seeds of two cells
 class Sizes(base.Sizes):
     """And the grid."""
 
-    steps: int = 20_000
+    steps: int = 7_000
     blocks: int = 12
     d_model: int = 256
     evaluation: float = 25.0

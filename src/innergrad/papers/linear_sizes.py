@@ -49,7 +49,7 @@ FAMILY = {one.name: family for family, one in CANDIDATES}
 class Sizes(base.Sizes):
     """And the shapes. ``d_model`` is the width where depth varies, ``blocks`` the depth where width does."""
 
-    steps: int = 15_000
+    steps: int = 6_000
     blocks: int = 8
     d_model: int = 256
     evaluation: float = 6.0
@@ -57,7 +57,7 @@ class Sizes(base.Sizes):
     widths: tuple[int, ...] = (16, 32, 64, 512)
 
 
-#: About the seconds of a stage with 15,000 steps on an H200: compiling, and steps. (Estimated from other shapes.)
+#: About the seconds of a stage with 6,000 steps on an H200: compiling, and steps. (Estimated from other shapes.)
 EFFORTS = {"depth-1": 50.0, "depth-2": 60.0, "depth-3": 80.0, "depth-4": 125.0, "depth-5": 200.0,
            "width-1": 100.0, "width-2": 100.0, "width-3": 110.0, "width-4": 225.0}  # fmt: skip
 FULL = Sizes()

@@ -14,7 +14,7 @@ from typing import Literal
 from innergrad.figures import BLUE, GREEN, ORANGE
 from innergrad.papers import views
 from innergrad.papers.deep_optimizers import SIZES, Sizes, Variant, study
-from innergrad.papers.depth import OWN
+from innergrad.papers.depth import OWN, SHORT
 from innergrad.papers.frame import Figure, Finding, Record, Save
 from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import LEARNER, POOLED, WITHIN, at, pick
@@ -64,7 +64,9 @@ def one_seed(sizes: Sizes) -> Sizes:
     return replace(sizes, **OWN | {"seeds": (0,)})
 
 
+OWN_SIZES = {name: one_seed(sizes) for name, sizes in SIZES.items()}
+OWN_SIZES["full"] = replace(OWN_SIZES["full"], **SHORT)
 STAGES: dict[str, Variant] = {kind: Variant(kind, positions=kind) for kind in KINDS}
-POSITIONS = study("positions", {name: one_seed(sizes) for name, sizes in SIZES.items()}, STAGES)
+POSITIONS = study("positions", OWN_SIZES, STAGES)
 TITLE = f"{PAPER}, Fig. 2, past 50 examples: softmax attention, three kinds of positions"
 FIGURES = (Figure("positions", PAPER, "Fig. 2", TITLE, POSITIONS, rows, judge, numbers, draw),)
