@@ -5,7 +5,6 @@
 
     python benchmarks/real_tables.py baselines --workers 15      six models of scikit-learn on all folds; goes on where
                                                                  it was cut off (about two hours of one core)
-    python benchmarks/real_tables.py fast                        the tables of the speed-run, with baselines' scores
     python benchmarks/real_tables.py learner --weights FILE      a learner of tables, directly: torch and numpy only
     python benchmarks/real_tables.py estimators                  InContextRegressor and InContextClassifier
     python benchmarks/real_tables.py context --weights FILE      60 to 1,000 training rows: the learner and the forest
@@ -134,33 +133,6 @@ def _median(values: Iterable[float]) -> float:
     return float(np.median(list(values)))
 
 
-def fast(arguments: Arguments) -> None:
-    """Tables of a speed-run, small enough to be scored often, in the file that tables_learner.py reads.
-
-    Chosen by shape: numbers to predict, at most 20 columns, 100 to 1,250 rows. Beside them stand the scores of every
-    baseline that has all folds: the mean over folds of R^2, as the speed-run computes its own.
-    """
-    small = [table for table in wanted(arguments) if table.task == "regression"]
-    small = [table for table in small if 100 <= table.rows <= 1250 and len(table.columns) <= 20]
-    rows = runs.read(arguments.out / "baselines.jsonl", small)
-    arrays: dict[str, Any] = {"names": np.array([f"{table.source} {table.name}" for table in small])}
-    for model in models.MODELS:
-        found = {
-            (row["source"], row["table"], row["fold"]): row["r2"]
-            for row in rows
-            if row["model"] == model and "r2" in row
-        }
-        keys = [[(table.source, table.name, fold) for fold in range(FOLDS)] for table in small]
-        if all(key in found for each in keys for key in each):
-            arrays[model] = np.array([np.mean([found[key] for key in each]) for each in keys])
-    for i, table in enumerate(small):  # rows in the order in which they are taken for training
-        arrays |= {f"x_{i}": table.x[table.order], f"y_{i}": table.y[table.order], f"fold_{i}": table.fold[table.order]}
-    path = arguments.out / "speedrun.npz"
-    np.savez_compressed(path, allow_pickle=False, **arrays)
-    scores = {name: round(float(arrays[name].mean()), 4) for name in models.MODELS if name in arrays}
-    print(f"wrote {path}: {len(small)} tables, {scores}", flush=True)
-
-
 def learners(arguments: Arguments) -> None:
     from real import learner as real_learner
 
@@ -271,7 +243,6 @@ def main() -> None:
     command("export", export, "write the tables into one file")
     fits = command("baselines", baselines, "scikit-learn's models on all folds", workers=True)
     fits.add_argument("--models", nargs="+", default=list(models.MODELS), choices=models.MODELS)
-    command("fast", fast, "the tables of the speed-run, with the baselines' scores")
     command("learner", learners, "a learner of tables on all folds", weights=True)
     users = command("estimators", fitted, "the estimators on all folds", workers=True)
     users.add_argument("--weights", nargs="+", help="learners of one's own in place of the package's")

@@ -11,8 +11,8 @@
 ``--size tiny`` is a check of seconds. ``--compile off`` does without torch.compile and without a recorded graph,
 ``--kernels off`` without the lab's own kernels. Needs torch, numpy and safetensors only.
 
-A file of tables has ``names`` (T,), and for table t ``x_t`` (n, d), ``y_t`` (n,) and ``fold_t`` (n,), the fold in which
-a row is tested; ``forest`` (T,), the scores of random forest on these folds, and others' scores beside it.
+TABLES.npz is what ``real_tables.py export`` writes. A speed-run takes the small ones (``real.tables.fast``). The scores
+of random forest and others on them are those of results/real_tables_baselines.json.
 
 Numbers on the prior's own prompts are measured with seeds that training never draws. Settings are chosen by them.
 """
@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from _results import device_name, wait
+from _results import device_name, read, wait
 from innergrad import zoo
 from innergrad.config import parse, to_table
 from innergrad.files import digest
@@ -51,6 +51,7 @@ from innergrad.lab.tasks import Task
 from innergrad.lab.timed import train_within
 from innergrad.lab.training import load_learner
 from innergrad.lab.weights import write_learner
+from real import tables as real_tables
 from real.scores import auc as of_class
 
 NAMES = {"numbers": "tables-regression", "classes": "tables-classification"}
@@ -191,7 +192,7 @@ def measured(learner: Any, task: Task, given: argparse.Namespace) -> dict[str, A
         print("   ".join(f"{name} {value:.4g}" for name, value in row.items()), flush=True)
     found: dict[str, Any] = {"validation": {"queries": QUERIES, "seed": SEED, "rows": rows}}
     if given.tables is not None:
-        tables = Tables(given.tables)
+        tables = Tables(given.tables, learner.config.labels)
         scores = tables.scores(learner, given.device)
         print(tables.words(scores), flush=True)
         found["tables"] = {"scores": dict(zip(tables.names, scores.tolist(), strict=True)), "others": tables.means}
@@ -284,14 +285,25 @@ def auc(chances: Any, labels: Any) -> float:
 
 
 class Tables:
-    """Real tables in a file of numbers; see the module."""
+    """Small real tables, and the scores of baselines on them: the mean over folds of R^2, or of ROC AUC."""
 
-    def __init__(self, path: Path) -> None:
-        with np.load(path, allow_pickle=False) as file:
-            self.names = [str(name) for name in file["names"]]
-            self.tables = [tuple(file[f"{key}_{t}"] for key in ("x", "y", "fold")) for t in range(len(self.names))]
-            rest = [key for key in file.files if file[key].shape == (len(self.names),) and key != "names"]
-            self.means = {key: float(np.mean(file[key])) for key in rest if file[key].dtype.kind == "f"}
+    def __init__(self, path: Path, labels: str) -> None:
+        numbers = labels == "numbers"
+        chosen = real_tables.fast(real_tables.load(path), "regression" if numbers else "classification")
+        if not chosen:
+            sys.exit(f"{path} has no small tables whose labels are {labels}")
+        self.names = [f"{table.source} {table.name}" for table in chosen]
+        self.tables = [(table.x[table.order], table.y[table.order], table.fold[table.order]) for table in chosen]
+        found: dict[str, dict[str, list[float]]] = {}
+        for row in read("real_tables_baselines")["rows"]:
+            score = row.get("r2" if numbers else "auc")
+            if score is not None:
+                scores = found.setdefault(row["model"], {})
+                scores.setdefault(f"{row['source']} {row['table']}", []).append(score)
+        whole = {model: scores for model, scores in found.items() if all(name in scores for name in self.names)}
+        self.means = {
+            model: float(np.mean([np.mean(scores[name]) for name in self.names])) for model, scores in whole.items()
+        }
 
     def scores(self, learner: TableLearner, device: str) -> Any:
         """(T,): the mean over folds of R^2, or of ROC AUC."""
@@ -331,7 +343,7 @@ def speedrun(given: argparse.Namespace) -> None:
     One stack is compiled once, and every seed begins it anew. The clock runs while it trains, and neither while it
     compiles nor while it is measured.
     """
-    tables, began = Tables(given.tables), time.monotonic()
+    tables, began = Tables(given.tables, given.labels), time.monotonic()
     choose_kernels(given)
     bar = tables.means["forest"] if given.bar is None else given.bar
     stack = Stack([experiment_of(given, 0)], given.device)

@@ -465,14 +465,19 @@ def test_a_race_begins_anew() -> None:
 def test_the_script(labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, goes on, scores tables, races and packs; the zoo reads what it packs."""
     import tables_learner as script
+    from real import tables as real_tables
 
     monkeypatch.setitem(script.KINDS, labels, "toy-table")
     monkeypatch.setattr(sets, "AVAILABLE", sets.AVAILABLE)  # the script takes the kernel away
     monkeypatch.setattr(script, "QUERIES", 8)
     generator = np.random.default_rng(0)
-    x, fold = generator.normal(size=(30, 3)).astype(np.float32), np.arange(30) % 5
-    y = x[:, 0] if labels == "numbers" else (x[:, 0] > 0).astype(float)
-    np.savez(tmp_path / "tables.npz", names=np.array(["a"]), x_0=x, y_0=y, fold_0=fold, forest=np.array([-9.0]))
+    x, fold = generator.normal(size=(100, 3)).astype(np.float32), np.arange(100) % 5
+    y = x[:, 0] if labels == "numbers" else (x[:, 0] > 0).astype(np.float32)
+    task, classes = ("regression", ()) if labels == "numbers" else ("classification", ("no", "yes"))
+    shape = (("b", "c", "d"), np.zeros(3, bool), x, y, fold.astype(np.int8), np.arange(100, dtype=np.int32), classes)
+    real_tables.store([real_tables.Table("a", "toys", task, "y", *shape)], tmp_path / "tables.npz")
+    rows = [{"table": "a", "source": "toys", "model": "forest", "r2" if labels == "numbers" else "auc": -9.0}]
+    monkeypatch.setattr(script, "read", lambda _: {"rows": rows})
     task = json.dumps({"d": 3, "classes": labels == "classes"})
     common = ["--labels", labels, "--size", "tiny", "--device", "cpu", "--task", task, "--out", str(tmp_path)]
     common += ["--tables", str(tmp_path / "tables.npz"), "--points", "24"]
