@@ -25,7 +25,7 @@ from innergrad.lab.timed import _chosen, train_within
 from innergrad.papers import bridges, catalogue, deep_optimizers, mixtures, parameters, shapes, through_networks
 from innergrad.papers.bridges import Functions, network
 from innergrad.papers.catalogue import FIGURES
-from innergrad.papers.deep_optimizers import MIXED, SOFTMAX, TINY, Test, Variant, experiments, trained
+from innergrad.papers.deep_optimizers import MIXED, RELU, SOFTMAX, TINY, Test, Variant, experiments, trained
 from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
 from innergrad.papers.views import BEST, LEARNER, MEASURES
 
@@ -125,6 +125,23 @@ def test_a_killed_run_keeps_its_records_and_goes_on(done: Run, tmp_path: Path) -
             assert one["curves"]["squared error"]["value"] == pytest.approx(
                 other["curves"]["squared error"]["value"], rel=1e-5, nan_ok=True
             )
+
+
+def test_relu_learners_of_deep_networks_are_a_stage_of_their_own(tmp_path: Path) -> None:
+    """Both stages together learn every depth, once. At the full size coordinates come later, three at a time; at sizes
+    without deep networks there is nothing to do. Fewer steps than planned are said.
+    """
+    sizes = deep_optimizers.FULL
+    rest, deep = (Variant("relu", "relu", deep=which, slow=0.25 if which else None) for which in (False, True))
+    assert [*rest.layers(sizes), *deep.layers(sizes)] == list(sizes.layers) == [3, 4, 6]
+    assert rest.train(sizes).curriculum == lab.Curriculum(first_dims=5, every=350)
+    assert deep.train(sizes).curriculum == lab.Curriculum(first_dims=5, more_dims=3, every=2100)
+    run = Run(RELU, "tiny", tmp_path, "cpu", Clock(600.0), steps=12)
+    assert RELU.run(run, ["deep"])
+    assert not run.records("deep").rows
+    assert RELU.run(run, ["learners"])
+    found = run.records("learners").notes["training"]
+    assert (found["steps"], found["planned"]) == (12, TINY.steps)
 
 
 def test_what_is_measured_is_not_trained_again(done: Run, monkeypatch: pytest.MonkeyPatch) -> None:
