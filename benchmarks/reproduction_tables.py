@@ -14,10 +14,17 @@ HOLDS = {True: "yes", False: "no", None: "open"}
 
 
 def stored(figure: Figure) -> dict[str, Any] | None:
-    """What ``innergrad figures`` wrote; None if it was not run, or if its records decide nothing yet."""
+    """What ``innergrad figures`` wrote; None if it was not run."""
     path = FOLDER / f"{figure.name}.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"findings": []}
-    return found if any(one["holds"] is not None for one in found["findings"]) else None
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def trained(found: dict[str, Any]) -> str:
+    """How learners were trained: steps, and seeds of the curve that has the fewest."""
+    steps = sorted({one["steps"] for one in found["training"].values()})
+    seeds = min((len(row["seeds"]) for row in found["rows"] if "seeds" in row), default=len(found["sizes"]["seeds"]))
+    told = " or ".join(f"{number:,}" for number in steps)
+    return f"Learners: {told} steps of training, {seeds} seed{'s' * (seeds != 1)}."
 
 
 def cost(found: dict[str, Any]) -> str:
@@ -67,6 +74,8 @@ def sections() -> list[str]:
             continue
         lines += ["", f"### {figure.name}", "", f"*{figure.paper}*, {figure.number}. {subject(figure)}.", ""]
         lines += [f"**{verdict(found).capitalize()}.** {found['reason']}", ""]
+        if found["training"]:
+            lines += [trained(found), ""]
         if (FOLDER / f"{figure.name}.png").is_file():
             lines += [f"![{figure.title}](../results/figures/{figure.name}.png)", ""]
         lines += ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]

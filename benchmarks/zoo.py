@@ -77,7 +77,7 @@ ENTRIES = {
         Experiment("linear-20", 0, 51, Linear(d=20), SHAPE, RECIPE),
         (
             "Prompts have at most 51 points. Its positions end there.",
-            "It is no exact solver: where least squares is exact, from 20 examples on, it errs by about 1e-4.",
+            "It is no exact solver. Where least squares is exact, it errs by 0.017 at 20 examples, by 1e-4 from 40 on.",
             ELSEWHERE,
         ),
         {20: 0.0207, 40: 0.00058},

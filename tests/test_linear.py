@@ -326,7 +326,7 @@ def probe_rows(moments: list[float], weights: list[float], control: float, token
                 looks = [[[float(t == 2 * k - 1 + token) for t in range(11)] for k in sizes.prefixes]] * len(values)
                 for name, errors in ((target, worse), (f"{target}, control", [control] * len(values))):
                     errors = errors if states == "trained" else [control] * len(values)
-                    key = {"states": states, "readout": readout, "target": name}
+                    key = {"states": states, "readout": readout, "target": name, "steps": [7]}
                     found.append({**key, "value": errors, "attention": looks})
     return found
 

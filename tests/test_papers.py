@@ -22,12 +22,12 @@ from innergrad.cli.app import app
 from innergrad.errors import InputError
 from innergrad.lab import checkpoints, timed
 from innergrad.lab.timed import _chosen, train_within
-from innergrad.papers import bridges, catalogue, deep_optimizers, mixtures, parameters, shapes, through_networks
+from innergrad.papers import bridges, catalogue, deep_optimizers, depth, mixtures, parameters, shapes, through_networks
 from innergrad.papers.bridges import Functions, network
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.deep_optimizers import MIXED, RELU, SOFTMAX, TINY, Test, Variant, experiments, trained
 from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
-from innergrad.papers.views import BEST, LEARNER, MEASURES
+from innergrad.papers.views import BEST, COLUMNS, LEARNER, MEASURES, POOLED
 
 LEARNERS = Variant("softmax")
 
@@ -204,19 +204,48 @@ def made(learner: float, networks: float, shifted: float, late: float) -> list[R
 @pytest.mark.parametrize(
     ("numbers", "held"),
     [
-        ((0.9, 0.905, 0.5, 0.8), [True, True, True]),
-        ((0.9, 0.92, 0.5, 0.8), [False, True, True]),
-        ((0.9, 0.9, 0.95, 0.8), [True, False, True]),
-        ((0.9, 0.9, 0.5, 0.9), [True, True, False]),
+        ((0.9, 0.905, 0.5, 0.899), [True, True, True, True]),
+        ((0.9, 0.92, 0.5, 0.8), [False, True, False, True]),
+        ((0.9, 0.9, 0.95, 0.8), [True, False, False, True]),
+        ((0.9, 0.9, 0.5, 0.9), [True, True, True, False]),
     ],
 )
 def test_mixtures_are_judged_by_their_rules(numbers: tuple[float, ...], held: list[bool]) -> None:
     assert [one.holds for one in mixtures.judge("softmax", TINY, made(*numbers))] == held
+    assert [one.holds for one in mixtures.judge("relu", TINY, made(*numbers))] == held[:3]
 
 
 def test_what_is_not_measured_is_open() -> None:
     rows = [one for one in made(0.9, 0.9, 0.5, 0.8) if one["by"] != BEST]
-    assert [one.holds for one in mixtures.judge("softmax", TINY, rows)] == [None, True, True]
+    assert [one.holds for one in mixtures.judge("softmax", TINY, rows)] == [None, True, None, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "held"),
+    [
+        ([0.90, 0.91, 0.92, 0.93], [True, True]),
+        ([0.90, 0.91, 0.9101, 0.93], [True, False]),  # a step that is less than what seeds differ
+        ([0.90, 0.90, 0.90, 0.9001], [False, False]),
+        ([0.93, 0.92, 0.91, 0.90], [False, False]),
+        ([0.90, 0.91], [None, None]),
+    ],
+)
+def test_depths_are_judged_by_their_rules(values: list[float], held: list[bool | None]) -> None:
+    """Each with an interval of 0.001 on both sides."""
+    rows = []
+    for attention in depth.ATTENTIONS:
+        for place, value in enumerate(values):
+            curve = {name: [value + more] * TINY.asked for name, more in zip(COLUMNS, (0, -1e-3, 1e-3), strict=True)}
+            rows.append(row(LEARNER, trained(TINY, 4), [0.0] * TINY.asked, variant=depth.stage(attention, place)))
+            rows[-1] |= {POOLED: curve}
+    found = depth.judge(replace(TINY, depths=(4, 6, 8, 10)), rows)
+    assert [one.holds for one in found] == held * 2
+
+
+def test_seeds_that_lack_are_said() -> None:
+    yes = Finding("a", True, "a")
+    assert Verdict((yes,), seeds=(1, 3)).caveat == "1 of 3 seeds"
+    assert Verdict((yes,), trained=(3, 4), seeds=(3, 3)).caveat == "trained for 3 of 4 steps"
 
 
 def test_dead_networks_do_not_reproduce() -> None:
@@ -335,7 +364,7 @@ def test_a_figure_is_drawn_and_judged(done: Run, name: str) -> None:
     stored = json.loads((done.out / f"{name}.json").read_text())
     assert stored["verdict"] == found["verdict"] in ("reproduced", "partly", "not")
     assert stored["manifest"]["learners"]["versions"]["torch"]
-    assert stored["cost"]["fits"]["seconds"] >= 0
+    assert stored["cost"]["references"]["seconds"] >= 0
     assert {one["interval"] for one in stored["rows"]} == {"seeds", "prompts"}
     assert (done.out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (done.out / f"{name}.svg").read_text()

@@ -14,7 +14,7 @@ import typer
 from innergrad.cli import flags, names
 from innergrad.cli.flags import FOLDER, Force
 from innergrad.cli.lab import Device, Json, Quiet
-from innergrad.errors import JobError, one_of
+from innergrad.errors import InputError, JobError, one_of
 from innergrad.files import read_text
 
 if TYPE_CHECKING:
@@ -60,10 +60,14 @@ def figures(
     from innergrad.papers.catalogue import FIGURES
 
     if name is None:
+        given = {"--quick": quick, "--seconds": seconds is not None, "--stages": stages is not None, "--force": force}
+        if any(given.values()):
+            got = ", ".join(flag for flag, here in given.items() if here)
+            raise InputError("these are settings of one figure", got=got, hint="name it: innergrad figures NAME ...")
         _print_list(list(FIGURES.values()), (out,) if out else STORED, as_json)
         return
     limit = math.inf if seconds is None else seconds
-    chosen = None if stages is None else [stage for stage in stages.split(",") if stage not in ("", "none")]
+    chosen = None if stages is None else [] if stages == "none" else stages.split(",")
     found = _run(FIGURES[name], "quick" if quick else "full", limit, chosen, out, device, force, seed, quiet)
     if as_json:
         print(json.dumps(found))

@@ -60,12 +60,7 @@ def train_within(
         if start is not None:
             begin(stack, start)
         watch = Watch(measures, config.steps)
-        watch.run(stack, 0, warmup // UNTIMED, n)
-        _wait(stack)
-        timed = time.perf_counter()
-        watch.run(stack, warmup // UNTIMED, warmup, n)
-        _wait(stack)
-        each = (time.perf_counter() - timed) / (warmup - warmup // UNTIMED)
+        each = _warm_up(stack, watch, warmup, n, lambda: bool(told) or time.perf_counter() - began > OVERTIME * seconds)
         steps = _chosen(config.steps, warmup, began + seconds - time.perf_counter(), each)
         stack.plan(steps)
         watch.plan(steps)
@@ -83,6 +78,23 @@ def train_within(
             if keep and step % quarter == 0 and step < steps:
                 keep(stack.learner, step)
     return Result(stack.learner, chosen, step, step == steps, tuple(log), bool(told), tuple(watch.rows))
+
+
+def _warm_up(stack: Stack, watch: Watch, warmup: int, n: int, over: Callable[[], bool]) -> float:
+    """Takes the steps of warm-up; the seconds of one, less those that compile."""
+    timed = time.perf_counter()
+    for step in range(warmup):
+        if over():
+            got = f"{step} of {warmup} steps of warm-up"
+            raise JobError(
+                f"training was stopped, or its time was over, before it was warm; got {got}; give it more time"
+            )
+        if step == warmup // UNTIMED:
+            _wait(stack)
+            timed = time.perf_counter()
+        watch.run(stack, step, step + 1, n)
+    _wait(stack)
+    return (time.perf_counter() - timed) / (warmup - warmup // UNTIMED)
 
 
 def _chosen(planned: int, warmup: int, left: float, each: float) -> int:

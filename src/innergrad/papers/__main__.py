@@ -33,6 +33,8 @@ def main() -> None:
     parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
+    if given.steps is not None and given.steps < 1:
+        parser.error(f"--steps is at least 1; got {given.steps}")
     clock = Clock(given.seconds, BEGAN)
     study = STUDIES[given.study]
     run = Run(
@@ -41,7 +43,8 @@ def main() -> None:
     try:
         done = study.run(run, given.stages)
     except (InputError, JobError) as error:
-        sys.exit(f"innergrad.papers: {error}")
+        print(f"innergrad.papers: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InputError) else 1)
     words = "all stages came to their ends" if done else "there was no time for the rest; the same command goes on"
     print(f"{clock.spent:.0f} s: {words}")
 

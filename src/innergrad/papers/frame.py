@@ -195,12 +195,14 @@ class Verdict:
     """``reproduced`` if all findings hold, ``not`` if none does, else ``partly``; ``open`` as long as one is open.
 
     ``size``: of the run. ``trained``: the steps of the learners that were cut short most, taken and planned. With too
-    few of them the verdict is ``open``, whatever was found.
+    few of them the verdict is ``open``, whatever was found. ``seeds``: of the curve that has the fewest, there and
+    planned.
     """
 
     findings: tuple[Finding, ...]
     size: str = "full"
     trained: tuple[int, int] = (1, 1)
+    seeds: tuple[int, int] = (1, 1)
 
     @property
     def too_short(self) -> bool:
@@ -227,7 +229,8 @@ class Verdict:
         """What a reader should know of any result; nothing if it is as planned."""
         found = [f"{self.size} sizes"] * (self.size != "full")
         taken, planned = self.trained
-        return ", ".join(found + [f"trained for {taken:,} of {planned:,} steps"] * (taken < planned))
+        found += [f"trained for {taken:,} of {planned:,} steps"] * (taken < planned)
+        return ", ".join(found + ["{} of {} seeds".format(*self.seeds)] * (self.seeds[0] < self.seeds[1]))
 
     def to_json(self) -> Record:
         findings = [vars(one) for one in self.findings]
@@ -267,7 +270,9 @@ class Figure:
         notes = {name: one.notes["training"] for name, one in stages.items() if "training" in one.notes}
         trained = [(one["steps"], one["planned"]) for one in notes.values()]
         least = min(trained, key=lambda pair: pair[0] / pair[1], default=(1, 1))
-        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least).to_json()
+        wanted = len(run.sizes.seeds)
+        fewest = min((len(row["seeds"]) for row in rows if "seeds" in row), default=wanted)
+        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least, (fewest, wanted)).to_json()
         about |= {"size": run.size, "sizes": plain(run.sizes)}
         verdict |= {"numbers": self.numbers(run.sizes, rows)}
         return {**about, **verdict, "cost": cost, "training": notes, "manifest": made, "rows": rows}

@@ -214,6 +214,8 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             return [Finding(claim, None, f"{measure} is not measured yet")]
         value, k = largest(curves[BEST], sizes.d + 1, last)
         words = f"{measure}/d to least squares is at most {value:.2g} (k = {k})"
+        if sizes.d in curves[BEST]["k"]:
+            words += f"; with d pairs, which no rule judges, {at(curves[BEST], sizes.d):.2g}"
         found.append(Finding(claim, value < NEAR, words, paper="below 0.01"))
     means = {measure: _means(pick(rows, measure)) for measure in (SPD, ILW)}
     told = "; ".join(f"{measure}/d " + ", ".join(f"{name} {value:.2g}" for name, value in sorted(
@@ -267,6 +269,9 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 draw_curve(ax, row, name, 1e-6, **style)
             ax.set_yscale("log")
             ax.axhline(NEAR, color=figures.GREY, lw=0.8, ls=(0, (4, 3)))
+            ax.text(
+                0.99, NEAR, f"{NEAR:g}", ha="right", va="bottom", color=figures.GREY, transform=ax.get_yaxis_transform()
+            )
             ax.axvline(sizes.d, color=figures.GREY, lw=0.8, ls=":")
             ax.set(xlabel=f"pairs in the prompt (dotted: d = {sizes.d})", ylabel=f"{measure} / d, to the learner")
             figures.whole_numbers(ax)

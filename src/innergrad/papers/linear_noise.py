@@ -150,12 +150,21 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     noisy = [row for row in rows if row["sigma"] > 0]
     sharp = [row for row in noisy if identifiable(row)]
     ratios = [row["lam"] / row["truth"] for row in sharp]
-    told = ", ".join(f"{row['truth']:g}: {row['lam']:.3g}" for row in sharp)
-    words = f"lambda is identifiable in {len(sharp)} of {len(noisy)} cells" + (
-        f"; sigma²/tau² and lambda: {told}" * bool(told)
+    told = "; ".join(
+        f"{truth:g}: " + ", ".join(f"{row['lam']:.3g}" + "*" * (row not in sharp) for row in same)
+        for truth, same in _by_truth(noisy).items()
     )
+    words = f"sigma²/tau² and the lambdas of its cells (*: not identifiable): {told}"
+    larger = sum(row["low"] > row["truth"] for row in noisy)
+    words += f"; larger than sigma²/tau², beyond their intervals, in {larger} of {len(noisy)} cells" * bool(larger)
     held = bool(ratios) and all(1 / FACTOR <= ratio <= FACTOR for ratio in ratios)
     return [Finding(claim, held, words), rises(sizes, rows), without_noise(rows)]
+
+
+def _by_truth(rows: Sequence[Record]) -> dict[float, list[Record]]:
+    """Cells of one problem: only sigma / tau matters."""
+    order = sorted({row["truth"] for row in rows})
+    return {truth: [row for row in rows if row["truth"] == truth] for truth in order}
 
 
 def rises(sizes: Sizes, rows: Sequence[Record]) -> Finding:
@@ -208,9 +217,14 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 "ms": 7,
                 "capsize": 3,
             }
+            if row["sigma"] == max(sizes.sigmas):
+                left.plot([], [], color=figures.DARK, lw=0, marker=style["marker"], label=f"τ = {row['tau']:g}")
             left.errorbar([row["truth"] * shift], [row["lam"]], bars, mfc=colour if sharp else "none", **style)
         left.set(xscale="log", yscale="log", xlabel="σ² / τ²", ylabel="λ of the ridge regression that matches")
-        left.set_title(f"filled: identifiable; shaded: within a factor {FACTOR:g}")
+        left.set_title(
+            f"filled: identifiable; shaded: within a factor {FACTOR:g};\ncolours: σ; equal σ / τ side by side"
+        )
+        left.legend(loc="upper left")
         middle = sizes.taus[len(sizes.taus) // 2]
         for row in (row for row in rows if row["tau"] == middle):
             colour = colours[sizes.sigmas.index(row["sigma"]) % len(colours)]

@@ -28,7 +28,7 @@ from innergrad.papers.linear_algorithms import PROBES, SHOWN, STUDY, TRAINED, UN
 from innergrad.papers.linear_learners import PAPER, mean_interval, number
 
 LINEAR, MLP = "linear", "mlp"
-WORDS = {"moments": "moments XᵀY", "weights": "weights w"}
+WORDS = {"moments": "moments Xᵀy", "weights": "weights w"}
 HALF = 0.5
 
 
@@ -41,6 +41,7 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
         for name in mine[0]["errors"] if mine else ():
             readout, _, target = name.partition(", ")
             key = {"states": states, "readout": readout, "target": target, "seeds": [one["seed"] for one in mine]}
+            key["steps"] = [one["steps"] for one in mine]
             errors = [one["errors"][name] for one in mine]
             spread = [one["spread"][name] for one in mine]
             looks = [one["attention"][name] for one in mine if name in one["attention"]]
@@ -110,8 +111,11 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         if target != "weights" or min(sizes.prefixes) < sizes.d:
             found.append(looked(sizes, mlp, target))
     moments, weights = (halfway(chosen[target]) for target in SHOWN)
-    words = f"errors are halfway in layer {moments} for moments and in layer {weights} for weights"
-    return [*found, Finding("moments are computed before weights", moments < weights, words)]
+    words = f"errors are halfway in layer {moments} for moments and in layer {weights} for weights; least in layers "
+    words += " and ".join(str(best(chosen[target])) for target in SHOWN)
+    words += f"; probes were trained for {', '.join(f'{steps:,}' for steps in chosen[SHOWN[0]]['steps'])} steps"
+    paper = "moments in layer 7, weights around layer 12"
+    return [*found, Finding("moments are computed before weights", moments < weights, words, paper=paper)]
 
 
 def _sure(rows: Sequence[Record], states: str, readout: str, target: str) -> Record:
@@ -171,7 +175,11 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 by_layer.fill_between(layers, row["low"], row["high"], color=style["color"], alpha=0.18, lw=0)
                 by_prefix.plot(sizes.prefixes, row["errors"][best(row)], marker="o", ms=4, label=label, **style)
             by_layer.set(xlabel="layer (0: the tokens)", ylabel="squared error / mean square", title=WORDS[target])
-            by_prefix.set(xlabel="pairs k of the prefix", ylabel="the same, in its best layer", title=WORDS[target])
+            by_prefix.set(
+                xlabel="pairs k of the prefix",
+                ylabel="squared error / mean square,\nin the best layer",
+                title=WORDS[target],
+            )
             for ax in (by_layer, by_prefix):
                 ax.set_ylim(0, 1.1)
                 figures.whole_numbers(ax)

@@ -57,7 +57,7 @@ class Sizes(base.Sizes):
     widths: tuple[int, ...] = (16, 32, 64, 512)
 
 
-#: About the seconds of a stage with 6,000 steps on an H200: compiling, and steps. (Estimated from other shapes.)
+#: About the seconds of a stage with 6,000 steps on an H200 of its own: compiling, and steps; estimated.
 EFFORTS = {"depth-1": 50.0, "depth-2": 60.0, "depth-3": 80.0, "depth-4": 125.0, "depth-5": 200.0,
            "width-1": 100.0, "width-2": 100.0, "width-3": 110.0, "width-4": 225.0}  # fmt: skip
 FULL = Sizes()
@@ -242,20 +242,21 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                     (value, row) for value, group in found.items() for row in group if row["by"] == candidate.name
                 ]
                 values = [row["value"] for _, row in picked]
-                bars = [
+                bars: list[list[float]] | None = [
                     [row["value"] - row["low"] for _, row in picked],
                     [row["high"] - row["value"] for _, row in picked],
                 ]
                 style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
-                style["ls"] = ":" if isinstance(candidate, Zero) else "-"
+                if isinstance(candidate, Zero):  # of learners of nothing, some are at it, and its bars have no end
+                    style["ls"], bars = ":", None
                 ax.errorbar(
                     [value * 1.02 ** (number_ - 2) for value, _ in picked], values, bars, label=candidate.name, **style
                 )
             ax.set(xscale="log", yscale="log", xlabel=label, ylabel="SPD / d, mean over lengths")
-            known = [row["value"] for group in found.values() for row in group]
-            ax.set_ylim(min(known, default=1e-3) / 3, 3 * max(known, default=1.0))
             ax.set_xticks(list(found), [str(value) for value in found])
             ax.minorticks_off()
+        known = [row["value"] for row in rows if row["family"] != NOTHING]  # a learner of nothing is at zero
+        axes[0].set_ylim(min(known, default=1e-3) / 3, 3 * max(known, default=1.0))
         figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center")
         figure.suptitle(title)
         save(figure)

@@ -5,8 +5,8 @@ Judged by these rules, each for every depth of the networks:
 - in distribution, from 40 % of the longest prompt of training to all of it (20 to 50 examples), pooled R^2 is at least
   that of networks trained on the prompt, at their best epoch, less 0.01;
 - at the longest prompt of training, pooled R^2 falls with every step away from the distribution of training;
-- softmax: with the longest prompts, pooled R^2 is lower than with the longest of training (the paper sees that, too).
-  ReLU: with prompts longer than those of training, the first rule holds, too.
+- with prompts longer than those of training, the first rule holds, too;
+- softmax: with the longest prompts, pooled R^2 is lower than with the longest of training (the paper sees that).
 """
 
 from __future__ import annotations
@@ -89,9 +89,8 @@ def past(sizes: Sizes, rows: Sequence[Record]) -> Finding:
 def judge(attention: str, sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     low, high = window(sizes)
     found = [matches(sizes, rows, low, high, "in distribution"), declines(sizes, rows)]
-    if attention == "softmax":
-        return [*found, past(sizes, rows)]
-    return [*found, matches(sizes, rows, high + 1, sizes.asked - 1, "past the longest prompt of training")]
+    found.append(matches(sizes, rows, high + 1, sizes.asked - 1, "past the longest prompt of training"))
+    return [*found, past(sizes, rows)] if attention == "softmax" else found
 
 
 def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:

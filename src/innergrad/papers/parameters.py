@@ -86,9 +86,12 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             views.frame(ax, POOLED, sizes.n_points - 1, f"weights N({mean:g}, 1), labels {labels}")
 
 
+STAGES = ("learners", "references", "fits")  # learners of deeper networks are not measured here
+
+
 def figure(number: str, attention: str, study: Study) -> Figure:
     title = f"{PAPER}, Fig. {number}: {attention} attention, 4-layer networks with other weights"
-    return Figure(f"parameters-{attention}", PAPER, f"Fig. {number}", title, study, rows, judge, numbers, draw)
+    return Figure(f"parameters-{attention}", PAPER, f"Fig. {number}", title, study, rows, judge, numbers, draw, STAGES)
 
 
 FIGURES = (figure("3", "relu", RELU), figure("4", "softmax", SOFTMAX))

@@ -208,9 +208,12 @@ def mixed_draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> 
 # -------------------------------------------------------------------------------------------------------------- figures
 
 
+STAGES = ("learners", "references")  # learners of deeper networks are not measured here
+
+
 def figure(attention: str, study: Study) -> Figure:
     title = f"{PAPER}, B.3: {attention} attention, networks of other depths and widths"
-    return Figure(f"shapes-{attention}", PAPER, "App. B.3", title, study, rows, judge, numbers, draw)
+    return Figure(f"shapes-{attention}", PAPER, "App. B.3", title, study, rows, judge, numbers, draw, STAGES)
 
 
 #: The learner of mixed depths, and beside it the records of those of one depth.

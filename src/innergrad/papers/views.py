@@ -127,5 +127,7 @@ def frame(ax: Axes, measure: str, trained: int, title: str = "") -> None:
     """Axes that all panels share; ``trained``: the longest prompt of training."""
     ax.axvline(trained, color=GREY, lw=0.8, ls=(0, (4, 3)))
     ax.set_ylim(-0.05, 1.02)
-    ax.set(xlabel="examples in the prompt", ylabel=measure.replace("R^2", "R²"), title=title)
+    ax.set(
+        xlabel="examples in the prompt (dashed: the most in training)", ylabel=measure.replace("R^2", "R²"), title=title
+    )
     whole_numbers(ax)
