@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -64,6 +65,8 @@ def run(jobs: Jobs, out: Path, at_once: int, seconds: float) -> dict[str, str]:
 
 
 def start(command: str, log: Path) -> subprocess.Popen[bytes]:
+    """``python`` is the one that runs this."""
+    command = re.sub(r"(^|&& )python (?=\S)", lambda match: f"{match[1]}{shlex.quote(sys.executable)} ", command)
     with log.open("wb") as file:
         how = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
         return subprocess.Popen(command, shell=True, start_new_session=True, **how)  # type: ignore[call-overload,no-any-return]

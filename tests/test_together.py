@@ -21,9 +21,11 @@ def test_they_run_at_the_same_time(tmp_path: Path) -> None:
     wait = "until [ -e {0} ]; do sleep 0.05; done"
     lines = f"a: mkdir -p {{out}} && touch {{out}}/here && {wait.format('{out:b}/here')} && echo met\n"
     lines += f"# the other\nb: mkdir -p {{out}} && touch {{out}}/here && {wait.format('{out:a}/here')}\n"
+    lines += 'c: python -c "import sys; print(sys.executable)" && python -c "print(1)"\n'
     found = call(tmp_path, lines, "--at-once", "2")
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.splitlines()[-1] == "a: done; b: done"
+    assert found.stdout.splitlines()[-1] == "a: done; b: done; c: done"
+    assert (tmp_path / "out" / "c.log").read_text() == f"{sys.executable}\n1\n"
     assert (tmp_path / "out" / "a.log").read_text() == "met\n"
 
 
@@ -44,3 +46,28 @@ def test_lines_that_are_no_jobs(tmp_path: Path) -> None:
         assert (found.returncode, found.stdout) == (1, "")
         assert found.stderr.count("\n") == 1
         assert "a line is NAME: COMMAND" in found.stderr
+
+
+def test_the_lists_of_jobs_name_what_there_is(tmp_path: Path) -> None:
+    """Every stage that needs a GPU is in the list of the papers, once; commands are those of the scripts."""
+    import tables_learner
+    import together
+    from innergrad.papers.catalogue import STUDIES
+
+    folder = SCRIPT.parent / "jobs"
+    named: list[tuple[str, str]] = []
+    for command in together.read_jobs(folder / "papers.txt", tmp_path).values():
+        words = command.split()
+        assert words[:3] == ["python", "-m", "innergrad.papers"]
+        stages = words[words.index("--stages") + 1 :] if "--stages" in words else list(STUDIES[words[3]].stages)
+        named += [(words[3], stage) for stage in stages if stage not in ("--steps", "21100")]
+    needed = {name: study for name, study in STUDIES.items() if not name.startswith("functional")}
+    assert {study for study, _ in named} == set(needed)
+    assert len(set(named)) == len(named)
+    lacking = {(name, stage) for name, study in needed.items() for stage in study.stages} - set(named)
+    shared = {"learners", "references", "fits"}  # of other studies, or without a use
+    assert {stage for _, stage in lacking} <= shared
+    lines = together.read_jobs(folder / "tables.txt", tmp_path)
+    parts = [part.split() for command in lines.values() for part in command.split(" && ")]
+    assert {words[1] for words in parts} == {"benchmarks/tables_learner.py"}
+    assert all(hasattr(tables_learner, words[2]) for words in parts)
