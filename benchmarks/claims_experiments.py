@@ -182,7 +182,7 @@ NETWORK = "3-layer network, adam 0.003"
     "partly",
     instead="for N = 3, softmax, test inputs as in pretraining: pooled R² within 0.02 of networks trained on the "
     "prompt, and above them. If a network's epoch is chosen for each prompt by its test error, as G.1 can be read, "
-    "ICL is far below; N = 4, 6 and ReLU attention were not run here",
+    "ICL is far below; N = 4, 6 and ReLU attention: docs/reproduction.md, mixtures-softmax and mixtures-relu",
     limit=0.02,
     threshold=2.0,
 )
@@ -244,8 +244,8 @@ PAPER.untestable(
     "G.1, objective 2",
     "ICL declines as the test inputs w₁N(−2, I) + w₂N(2, I) diverge from N(−2, I); past 50 examples the softmax "
     "transformer declines, the authors believe for its absolute positions",
-    "not by a small check: it needs transformers of 12 blocks pretrained on 51 points and asked about 76, and none was "
-    "trained for it here; results/lab_full.json has the inputs and lengths of pretraining alone",
+    "not by a small check: it needs transformers of 12 blocks pretrained on 51 points and asked about 76. They were "
+    "trained and judged: docs/reproduction.md, mixtures-softmax and mixtures-relu",
 )
 
 
@@ -268,8 +268,8 @@ def constant_networks(mean: float, inputs: float) -> float:
     "G.2",
     "for weights N(±0.5, I), not N(0, I) as in pretraining, ICL still matches training 4-layer networks",
     "partly",
-    instead="of N(0.5, I) nothing is said here: no transformer was trained for it. For N(−0.5, I) there is nothing to "
-    "match: on inputs N(−2, I) ReLU networks of width 200 are constant, the second layer being dead, and have no R²",
+    instead="N(0.5, I): docs/reproduction.md, parameters-softmax and parameters-relu. For N(−0.5, I) there is nothing "
+    "to match: on inputs N(−2, I) ReLU networks of width 200 are constant, the second layer being dead, and have no R²",
     limit=0.05,
     threshold=0.95,
 )
@@ -283,7 +283,8 @@ def other_weights() -> tuple[float, float]:
     "deeper transformers (4, 6, 8, 10 layers) are better, supporting the idea that they do more steps of ICGD",
     "conjecture",
     instead="for: in compiled transformers depth is steps, and the loss falls with each. Against: a step of Theorem 1 "
-    "for the networks of N = 4 takes 2N + 4 = 12 layers, more than any of those has",
+    "for the networks of N = 4 takes 2N + 4 = 12 layers, more than any of those has. Trained ones: "
+    "docs/reproduction.md, depth",
     limit=0.99,
 )
 def depth() -> float:

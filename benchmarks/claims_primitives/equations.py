@@ -385,7 +385,10 @@ def eq_131() -> tuple[float, float]:
     return abs(right / variance - 1), abs(printed / variance - 1)
 
 
-TRAINED = "a statement about the transformers that the authors trained; their weights and predictions are not published"
+TRAINED = (
+    "a statement about the transformers that the authors trained; their weights and predictions are not published. "
+    "Transformers that were trained here: docs/reproduction.md"
+)
 
 
 PAPER.untestable(
