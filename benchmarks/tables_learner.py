@@ -443,6 +443,8 @@ def card_of(name: str, learner: TableLearner, experiment: Experiment, log: dict[
     trained = f"{log['steps']:,} steps, {config.batch} tables of {experiment.n_points} rows each, "
     trained += f"{config.optimiser.kind} at {config.optimiser.lr:g}, cosine to 0, {config.precision}, seed "
     trained += f"{experiment.seed}; {log['device']}, {log['seconds']:g} s."
+    if log.get("start"):
+        trained += " It went on from weights that were trained before, whose steps are not counted here."
     measure = "mean R² of the queries over tables, below -1 counted as -1" if numbers else "log-loss, accuracy, ROC AUC"
     rows = [
         {key: int(value) if key in ("k", "prompts") else float(f"{value:.4g}") for key, value in row.items()}

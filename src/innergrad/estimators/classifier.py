@@ -27,7 +27,7 @@ class InContextClassifier(ClassifierMixin, InContext):  # type: ignore[misc]
         engine: who learns from the prompt. ``pretrained`` is a transformer that was trained on made-up tables. The
             others are algorithms, compiled into a transformer: ``gd`` is gradient descent on a small network, with the
             cross-entropy; ``ridge`` and ``kernel`` are regressions on 0 and 1, one for each class.
-        learner: of engine ``pretrained``: None for that of the package (not shipped yet), the name of another, or a
+        learner: of engine ``pretrained``: None for that of the package, the name of another in the zoo, or a
             learner of your own.
         n_estimators: of engine ``pretrained``: the most prompts that are averaged. By default 2, and 4 where each
             has rows of its own. They differ in the numbers of the categories, in the columns or rows of a table that is
