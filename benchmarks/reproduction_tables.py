@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from innergrad.papers.catalogue import FIGURES
-from innergrad.papers.frame import SAID, Figure
+from innergrad.papers.frame import SAID, Figure, fewest_seeds
 
 FOLDER = Path(__file__).parent.parent / "results" / "figures"
 HOLDS = {True: "yes", False: "no", None: "open"}
@@ -22,7 +22,7 @@ def stored(figure: Figure) -> dict[str, Any] | None:
 def trained(found: dict[str, Any]) -> str:
     """How learners were trained: steps, and seeds of the curve that has the fewest."""
     steps = sorted({one["steps"] for one in found["training"].values()})
-    seeds = min((len(row["seeds"]) for row in found["rows"] if "seeds" in row), default=len(found["sizes"]["seeds"]))
+    seeds = fewest_seeds(found["rows"], len(found["sizes"]["seeds"]))
     told = " or ".join(f"{number:,}" for number in steps)
     return f"Learners: {told} steps of training, {seeds} seed{'s' * (seeds != 1)}."
 

@@ -96,6 +96,8 @@ def main() -> None:
     if given.mps:
         print(f"MPS {'runs' if share(given.out) else 'is not there'}", flush=True)
     ends = run(jobs, given.out, given.at_once, given.seconds)
+    if given.mps and shutil.which("nvidia-cuda-mps-control"):
+        subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", check=False)
     print("; ".join(f"{name}: {how}" for name, how in ends.items()))
     sys.exit(any(how != "done" for how in ends.values()))
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import innergrad
 from innergrad import lab
 from innergrad.cli.app import app
-from innergrad.errors import InputError
+from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints, timed
 from innergrad.lab.timed import _chosen, train_within
 from innergrad.papers import bridges, catalogue, deep_optimizers, depth, mixtures, parameters, shapes, through_networks
@@ -63,6 +63,13 @@ def test_steps_fit_into_the_time() -> None:
     assert _chosen(42_000, 840, 1e9, 0.01) == 42_000
     assert 840 + 9_700 < _chosen(42_000, 840, 100.0, 0.01) <= 840 + 10_000
     assert _chosen(42_000, 840, -1.0, 0.01) == 841
+
+
+def test_time_that_ends_in_warm_up_ends_training() -> None:
+    """Not after all of it, which may take hours at a full size on a CPU."""
+    one = experiments(TINY, Variant("softmax"))[0]
+    with pytest.raises(JobError, match="0 of 8 steps of warm-up"):
+        train_within([one], 1e-9)
 
 
 def test_what_cannot_be_timed_is_refused() -> None:

@@ -271,8 +271,8 @@ class Figure:
         trained = [(one["steps"], one["planned"]) for one in notes.values()]
         least = min(trained, key=lambda pair: pair[0] / pair[1], default=(1, 1))
         wanted = len(run.sizes.seeds)
-        fewest = min((len(row["seeds"]) for row in rows if "seeds" in row), default=wanted)
-        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least, (fewest, wanted)).to_json()
+        seeds = fewest_seeds(rows, wanted), wanted
+        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least, seeds).to_json()
         about |= {"size": run.size, "sizes": plain(run.sizes)}
         verdict |= {"numbers": self.numbers(run.sizes, rows)}
         return {**about, **verdict, "cost": cost, "training": notes, "manifest": made, "rows": rows}
@@ -292,6 +292,11 @@ class Figure:
             said = SAID[found["verdict"]] + (f" ({found['caveat']})" if found["caveat"] else "")
             self.draw(run.sizes, found["rows"], f"{self.title}\n{said}", save)
         return found
+
+
+def fewest_seeds(rows: Iterable[Record], planned: int) -> int:
+    """Those of the curve that has the fewest; as planned, if no row says."""
+    return min((len(row["seeds"]) for row in rows if "seeds" in row), default=planned)
 
 
 def plain(sizes: Any) -> Record:
