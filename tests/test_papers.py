@@ -22,7 +22,17 @@ from innergrad.cli.app import app
 from innergrad.errors import InputError, JobError
 from innergrad.lab import checkpoints, timed
 from innergrad.lab.timed import _chosen, train_within
-from innergrad.papers import bridges, catalogue, deep_optimizers, depth, mixtures, parameters, shapes, through_networks
+from innergrad.papers import (
+    bridges,
+    catalogue,
+    deep_optimizers,
+    depth,
+    mixtures,
+    parameters,
+    shapes,
+    through_networks,
+    views,
+)
 from innergrad.papers.bridges import Functions, network
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.deep_optimizers import MIXED, RELU, SOFTMAX, TINY, Test, Variant, experiments, trained
@@ -220,6 +230,23 @@ def made(learner: float, networks: float, shifted: float, late: float) -> list[R
 def test_mixtures_are_judged_by_their_rules(numbers: tuple[float, ...], held: list[bool]) -> None:
     assert [one.holds for one in mixtures.judge("softmax", TINY, made(*numbers))] == held
     assert [one.holds for one in mixtures.judge("relu", TINY, made(*numbers))] == held[:3]
+
+
+def test_a_decline_that_is_less_than_seeds_differ_is_none() -> None:
+    rows = made(0.9, 0.9, 0.5, 0.8)
+    wide = [one | {POOLED: one[POOLED] | {"high": [0.95] * TINY.asked}} for one in rows if one["test"]["w1"] == 0.5]
+    assert mixtures.declines(TINY, rows).holds
+    assert not mixtures.declines(TINY, [one for one in rows if one["test"]["w1"] != 0.5] + wide).holds
+
+
+def test_curves_that_a_panel_does_not_reach_are_named_there() -> None:
+    found: list[str] = []
+    with views.panels(1, 2, "", lambda figure: found.extend(text.get_text() for text in figure.axes[1].texts)) as axes:
+        axes[1].plot([0, 1], [-2.0, -1.0], label="far below")
+        axes[1].plot([0, 1], [-2.0, 0.5], label="leaves")
+        axes[1].plot([0, 1], [3.0, 2.0], label="far above")
+        axes[1].set_ylim(0.0, 1.0)
+    assert found == ["↓ far below", "↑ far above"]
 
 
 def test_what_is_not_measured_is_open() -> None:

@@ -6,7 +6,7 @@ said to be their bridges.
     beside       the mean of the labels, ridge regression, and the strongest predictor that is known
 
 Families: balls in 5, 10 and 20 dimensions; functions with 1 and 4 derivatives of 5 and 20 inputs. A function of 5
-inputs is one of 20 here, of which 15 are zero: so learners have one shape, and train in one stack. Inputs are N(0, I).
+inputs is one of 20 here, of which 15 are zero: so learners have one shape, and train in stacks. Inputs are N(0, I).
 A ball's centre is N(0, I / 4), so that a linear function does not tell inside from outside. The strongest predictor is
 the posterior for smooth functions. For balls it is ridge regression on x and |x|^2: a ball is a half-space of these.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -44,7 +45,7 @@ from innergrad.papers.deep_optimizers import (
     noted,
     train_stack,
 )
-from innergrad.papers.frame import Record, Records, Run, Study
+from innergrad.papers.frame import Record, Records, Run, Stage, Study
 
 TO = "to "  # begins the name of a distance
 MEAN, RIDGE, LIFTED, POSTERIOR = "mean", "ridge", "lifted ridge", "posterior"
@@ -79,7 +80,7 @@ class Sizes:
     epochs: int = 200
     rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # of networks; the best is taken
     kept: int = 0  # seeds whose weights are kept
-    evaluation: float = 80.0  # seconds that training leaves
+    evaluation: float = 12.0  # seconds that training leaves for each family
     networks: float = 75.0  # and, if these come next, for networks on longer prompts
 
     @property
@@ -111,7 +112,7 @@ QUICK = replace(
     width=32,
     epochs=80,
     rates=(1e-2,),
-    evaluation=8.0,
+    evaluation=1.2,
     networks=5.0,
 )
 TINY = replace(
@@ -175,33 +176,39 @@ def smooth(sizes: Sizes) -> list[Functions]:
     ]
 
 
+FAMILIES: dict[str, Callable[[Sizes], list[Functions]]] = {"balls": balls, "smooth": smooth}  # stages with learners
+
+
 # -------------------------------------------------------------------------------------------------------------- running
 
 
-def experiments(sizes: Sizes) -> list[Experiment]:
+def experiments(sizes: Sizes, families: Sequence[Functions]) -> list[Experiment]:
     """One stack: a learner for every family and every seed."""
     rule = Optimiser("muon", lr=sizes.lr, schedule="cosine", warmup=max(8, sizes.steps // 50), clip=1.0)
     config = TrainConfig(sizes.steps, sizes.batch, rule, precision=sizes.precision, log_every=200)
     shape = GPTConfig(sizes.blocks, sizes.d_model, sizes.heads, sizes.d_mlp)
     return [
         Experiment(f"{one.name}-{seed}", seed, sizes.n_points, one.task(sizes), shape, config)
-        for one in (*balls(sizes), *smooth(sizes))
+        for one in families
         for seed in sizes.seeds
     ]
 
 
-def learners(run: Run) -> bool:
-    """Trains all learners, and measures them: their errors, and how near they are to every predictor beside them."""
+def learners(stage: str, run: Run) -> bool:
+    """Trains the learners of a stage, and measures them: their errors, and how near they are to every predictor beside
+    them.
+    """
     sizes: Sizes = run.sizes
-    records, stack, families = run.records("learners"), experiments(sizes), [*balls(sizes), *smooth(sizes)]
+    records, families = run.records(stage), FAMILIES[stage](sizes)
     if all(records.has(by=LEARNER, test=vars(one)) for one in families) and records.notes.get("complete"):
         return True
-    later = sizes.networks if "networks" in run.waiting else 0.0
-    if run.clock.left <= sizes.evaluation + later:
+    seconds = _seconds(run, stage) - sizes.evaluation * len(families)
+    if seconds <= 0:
         return False
+    stack = experiments(sizes, families)
     began, longest, seeds = time.monotonic(), 0.0, len(sizes.seeds)
-    rehearse(run, stack[0])
-    learner, _ = train_stack(run, records, stack, run.clock.left - sizes.evaluation - later)
+    rehearse(run, stack[0], families)
+    learner, _ = train_stack(run, records, stack, seconds)
     records.clear()  # of a run that was cut off: all are measured on one training
     for place, one in enumerate(families):
         if run.clock.left < 1.2 * longest:
@@ -212,6 +219,14 @@ def learners(run: Run) -> bool:
         run.say(f"{run.clock.spent:7.1f} s   measured: {one.name}")
     noted(records, run, began)
     return True
+
+
+def _seconds(run: Run, stage: str) -> float:
+    """Of what is left, beside networks that come later: a part by the number of families."""
+    sizes: Sizes = run.sizes
+    count = {name: len(FAMILIES[name](sizes)) for name in run.waiting or (stage,) if name in FAMILIES}
+    later = sizes.networks if "networks" in run.waiting else 0.0
+    return (run.clock.left - later) * count[stage] / sum(count.values())
 
 
 def measure(run: Run, records: Records, one: Functions, models: Sequence[Learner]) -> None:
@@ -232,11 +247,11 @@ def measure(run: Run, records: Records, one: Functions, models: Sequence[Learner
             records.add({"by": name, "seed": seed, **about, "curves": each})
 
 
-def rehearse(run: Run, one: Experiment) -> None:
+def rehearse(run: Run, one: Experiment, families: Sequence[Functions]) -> None:
     """Measures an untrained learner on a few prompts of every family: what fails should fail before training."""
     sizes: Sizes = run.sizes
     learner = one.learner.build(sizes.d, sizes.n_points).init([one.seed]).to(run.device)
-    for family in (*balls(sizes), *smooth(sizes)):
+    for family in families:
         x, y = prompts(family.task(sizes), 8, sizes.n_points, SEED, DRAWN, run.device)
         p = learner.predict(x, y)
         for predict in beside(family, sizes).values():
@@ -335,4 +350,5 @@ def networks(run: Run) -> bool:
     return True
 
 
-BRIDGES = Study("bridges", {"full": FULL, "quick": QUICK, "tiny": TINY}, {"learners": learners, "networks": networks})
+STAGES: dict[str, Stage] = {name: partial(learners, name) for name in FAMILIES}
+BRIDGES = Study("bridges", {"full": FULL, "quick": QUICK, "tiny": TINY}, {**STAGES, "networks": networks})

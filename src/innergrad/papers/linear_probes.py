@@ -194,7 +194,9 @@ def _draw_attention(ax: Any, sizes: Sizes, row: Record) -> None:
     """Alpha by prefix and token; a square around the tokens that are right."""
     layer = best(row)
     table, last = row["attention"][layer], 2 * max(sizes.prefixes) + 6
-    ax.imshow([line[:last] for line in table], aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+    shown = [line[:last] for line in table]
+    image = ax.imshow(shown, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
+    ax.figure.colorbar(image, ax=ax, label="α")
     for place, k in enumerate(sizes.prefixes):
         left, right, top, bottom = 2 * k - 1.5, 2 * k + 0.5, place - 0.5, place + 0.5
         corners = (left, right, right, left, left), (top, top, bottom, bottom, top)

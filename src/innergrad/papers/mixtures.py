@@ -4,7 +4,8 @@ Judged by these rules, each for every depth of the networks:
 
 - in distribution, from 40 % of the longest prompt of training to all of it (20 to 50 examples), pooled R^2 is at least
   that of networks trained on the prompt, at their best epoch, less 0.01;
-- at the longest prompt of training, pooled R^2 falls with every step away from the distribution of training;
+- at the longest prompt of training, pooled R^2 falls with every step away from the distribution of training, and from
+  the first to the last by more than seeds differ (their intervals do not meet);
 - with prompts longer than those of training, the first rule holds, too;
 - softmax: with the longest prompts, pooled R^2 is lower than with the longest of training (the paper sees that).
 """
@@ -59,6 +60,7 @@ def matches(sizes: Sizes, rows: Sequence[Record], low: int, high: int, where: st
 
 
 def declines(sizes: Sizes, rows: Sequence[Record]) -> Finding:
+    """Means fall from mixture to mixture; from the first to the last, by more than seeds differ."""
     claim, k = "performance declines as the inputs diverge from those of training", sizes.n_points - 1
     told, held = [], True
     for layers in sizes.layers:
@@ -67,7 +69,9 @@ def declines(sizes: Sizes, rows: Sequence[Record]) -> Finding:
         known = [value for value in values if value is not None]
         if len(known) < len(sizes.w1):
             return Finding(claim, None, "not all mixtures are measured yet")
-        held = held and all(b < a for a, b in pairwise(known))
+        first, last = (row for row in (found[0], found[-1]) if row is not None)
+        low, high = first[POOLED]["low"][first["k"].index(k)], last[POOLED]["high"][last["k"].index(k)]
+        held = held and all(b < a for a, b in pairwise(known)) and (low is None or high is None or high < low)
         told.append(f"{layers} layers " + ", ".join(f"{value:.3f}" for value in known))
     weights = ", ".join(f"{w1:g}" for w1 in sizes.w1)
     return Finding(claim, held, f"pooled R² at k = {k} for w1 = {weights}: " + "; ".join(told))
@@ -111,16 +115,20 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
-    """A column a depth; pooled R^2 above, within-prompt R^2 below; shaded: 95 % intervals, of learners over seeds."""
+    """A column a depth; pooled R^2 above, within-prompt R^2 below. Shaded, and bars of learners under shift: 95 %
+    intervals, of learners over seeds.
+    """
+    every, most = max(1, sizes.asked // 5), sizes.asked
     with views.panels(2, len(sizes.layers), title, save) as axes:
         for place, (measure, layers) in enumerate((m, n) for m in (POOLED, WITHIN) for n in sizes.layers):
             ax = axes[place]
             views.draw_beside(ax, rows, {"layers": layers, "w1": 1.0}, measure)
-            for w1, colour in zip(sizes.w1, views.SHIFTS, strict=False):
+            for number, (w1, colour) in enumerate(zip(sizes.w1, views.SHIFTS, strict=False)):
+                bars = () if w1 == 1.0 else range(number * every // 4 + every // 2, most, every)  # side by side
                 row = of(rows, LEARNER, layers, w1)
                 if row is not None:
                     label = f"learner, w₁ = {w1:g}" + (" (training)" if w1 == 1.0 else "")
-                    views.draw_row(ax, row, measure, label, color=colour, lw=2.0, zorder=3)
+                    views.draw_row(ax, row, measure, label, bars=bars, color=colour, lw=2.0, zorder=3)
             views.frame(ax, measure, sizes.n_points - 1, f"{layers}-layer networks" if measure == POOLED else "")
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from innergrad import figures
 from innergrad.figures import AMBER, BLUE, DARK, GREEN, GREY, ORANGE, SKY, whole_numbers
 from innergrad.papers.frame import Record, Save, over_seeds
@@ -86,25 +88,50 @@ def least(
 
 @contextmanager
 def panels(rows: int, columns: int, title: str, save: Save) -> Iterator[list[Axes]]:
-    """Panels of one scale, row by row, to draw into. Then the legend of the first is put beside them all, and the
-    figure is saved.
+    """Panels of one scale, row by row, to draw into. Then curves that a panel does not reach are named at its edge, the
+    legend of the first is put beside them all, and the figure is saved.
     """
     size = (4.6 * columns + 2.6, 3.1 * rows + 1.3)
     with figures.new(rows, columns, size=size, share_y=True) as (figure, axes):
         yield axes
+        for ax in axes:
+            name_outside(ax)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
         figure.suptitle(title)
         save(figure)
 
 
-def draw_row(ax: Axes, row: Record, measure: str, label: str, **style: Any) -> None:
-    """A curve with its interval. Lengths without a value are left out."""
+def name_outside(ax: Axes) -> None:
+    """Names curves that lie wholly below or above a panel at that edge."""
+    bottom, top = ax.get_ylim()
+    x, across = 0.4, ax.get_yaxis_transform()
+    for sign, edge, arrow in ((1, bottom, "↓"), (-1, top, "↑")):
+        away = 0.03 * sign * (top - bottom)
+        for line in ax.get_lines():
+            label, values = str(line.get_label()), np.asarray(line.get_ydata(), float)
+            if label.startswith("_") or not values.size or np.any(sign * (values - edge) >= 0):
+                continue
+            place: dict[str, Any] = {"transform": across, "ha": "center", "va": "bottom" if sign > 0 else "top"}
+            look: dict[str, Any] = {"bbox": {"fc": "white", "ec": "none", "alpha": 0.85, "pad": 1}, "zorder": 5}
+            ax.text(x, edge + away, f"{arrow} {label}", color=line.get_color(), fontsize="small", **place, **look)
+            away += 0.07 * sign * (top - bottom)
+
+
+def draw_row(ax: Axes, row: Record, measure: str, label: str, *, bars: Sequence[int] = (), **style: Any) -> None:
+    """A curve with its interval: shaded, or as bars at the lengths ``bars``. Lengths without a value are left out."""
     curve = row[measure]
     known = [i for i, value in enumerate(curve["value"]) if value is not None]
     k, value = [row["k"][i] for i in known], [curve["value"][i] for i in known]
     ax.plot(k, value, label=label, **style)
     low, high = ([curve[side][i] for i in known] for side in ("low", "high"))
-    if known and None not in low:
+    if not known or None in low:
+        return
+    if bars:
+        at_ = [i for i, length in enumerate(k) if length in bars]
+        ends = [[value[i] - low[i] for i in at_], [high[i] - value[i] for i in at_]]
+        shape: dict[str, Any] = {"fmt": "none", "elinewidth": 1.2, "capsize": 3, "zorder": style.get("zorder", 2)}
+        ax.errorbar([k[i] for i in at_], [value[i] for i in at_], ends, ecolor=style["color"], **shape)
+    else:
         ax.fill_between(k, low, high, color=style["color"], alpha=0.18, lw=0)
 
 
