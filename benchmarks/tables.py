@@ -33,7 +33,7 @@ import reproduction_tables
 import score_learner
 import settings_tables
 import table_prior
-import tables_learner
+import tables_learner_zoo
 import variants
 import zoo
 from _results import read
@@ -493,7 +493,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **real_pages.TABLES,
     "from_compiled": from_compiled.table,
     "zoo": zoo.table,
-    "zoo_tables": tables_learner.table,
+    "zoo_tables": tables_learner_zoo.table,
 }
 PAGES = (
     "README.md",

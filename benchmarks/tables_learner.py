@@ -4,9 +4,9 @@
     train ... --start FOLDER/NAME-0-state.safetensors               the same, from weights that are there (longer rows:
                                                                     --points 1024 --batch 40 --lr 3e-4)
     evaluate WEIGHTS [--tables TABLES.npz]                          measures weights that are there
-    speedrun --tables TABLES.npz --seconds 60 --seeds 5 --out ...   seconds of training until random forest is passed
+    speedrun --tables TABLES.npz --seconds 60 --seeds 5 --out ...   seconds of training until others are passed
     profile                                                         where the time of a step goes
-    pack WEIGHTS LOG.json                                           puts weights and a card into src/innergrad/zoo
+    pack WEIGHTS LOG.json [LOG.json]                                puts weights and a card into src/innergrad/zoo
 
 ``--size tiny`` is a check of seconds. ``--compile off`` does without torch.compile and without a recorded graph,
 ``--kernels off`` without the lab's own kernels. Needs torch, numpy and safetensors only.
@@ -34,27 +34,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from _results import device_name, read, wait
+from _results import device_name, wait
 from innergrad import zoo
 from innergrad.config import parse, to_table
 from innergrad.files import digest
 from innergrad.lab.counter_rng import CounterRNG
-from innergrad.lab.evaluation import prompts
 from innergrad.lab.experiments import Experiment, TrainConfig
 from innergrad.lab.kernels import sets
-from innergrad.lab.learners import table_features as features
-from innergrad.lab.learners.answers import ClassAnswer, NumberAnswer
-from innergrad.lab.learners.table import MOST_CLASSES, TableConfig, TableLearner
+from innergrad.lab.learners.table import TableConfig, TableLearner
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.tasks import Task
 from innergrad.lab.timed import train_within
 from innergrad.lab.training import load_learner
 from innergrad.lab.weights import write_learner
-from real import tables as real_tables
-from real.scores import auc as of_class
+from tables_learner_scores import Tables, measured
+from tables_learner_zoo import NAMES, pack
 
-NAMES = {"numbers": "tables-regression", "classes": "tables-classification"}
 KINDS = {"numbers": "table-regression", "classes": "table-classification"}
 SIZES: dict[str, dict[str, Any]] = {
     "full": {},
@@ -68,17 +64,7 @@ RECIPE = TrainConfig(
 )
 POINTS = 320
 SHORT = 40  # warm-up of a speed-run
-KS, QUERIES, PROMPTS = (64, 250, 1000), 64, 512  # demonstrations and queries of validation prompts
-SEED = 1  # of validation prompts
 MEASURING = 45.0  # seconds that training leaves
-LEVELS = (0.1, 0.9)  # of the interval whose coverage is measured
-WORST = -1.0  # an R^2 below counts as this
-RIDGES = tuple(10.0**power for power in range(-4, 5))
-MOST = 15 * 10**6  # bytes of both learners
-LIMITS = (
-    "It has seen tables that were drawn at random, and no real one. Time series, text, images and drift are not there.",
-    "Training has at most {columns} columns and {rows} rows. More are taken, without a promise.",
-)
 
 
 def experiment_of(given: argparse.Namespace, seed: int) -> Experiment:
@@ -177,175 +163,18 @@ def keep(path: Path, log: dict[str, Any]) -> None:
     print(f"wrote {path.name}", flush=True)
 
 
-# ------------------------------------------------------------------------------------------------------------ measuring
-
-
-def measured(learner: Any, task: Task, given: argparse.Namespace) -> dict[str, Any]:
-    """Scores on prompts of the prior, and on real tables if there are some."""
-    assert isinstance(learner, TableLearner)
-    tiny = given.size == "tiny"
-    rows = [
-        on_prior(learner, task, k, given.prompts or (8 if tiny else PROMPTS // (4 if k >= 1000 else 1)), given.device)
-        for k in ((8,) if tiny else KS)
-    ]
-    for row in rows:
-        print("   ".join(f"{name} {value:.4g}" for name, value in row.items()), flush=True)
-    found: dict[str, Any] = {"validation": {"queries": QUERIES, "seed": SEED, "rows": rows}}
-    if given.tables is not None:
-        tables = Tables(given.tables, learner.config.labels)
-        scores = tables.scores(learner, given.device)
-        print(tables.words(scores), flush=True)
-        found["tables"] = {"scores": dict(zip(tables.names, scores.tolist(), strict=True)), "others": tables.means}
-    return found
-
-
-@torch.no_grad()
-def on_prior(learner: TableLearner, task: Task, k: int, number: int, device: str) -> dict[str, float]:
-    """Scores of k demonstrations, beside the mean (or the shares of the classes) and ridge regression."""
-    x, y = prompts(task, number, k + QUERIES, SEED, 32, device)
-    parts = [learner.answer(a, b[:, :k], **_classes(learner)) for a, b in zip(x.split(32), y.split(32), strict=True)]
-    labels, row = y[:, k:], {"k": float(k), "prompts": float(number)}
-    numbers = learner.config.labels == "numbers"
-    ridge = ridge_predictions(x, y, k, numbers)
-    if numbers:
-        answers = [part for part in parts if isinstance(part, NumberAnswer)]
-        mean = torch.cat([answer.mean for answer in answers])
-        low, high = torch.cat([answer.quantile(LEVELS) for answer in answers]).unbind(-1)
-        flat = y[:, :k].mean(1, keepdim=True).expand_as(labels)
-        row |= {"learner": r2(mean, labels), "ridge": r2(ridge, labels), "mean": r2(flat, labels)}
-        row |= {"guess": r2(guess_of(learner, x, y, k)[..., 0], labels)} if learner.config.guess else {}
-        return row | {"coverage": float(((labels >= low) & (labels <= high)).float().mean())}
-    chances = torch.cat([part.probabilities for part in parts if isinstance(part, ClassAnswer)])
-    shares = features.class_codes(y[:, :k], torch.ones_like(y[:, :k], dtype=torch.bool), MOST_CLASSES).mean(1)
-    frequent = shares[:, None].expand_as(chances)
-    for name, one in (("learner", chances), ("shares", frequent)):
-        row[f"{name} log-loss"] = float(-one.gather(-1, labels.long()[..., None]).clamp(min=1e-6).log().mean())
-    guess = {"guess": guess_of(learner, x, y, k)} if learner.config.guess else {}
-    for name, one in {"learner": chances, "ridge": ridge, "shares": frequent, **guess}.items():
-        row[f"{name} accuracy"] = float((one.argmax(-1) == labels).float().mean())
-    row["learner AUC"] = float(np.nanmean([auc(*both) for both in zip(chances.cpu(), labels.cpu(), strict=True)]))
-    return row
-
-
-def guess_of(learner: TableLearner, x: Tensor, y: Tensor, k: int) -> Tensor:
-    """What the learner is told by plain methods: labels (B, m, 1), or scores of the classes (B, m, 10)."""
-    found = []
-    for some, labels in zip(x.split(8), y.split(8), strict=True):
-        shown = (torch.arange(x.shape[1], device=x.device) < k).expand(len(some), -1)
-        table, _, about = learner.read(some, labels, shown, k)
-        if learner.config.labels == "numbers":
-            found.append(table.guess[:, k:, :1] * about[1][:, None, None] + about[0][:, None, None])
-        else:
-            mixed = table.guess[:, k:, :MOST_CLASSES]
-            found.append(mixed.gather(-1, about[0].argsort(1)[:, None].expand_as(mixed)))
-    return torch.cat(found)
-
-
-def _classes(learner: TableLearner) -> dict[str, int]:
-    return {} if learner.config.labels == "numbers" else {"classes": MOST_CLASSES}
-
-
-def r2(predicted: Tensor, labels: Tensor) -> float:
-    """The mean over prompts of R^2 on their queries."""
-    spread = (labels - labels.mean(1, keepdim=True)).square().sum(1)
-    found = 1.0 - (predicted - labels).square().sum(1) / spread
-    return float(found[spread > 0].clamp(min=WORST).mean())
-
-
-def ridge_predictions(x: Tensor, y: Tensor, k: int, numbers: bool) -> Tensor:
-    """Ridge regression on z-scores, its penalty by generalised cross-validation: labels, or a score of each class."""
-    shown = (torch.arange(x.shape[1], device=x.device) < k).expand(x.shape[:2])
-    codes = features.class_codes(y, shown, MOST_CLASSES)
-    z = features.seen(x, shown, codes, True).z.double()
-    targets = (y[:, :k, None] if numbers else codes[:, :k]).double()
-    middle = targets.mean(1, keepdim=True)
-    centre = z[:, :k].mean(1, keepdim=True)
-    known, targets = z[:, :k] - centre, targets - middle
-    sizes, turn = torch.linalg.eigh(known.mT @ known)
-    sizes = sizes.clamp(min=0.0)
-    seen, along = known @ turn, (known @ turn).mT @ targets
-    best, errors = None, None
-    for penalty in RIDGES:
-        weights = along / (sizes + penalty * k)[..., None]
-        free = 1.0 - (sizes / (sizes + penalty * k)).sum(-1) / k
-        error = (targets - seen @ weights).square().sum((1, 2)) / free.square().clamp(min=1e-9)
-        better = torch.ones_like(error, dtype=torch.bool) if errors is None else error < errors
-        errors = error if errors is None else torch.minimum(error, errors)
-        best = weights if best is None else torch.where(better[:, None, None], weights, best)
-    assert best is not None
-    found: Tensor = (z[:, k:] - centre) @ turn @ best + middle
-    return found[..., 0].to(y.dtype) if numbers else found
-
-
-def auc(chances: Any, labels: Any) -> float:
-    """The mean over the classes that are there, each against the others; NaN if there is one alone."""
-    chances, labels = np.asarray(chances), np.asarray(labels)
-    found = [of_class(labels == one, chances[:, one]) for one in np.unique(labels).astype(int)]
-    return float(np.mean(found))
-
-
-class Tables:
-    """Small real tables, and the scores of baselines on them: the mean over folds of R^2, or of ROC AUC."""
-
-    def __init__(self, path: Path, labels: str) -> None:
-        numbers = labels == "numbers"
-        chosen = real_tables.fast(real_tables.load(path), "regression" if numbers else "classification")
-        if not chosen:
-            sys.exit(f"{path} has no small tables whose labels are {labels}")
-        self.names = [f"{table.source} {table.name}" for table in chosen]
-        self.tables = [(table.x[table.order], table.y[table.order], table.fold[table.order]) for table in chosen]
-        found: dict[str, dict[str, list[float]]] = {}
-        for row in read("real_tables_baselines")["rows"]:
-            score = row.get("r2" if numbers else "auc")
-            if score is not None:
-                scores = found.setdefault(row["model"], {})
-                scores.setdefault(f"{row['source']} {row['table']}", []).append(score)
-        whole = {model: scores for model, scores in found.items() if all(name in scores for name in self.names)}
-        self.means = {
-            model: float(np.mean([np.mean(scores[name]) for name in self.names])) for model, scores in whole.items()
-        }
-
-    def scores(self, learner: TableLearner, device: str) -> Any:
-        """(T,): the mean over folds of R^2, or of ROC AUC."""
-        return np.array([self.score(learner, table, device) for table in self.tables])
-
-    def score(self, learner: TableLearner, table: tuple[Any, ...], device: str) -> float:
-        """All folds in one batch: the rows of a larger fold that are too many are left out, queries are repeated."""
-        x, y, fold = table
-        folds = np.unique(fold)
-        known = [np.flatnonzero(fold != one) for one in folds]
-        asked = [np.flatnonzero(fold == one) for one in folds]
-        k, m = min(map(len, known)), max(map(len, asked))
-        rows = np.stack([np.r_[a[:k], np.resize(b, m)] for a, b in zip(known, asked, strict=True)])
-        inputs = torch.as_tensor(x[rows], device=device)
-        labels = torch.as_tensor(y[rows[:, :k]], dtype=torch.float64, device=device)
-        answer = learner.answer(inputs, labels, **_classes(learner))
-        if isinstance(answer, ClassAnswer):
-            chances = answer.probabilities.cpu().numpy()
-            return float(np.nanmean([auc(chances[i, : len(b)], y[b]) for i, b in enumerate(asked)]))
-        mean = answer.mean.cpu().numpy()
-        errors = [np.square(mean[i, : len(b)] - y[b]).sum() for i, b in enumerate(asked)]
-        spreads = [np.square(y[b] - y[b].mean()).sum() for b in asked]
-        return float(np.mean([1.0 - a / b for a, b in zip(errors, spreads, strict=True)]))
-
-    def words(self, scores: Any) -> str:
-        others = ", ".join(f"{name} {value:.4f}" for name, value in self.means.items())
-        found = f"mean {np.mean(scores):.4f}, median {np.median(scores):.4f}"
-        return f"{len(scores)} tables: {found}; means of others: {others}"
-
-
 # ------------------------------------------------------------------------------------------------------------ speed-run
 
 
 def speedrun(given: argparse.Namespace) -> None:
-    """Seconds of training until the mean over the tables passes that of random forest, for several seeds.
+    """Seconds of training until the mean over the tables passes those of random forest and others, for several seeds.
 
     One stack is compiled once, and every seed begins it anew. The clock runs while it trains, and neither while it
-    compiles nor while it is measured.
+    compiles nor while it is measured. Learners are told what plain methods predict, so the first look is at one that is
+    not trained.
     """
     tables, began = Tables(given.tables, given.labels), time.monotonic()
     choose_kernels(given)
-    bar = tables.means["forest"] if given.bar is None else given.bar
     stack = Stack([experiment_of(given, 0)], given.device)
     stack.run(8, stack.n_points)
     wait(given.device)
@@ -355,13 +184,13 @@ def speedrun(given: argparse.Namespace) -> None:
     rate = max(8, given.timed) / (time.monotonic() - compiled)
     steps = max(stack.rule.warmup + 1, int(rate * given.seconds))
     stack.plan(steps)
-    print(f"{compiled - began:.0f} s to compile, {rate:.1f} steps a second, {steps:,} steps, bar {bar:.4f}", flush=True)
-    runs = [one_run(stack, seed, steps, tables, bar, given) for seed in range(given.seeds)]
+    bars = ", ".join(f"{name} {value:.4f}" for name, value in tables.means.items())
+    print(f"{compiled - began:.0f} s to compile, {rate:.1f} steps a second, {steps:,} steps; bars: {bars}", flush=True)
+    runs = [one_run(stack, seed, steps, tables, given) for seed in range(given.seeds)]
     log = {
         "command": " ".join(["python", "benchmarks/tables_learner.py", *sys.argv[1:]]),
         "device": device_name(given.device),
-        "bar": bar,
-        "others": tables.means,
+        "bars": tables.means,
         "tables": tables.names,
         "compile_seconds": round(compiled - began, 1),
         "steps_per_second": round(rate, 2),
@@ -372,25 +201,26 @@ def speedrun(given: argparse.Namespace) -> None:
     keep(given.out / f"{NAMES[given.labels]}-speedrun.json", log)
 
 
-def one_run(
-    stack: Stack, seed: int, steps: int, tables: Tables, bar: float, given: argparse.Namespace
-) -> dict[str, Any]:
-    """One seed: scores by the seconds of training, and when the bar was passed."""
+def one_run(stack: Stack, seed: int, steps: int, tables: Tables, given: argparse.Namespace) -> dict[str, Any]:
+    """One seed: scores by the seconds of training, and when each of the others was passed (None: never)."""
     restart(stack, seed)
-    seconds, curve, passed, looks = 0.0, [], None, max(1, given.looks)
-    ends = sorted({round(steps * (number + 1) / looks) for number in range(looks)} - {0})
+    seconds, curve, looks = 0.0, list[dict[str, float]](), max(1, given.looks)
+    ends = sorted({round(steps * number / looks) for number in range(looks + 1)})
     for before, end in zip([0, *ends], ends, strict=False):
         start = time.monotonic()
         stack.run(end - before, stack.n_points)
         wait(given.device)
-        seconds += time.monotonic() - start
+        seconds += time.monotonic() - start if end else 0.0
         alone = stack.learner.model(0)
         assert isinstance(alone, TableLearner)
         score = float(np.mean(tables.scores(alone, given.device)))
-        passed = seconds if passed is None and score >= bar else passed
         curve.append({"step": end, "seconds": round(seconds, 2), "score": round(score, 5)})
         print(f"seed {seed}   {seconds:6.1f} s   step {end:,}   {score:.4f}", flush=True)
-    return {"seed": seed, "passed": None if passed is None else round(passed, 2), "curve": curve}
+    passed = {
+        name: next((look["seconds"] for look in curve if look["score"] >= bar), None)
+        for name, bar in tables.means.items()
+    }
+    return {"seed": seed, "passed": passed, "curve": curve}
 
 
 def restart(stack: Stack, seed: int) -> None:
@@ -400,93 +230,6 @@ def restart(stack: Stack, seed: int) -> None:
         if name != "theta":
             value.zero_()
     stack.rngs[0].key.copy_(CounterRNG.of(seed, "train").key)
-
-
-# ------------------------------------------------------------------------------------------------------------- the zoo
-
-
-def pack(given: argparse.Namespace) -> None:
-    """Weights and card into the zoo."""
-    learner, experiment = load_learner(given.weights)
-    assert isinstance(learner, TableLearner)
-    log = json.loads(given.log.read_text(encoding="utf-8"))
-    name = NAMES[learner.config.labels]
-    path = given.out / f"{name}{zoo.WEIGHTS}"
-    with tempfile.TemporaryDirectory() as folder:
-        step = log["steps"]
-        written = write_learner(folder, learner, replace(experiment, name=name), step, bits=16)
-        shutil.copyfile(written, path)
-    card = card_of(name, learner, experiment, log)
-    card["weights"] = {"words": "16 bits.", "bits": 16, "bytes": path.stat().st_size, "sha256": digest(path)}
-    text = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
-    (given.out / f"{name}{zoo.CARD}").write_text(text, encoding="utf-8")
-    total = sum(
-        (given.out / f"{one}{zoo.WEIGHTS}").stat().st_size
-        for one in NAMES.values()
-        if (given.out / f"{one}{zoo.WEIGHTS}").exists()
-    )
-    print(f"wrote {name}{zoo.WEIGHTS} and {name}{zoo.CARD}; {total:,} bytes of at most {MOST:,}")
-    if total > MOST:
-        sys.exit("the learners of tables are too large")
-
-
-def card_of(name: str, learner: TableLearner, experiment: Experiment, log: dict[str, Any]) -> zoo.Card:
-    """The card but for the weights."""
-    shape, config = learner.config, experiment.train
-    parameters = sum(value.numel() for value in learner.parameters())
-    numbers = shape.labels == "numbers"
-    what = "numbers" if numbers else f"classes, at most {MOST_CLASSES}"
-    words = (
-        f"sets of rows, cells as tokens: {shape.n_cells} layers of width {shape.d_cell} on cells, {shape.n_rows} of "
-    )
-    words += f"width {shape.d_row} on rows; no positions; {parameters:,} parameters."
-    trained = f"{log['steps']:,} steps, {config.batch} tables of {experiment.n_points} rows each, "
-    trained += f"{config.optimiser.kind} at {config.optimiser.lr:g}, cosine to 0, {config.precision}, seed "
-    trained += f"{experiment.seed}; {log['device']}, {log['seconds']:g} s."
-    if log.get("start"):
-        trained += " It went on from weights that were trained before, whose steps are not counted here."
-    measure = "mean R² of the queries over tables, below -1 counted as -1" if numbers else "log-loss, accuracy, ROC AUC"
-    rows = [
-        {key: int(value) if key in ("k", "prompts") else float(f"{value:.4g}") for key, value in row.items()}
-        for row in log["validation"]["rows"]
-    ]
-    numbers_words = f"on tables of the prior that training did not see, k demonstrations, {QUERIES} queries: {measure}."
-    table = to_table(experiment.task)
-    prompts_seen = log["steps"] * config.batch
-    return {
-        "name": name,
-        "title": f"tables of at most {learner.d} columns, labels that are {what}; sets of rows",
-        "task": {"words": "Random tables: a mixture of functions, columns and noise; see task.kind.", "table": table},
-        "data": {
-            "words": f"{prompts_seen:,} tables, each seen once, drawn by counters. No data of anybody.",
-            "prompts": prompts_seen,
-            "points": experiment.n_points,
-        },
-        "learner": {"words": words, "table": to_table(shape)},
-        "training": {
-            "words": trained,
-            "steps": log["steps"],
-            "planned": log["steps"],
-            "seconds": log["seconds"],
-            "device": log["device"],
-            "command": log["command"],
-            "table": to_table(config),
-        },
-        "numbers": {"words": numbers_words, "seed": SEED, "rows": rows},
-        "limits": [one.format(columns=learner.d, rows=experiment.n_points) for one in LIMITS],
-        "licence": "MIT",
-    }
-
-
-def table() -> list[str]:
-    """The learners of tables in the zoo, from their cards."""
-    lines = ["| name | k | learner | ridge regression | without columns |", "|---|---|---|---|---|"]
-    for name in (one for one in NAMES.values() if one in zoo.names()):
-        for row in zoo.card(name)["numbers"]["rows"]:
-            ends = ("", "", "") if "learner" in row else (" accuracy",) * 3
-            keys = zip(("learner", "ridge", "mean" if "mean" in row else "shares"), ends, strict=True)
-            lines.append(f"| `{name}` | {row['k']} | {' | '.join(f'{row[key + end]:.3f}' for key, end in keys)} |")
-    return lines
 
 
 def profile(given: argparse.Namespace) -> None:
@@ -518,12 +261,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     one, two, three, four, five = map(commands.add_parser, ("train", "evaluate", "speedrun", "pack", "profile"))
-    for each in (one, two, three, five):
+    for each in (one, two, three, four, five):
         each.add_argument("--size", choices=list(SIZES), default="full")
         each.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
         each.add_argument("--tables", type=Path, required=each is three)
         each.add_argument("--prompts", type=int, default=0, help="of validation; 0: the usual number")
-        each.add_argument("--out", type=Path, required=each in (one, three))
+        each.add_argument(
+            "--out", type=Path, required=each in (one, three), default=zoo.FOLDER if each is four else None
+        )
     for each in (one, three, five):
         each.add_argument("--labels", choices=list(NAMES), default="numbers")
         each.add_argument("--seconds", type=float, default=500.0)
@@ -541,12 +286,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     one.add_argument("--start", type=Path)
     two.add_argument("weights", type=Path)
     three.add_argument("--seeds", type=int, default=5)
-    three.add_argument("--looks", type=int, default=6, help="how often the tables are scored")
-    three.add_argument("--bar", type=float, help="by default random forest's mean in the file of tables")
+    three.add_argument("--looks", type=int, default=10, help="how often the tables are scored in training")
     three.add_argument("--timed", type=int, default=50, help="steps that are timed")
     four.add_argument("weights", type=Path)
-    four.add_argument("log", type=Path)
-    four.add_argument("--out", type=Path, default=zoo.FOLDER)
+    four.add_argument("logs", type=Path, nargs="+", help="of each training in turn, the last one that of the weights")
+    four.add_argument("--bits", type=int, choices=(8, 16), default=16)
     given = parser.parse_args(arguments)
     chosen = {"train": train, "evaluate": evaluate, "speedrun": speedrun, "pack": pack, "profile": profile}
     chosen[given.command](given)

@@ -34,7 +34,8 @@ def read_jobs(path: Path, out: Path) -> Jobs:
             continue
         name, colon, command = (part.strip() for part in line.partition(":"))
         if not re.fullmatch(r"[\w.-]+", name) or not colon or not command or name in found:
-            sys.exit(f"{path}, line {number}: a line is NAME: COMMAND, each name once; got {line!r}")
+            print(f"{path}, line {number}: a line is NAME: COMMAND, each name once; got {line!r}", file=sys.stderr)
+            sys.exit(2)
         folder = re.sub(r"\{out:([\w.-]+)\}", lambda match: str(out / match[1]), command)
         found[name] = folder.replace("{out}", str(out / name))
     return found

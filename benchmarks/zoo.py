@@ -209,7 +209,7 @@ def described(
 
 
 def table() -> list[str]:
-    """Every learner of the zoo that reads vectors, from its card. Those of tables: ``tables_learner.table``."""
+    """Every learner of the zoo that reads vectors, from its card. Those of tables: ``tables_learner_zoo.table``."""
     lines = [
         "| name | learns | size | error at k | best predictor | 8 bits cost at most |",
         "|---|---|---|---|---|---|",

@@ -429,12 +429,12 @@ def test_training_teaches_it(labels: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in zoo.names() if name.startswith("tables-")])
 def test_a_learner_of_the_zoo_does_what_its_card_says(name: str) -> None:
     """On a few tables of its prior it is about as much better than ridge regression as its card says."""
-    import tables_learner as script
+    from tables_learner_scores import on_prior
 
     learner, experiment = lab.load_pretrained(name)
     assert isinstance(learner, TableLearner)
     row = zoo.card(name)["numbers"]["rows"][0]
-    found = script.on_prior(learner, experiment.task, row["k"], 24, "cpu")
+    found = on_prior(learner, experiment.task, row["k"], 24, "cpu")
     end = "" if learner.config.labels == "numbers" else " accuracy"
     gains = [each[f"learner{end}"] - each[f"ridge{end}"] for each in (found, row)]
     assert gains[0] == pytest.approx(gains[1], abs=0.12)
@@ -465,11 +465,13 @@ def test_a_race_begins_anew() -> None:
 def test_the_script(labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, goes on, scores tables, races and packs; the zoo reads what it packs."""
     import tables_learner as script
+    import tables_learner_scores as scores
+    import tables_learner_zoo as zoo_script
     from real import tables as real_tables
 
     monkeypatch.setitem(script.KINDS, labels, "toy-table")
     monkeypatch.setattr(sets, "AVAILABLE", sets.AVAILABLE)  # the script takes the kernel away
-    monkeypatch.setattr(script, "QUERIES", 8)
+    monkeypatch.setattr(scores, "QUERIES", 8)
     generator = np.random.default_rng(0)
     x, fold = generator.normal(size=(100, 3)).astype(np.float32), np.arange(100) % 5
     y = x[:, 0] if labels == "numbers" else (x[:, 0] > 0).astype(np.float32)
@@ -477,7 +479,7 @@ def test_the_script(labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     shape = (("b", "c", "d"), np.zeros(3, bool), x, y, fold.astype(np.int8), np.arange(100, dtype=np.int32), classes)
     real_tables.store([real_tables.Table("a", "toys", task, "y", *shape)], tmp_path / "tables.npz")
     rows = [{"table": "a", "source": "toys", "model": "forest", "r2" if labels == "numbers" else "auc": -9.0}]
-    monkeypatch.setattr(script, "read", lambda _: {"rows": rows})
+    monkeypatch.setattr(scores, "read", lambda _: {"rows": rows})
     task = json.dumps({"d": 3, "classes": labels == "classes"})
     common = ["--labels", labels, "--size", "tiny", "--device", "cpu", "--task", task, "--out", str(tmp_path)]
     common += ["--tables", str(tmp_path / "tables.npz"), "--points", "24"]
@@ -490,15 +492,16 @@ def test_the_script(labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert log["start"] is not None
     script.main(["speedrun", "--seeds", "2", "--looks", "2", "--timed", "8", "--seconds", "0.01", *common])
     race = json.loads((tmp_path / f"{name}-speedrun.json").read_text())
-    assert [run["passed"] is not None for run in race["runs"]] == [True, True]
-    script.main(
-        ["pack", str(tmp_path / f"{name}-0.safetensors"), str(tmp_path / f"{name}-0.json"), "--out", str(tmp_path)]
-    )
+    assert [run["passed"] for run in race["runs"]] == [{"forest": 0.0}] * 2  # before any training
+    assert [len(run["curve"]) for run in race["runs"]] == [3, 3]
+    files = [str(tmp_path / f"{name}-0.{end}") for end in ("safetensors", "json", "json")]
+    monkeypatch.setattr(zoo_script, "LOST", 1.0)  # of eight prompts
+    script.main(["pack", *files, "--size", "tiny", "--bits", "8", "--device", "cpu", "--out", str(tmp_path)])
     card = zoo.card(name, tmp_path)
     learner, experiment = lab.load_learner(zoo.weights(name, tmp_path))
     assert isinstance(learner, TableLearner)
     assert experiment.task == Toy(d=3, classes=labels == "classes")
-    assert card["training"]["steps"] == 12
+    assert card["training"]["steps"] == 24  # of two trainings
     monkeypatch.setattr(zoo, "names", lambda: [name])
     monkeypatch.setattr(zoo, "card", lambda _: card)
-    assert script.table()[2].startswith(f"| `{name}` | 8 | ")
+    assert zoo_script.table()[2].startswith(f"| `{name}` | 8 | ")
