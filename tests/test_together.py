@@ -43,7 +43,7 @@ def test_time_ends_them(tmp_path: Path) -> None:
 def test_lines_that_are_no_jobs(tmp_path: Path) -> None:
     for lines in ("a echo\n", "a b: echo\n", "a: echo\na: echo\n", "a:\n"):
         found = call(tmp_path, lines)
-        assert (found.returncode, found.stdout) == (1, "")
+        assert (found.returncode, found.stdout) == (2, "")
         assert found.stderr.count("\n") == 1
         assert "a line is NAME: COMMAND" in found.stderr
 
