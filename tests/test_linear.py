@@ -19,7 +19,7 @@ from innergrad.lab.baselines import KNN, LeastSquares, OnePass, OneStep, Predict
 from innergrad.lab.differences import ILW, REFERENCES, SPD
 from innergrad.lab.probes import least_squares, moments, shuffled
 from innergrad.lab.stack import Stack
-from innergrad.papers import deep_optimizers, linear_algorithms, linear_inits, linear_noise, linear_probes, linear_sizes
+from innergrad.papers import linear_algorithms, linear_inits, linear_noise, linear_probes, linear_sizes, stacks
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.frame import Clock, Finding, Record, Run
 
@@ -237,7 +237,7 @@ def test_an_experiment_runs_is_judged_and_is_not_run_again(
     assert not run.study.run(replace(run, clock=Clock(0.0)))
     assert not list(tmp_path.iterdir())
     assert run.study.run(run)
-    monkeypatch.setattr(deep_optimizers, "train_within", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(stacks, "train_within", lambda *_, **__: pytest.fail("trained again"))
     assert run.study.run(run)
     for figure in (one for one in FIGURES.values() if one.study.name == study):
         found = figure.finish(run)

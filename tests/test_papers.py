@@ -30,6 +30,7 @@ from innergrad.papers import (
     mixtures,
     parameters,
     shapes,
+    stacks,
     through_networks,
     views,
 )
@@ -104,7 +105,7 @@ def test_everything_is_measured(done: Run) -> None:
     stages = done.all_records()
     tests = [deep_optimizers.tests(TINY, layers) for layers in TINY.layers]
     assert len(stages["learners"].rows) == len(TINY.seeds) * sum(map(len, tests))
-    assert {row["by"] for row in stages["fits"].rows} == set(deep_optimizers.EPOCHS.values())
+    assert {row["by"] for row in stages["fits"].rows} == set(stacks.EPOCHS.values())
     assert {row["test"]["w1"] for row in stages["references"].rows} == set(TINY.w1)
     assert stages["learners"].notes["training"]["steps"] == TINY.steps
     lengths = {k for row in stages["fits"].rows for k in row["curves"]["k"]}
@@ -117,7 +118,7 @@ def test_kept_weights_are_the_measured_ones(done: Run) -> None:
     learner, one = lab.load_learner(path)
     assert checkpoints.load(path).tensors["theta"].dtype == torch.float16
     x, y = trained(TINY, 4).draw(TINY, "cpu")
-    found = deep_optimizers.curves(learner.predict(x, y), y, one.task.scale)
+    found = stacks.curves(learner.predict(x, y), y, one.task.scale)
     key: Record = {"by": LEARNER, "layers": 4, "seed": 0, "test": vars(trained(TINY, 4))}
     (row,) = (r for r in done.records("learners").rows if all(r[name] == value for name, value in key.items()))
     assert found["squared error"]["value"] == pytest.approx(row["curves"]["squared error"]["value"], rel=1e-4)
@@ -165,7 +166,7 @@ def test_what_is_measured_is_not_trained_again(done: Run, monkeypatch: pytest.Mo
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(deep_optimizers, "train_within", never)
+    monkeypatch.setattr(stacks, "train_within", never)
     monkeypatch.setattr(deep_optimizers.TrainedNetwork, "fit", never)
     assert SOFTMAX.run(tiny(done.out))
 
@@ -446,7 +447,7 @@ def test_other_studies_run_too(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     run = Run(figure.study, "tiny", tmp_path, "cpu", Clock(600.0))
     first = [next(iter(figure.study.stages))]
     assert figure.study.run(run, first)
-    monkeypatch.setattr(deep_optimizers, "train_within", None)
+    monkeypatch.setattr(stacks, "train_within", None)
     assert figure.study.run(run, first)
     assert figure.finish(run)["verdict"] == "open"
 

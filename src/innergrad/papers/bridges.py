@@ -32,7 +32,8 @@ from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Balls, Leading, SmoothFunctions, Task
-from innergrad.papers.deep_optimizers import (
+from innergrad.papers.frame import Record, Records, Run, Stage, Study
+from innergrad.papers.stacks import (
     DRAWN,
     EPOCHS,
     LEARNER,
@@ -45,7 +46,6 @@ from innergrad.papers.deep_optimizers import (
     noted,
     train_stack,
 )
-from innergrad.papers.frame import Record, Records, Run, Stage, Study
 
 TO = "to "  # begins the name of a distance
 MEAN, RIDGE, LIFTED, POSTERIOR = "mean", "ridge", "lifted ridge", "posterior"

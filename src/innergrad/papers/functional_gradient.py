@@ -40,8 +40,8 @@ from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Covariance, GaussianProcesses, KernelTerm, Sphere
 from innergrad.lab.timed import train_within
 from innergrad.lab.training import Result
-from innergrad.papers.deep_optimizers import device_name
 from innergrad.papers.frame import Record, Records, Run, Stage
+from innergrad.papers.stacks import device_name
 
 PAPER = "Cheng et al. (2024)"
 SEED = 1  # of the prompts that learners are measured on

@@ -38,8 +38,8 @@ from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.metrics import Curve, student
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Linear
-from innergrad.papers.deep_optimizers import noted, train_stack
 from innergrad.papers.frame import Record, Run
+from innergrad.papers.stacks import noted, train_stack
 
 PAPER = "What learning algorithm is in-context learning?"
 SEED = 1  # of the prompts
