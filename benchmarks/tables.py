@@ -32,6 +32,7 @@ import reliability_tables
 import reproduction_tables
 import score_learner
 import settings_tables
+import table_categories
 import table_prior
 import tables_learner_zoo
 import variants
@@ -492,6 +493,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **score_learner.TABLES,
     **real_pages.TABLES,
     "from_compiled": from_compiled.table,
+    "table_categories": table_categories.table,
     "zoo": zoo.table,
     "zoo_tables": tables_learner_zoo.table,
 }
@@ -510,6 +512,7 @@ PAGES = (
     "docs/lab.md",
     "docs/settings.md",
     "docs/reference/table_prior.md",
+    "docs/reference/estimators.md",
     "docs/extending.md",
     "docs/architecture.md",
     "docs/reliability.md",

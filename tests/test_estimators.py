@@ -610,6 +610,27 @@ def test_wrong_settings_are_errors_of_fit(settings: dict[str, Any], words: str) 
 # ---------------------------------------------------------------------------------------- prompts of a learner
 
 
+@pytest.mark.parametrize("kind", [InContextRegressor, InContextClassifier])
+def test_categories_come_in_the_order_of_their_labels(kind: type) -> None:
+    """So their names change nothing."""
+    rng = np.random.default_rng(0)
+    codes, other = rng.integers(0, 4, 80), rng.normal(size=80)
+    codes[:3], other[:3] = 4, np.nan
+    effect = np.array([3.0, -1.0, 2.0, 0.5, 0.0])[codes]
+    y = effect + 0.1 * rng.normal(size=80) if kind is InContextRegressor else np.where(effect > 0.7, "b", "a")
+    found = []
+    for names in ("pqrst", "tpsqr"):
+        learner = Smoother()
+        frame = pd.DataFrame({"c": pd.Categorical([names[code] for code in codes]), "x": other})
+        found.append(kind(learner=learner, n_estimators=1).fit(frame[:60], y[:60]).predict(frame[60:]))
+        x, _ = learner.prompts[-1]
+        place = int(np.isfinite(x[0, 0].numpy()).argmax())  # the column without a missing cell in the first row
+        assert [int(x[0, list(codes[:60]).index(code), place]) for code in (1, 3, 2, 0)] == sorted(
+            int(x[0, list(codes[:60]).index(code), place]) for code in range(4)
+        )
+    assert (found[0] == found[1]).all()
+
+
 def test_the_prompt_of_a_small_table_is_the_table() -> None:
     X, y = frame()
     learner = Smoother()

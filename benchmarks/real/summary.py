@@ -21,11 +21,12 @@ DRAWS = 10_000  # of the bootstrap
 LOST = 0.1  # a table is lost clearly by more than this
 
 
-def of_tables(rows: Sequence[Row]) -> Scores:
+def of_tables(rows: Sequence[Row], *, by_fold: bool = False) -> Scores:
     """Scores of the models that have all folds of a table.
 
     R^2 is that of all rows of a table together, each predicted once: folds of ten rows have no R^2 of their own worth
-    the name. The other scores are means over folds.
+    the name. ``by_fold``: the mean of the folds' R^2 all the same, as scikit-learn's cross_val_score has it. The other
+    scores are means over folds.
     """
     found = defaultdict[tuple[str, str, str], list[Row]](list)
     for row in rows:
@@ -34,18 +35,19 @@ def of_tables(rows: Sequence[Row]) -> Scores:
     scores: Scores = defaultdict(dict)
     for (source, table, model), folds in found.items():
         if {row["fold"] for row in folds} == set(range(FOLDS)):
-            scores[source, table][model] = _of_folds(folds)
+            scores[source, table][model] = _of_folds(folds, by_fold)
     return dict(scores)
 
 
-def _of_folds(folds: Sequence[Row]) -> Row:
+def _of_folds(folds: Sequence[Row], by_fold: bool) -> Row:
     def mean(key: str) -> float:
         return float(np.mean([row[key] for row in folds]))
 
     one: Row = {"seconds": mean("seconds")}
     if "squares" not in folds[0]:
         return one | {"score": mean("auc")} | {key: mean(key) for key in ("log_loss", "accuracy", "calibration")}
-    one["score"] = 1.0 - sum(row["squares"] for row in folds) / sum(row["spread"] for row in folds)
+    together = 1.0 - sum(row["squares"] for row in folds) / sum(row["spread"] for row in folds)
+    one["score"] = mean("r2") if by_fold else together
     if "covered" in folds[0]:
         one["covered"] = sum(row["covered"] for row in folds) / sum(row["test"] for row in folds)
         one["width"] = mean("width")
@@ -62,7 +64,8 @@ def interval(values: Array, seed: int = 0) -> tuple[float, float]:
 def group(scores: Scores, keys: Sequence[tuple[str, str]], ours: Sequence[str]) -> Row:
     """The summary of a group of tables: every model, and ours against each baseline, paired over tables.
 
-    A model that is not there for every table of the group is left out, and said.
+    A model that is not there for every table of the group is left out, and said. ``best_afterwards``: the mean of the
+    best baseline of each table, chosen when all scores are known.
     """
     known = dict.fromkeys(model for key in keys for model in scores.get(key, {}))
     complete = [model for model in known if all(model in scores.get(key, {}) for key in keys)]
@@ -79,8 +82,11 @@ def group(scores: Scores, keys: Sequence[tuple[str, str]], ours: Sequence[str]) 
         extra = [name for name in ("log_loss", "accuracy", "calibration", "seconds") if name in cells[0]]
         line |= {name: np.mean([cell[name] for cell in cells]) for name in extra}
         lines.append({key: _short(value) for key, value in line.items()})
-    gains = [gain(table, one, other) for one in ours if one in table for other in complete if other not in ours]
-    return {"tables": len(keys), "models": lines, "gains": gains, "incomplete": sorted(set(known) - set(complete))}
+    others = [model for model in complete if model not in ours]
+    gains = [gain(table, one, other) for one in ours if one in table for other in others]
+    best = _short(np.max([table[model] for model in others], axis=0).mean()) if others else None
+    left = sorted(set(known) - set(complete))
+    return {"tables": len(keys), "models": lines, "gains": gains, "best_afterwards": best, "incomplete": left}
 
 
 def gain(table: dict[str, Array], one: str, other: str) -> Row:
@@ -152,6 +158,7 @@ def whole(rows: Sequence[Row], tables: Sequence[Table]) -> Row:
     numbers, classes = keys_of(tables, "regression"), keys_of(tables, "classification")
     groups = {
         "regression": group(scores, numbers, ours),
+        "regression by fold": group(of_tables(rows, by_fold=True), numbers, ours),
         "classification": group(scores, classes, ours),
         "keel": group(scores, keys_of(tables, "classification", "keel"), ours),
     }

@@ -221,9 +221,10 @@ class TableLearner(Learner):
         for name, shape in shapes.items():
             self.register_parameter(name, nn.Parameter(torch.zeros(stack, *shape)))
         self.in_cells, self.in_rows = tuple(cells), tuple(rows)
-        edges = borders(config.bins)
-        constants = {"tags": tag_waves(), "centres": ((edges[1:] + edges[:-1]) / 2.0).float()}
-        constants |= {"waves_z": torch.tensor(WAVES_Z), "waves_rank": torch.tensor(WAVES_RANK)}
+        with torch.device("cpu"):  # a learner without storage has them, too: torch takes a second to begin without
+            edges = borders(config.bins)
+            constants = {"tags": tag_waves(), "centres": ((edges[1:] + edges[:-1]) / 2.0).float()}
+            constants |= {"waves_z": torch.tensor(WAVES_Z), "waves_rank": torch.tensor(WAVES_RANK)}
         for name, value in constants.items():
             self.register_buffer(name, value, persistent=False)
 
