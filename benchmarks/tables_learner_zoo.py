@@ -40,20 +40,20 @@ def pack(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         written = write_learner(folder, learner, replace(experiment, name=name), log["steps"], bits=given.bits)
         shutil.copyfile(written, path)
-    words = f"{given.bits} bits."
+    words, more = f"{given.bits} bits.", dict[str, Any]()
     if given.bits == 8:
         small, _ = load_learner(path, device=given.device)
         log |= scores.measured(small, experiment.task, given)
-        measure = "learner" if learner.config.labels == "numbers" else "learner accuracy"
-        lost = max(a[measure] - b[measure] for a, b in zip(before, log["validation"]["rows"], strict=True))
-        words = (
-            f"matrices of blocks in 8 bits, all else in 16; {measure.split()[-1].replace('learner', 'R²')} falls by "
-        )
-        words += f"at most {max(lost, 0.0):.2g}."
-        if lost > LOST:
+        measure, said = ("learner", "R²") if learner.config.labels == "numbers" else ("learner accuracy", "accuracy")
+        pairs = zip(before, log["validation"]["rows"], strict=True)
+        lost = {str(int(a["k"])): round(a[measure] - b[measure], 5) for a, b in pairs}
+        most, more = max(0.0, *lost.values()), {"lost_by_8_bits": lost}
+        words = f"matrices of blocks in 8 bits, all else in 16; {said} falls by at most {most:.2g}."
+        if most > LOST:
             sys.exit(f"8 bits cost too much: {words}")
     card = card_of(name, learner, experiment, logs)
     card["weights"] = {"words": words, "bits": given.bits, "bytes": path.stat().st_size, "sha256": digest(path)}
+    card["weights"] |= more
     text = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
     (given.out / f"{name}{zoo.CARD}").write_text(text, encoding="utf-8")
     total = sum(

@@ -103,11 +103,15 @@ def test_damage_is_found(tmp_path: Path) -> None:
 
 
 def test_precision_is_said() -> None:
-    """8 bits may cost five per cent of the error: of an error of 1e-4, one per cent is less than they can keep."""
+    """8 bits may cost five per cent of the error: of an error of 1e-4, one per cent is less than they can keep. Of
+    tables they may cost .003 of R^2 or of accuracy.
+    """
     for name in NAMES:
         about = zoo.card(name)["weights"]
         assert about["bits"] in (8, 16)
-        assert about["bits"] == 16 or max(about["error_8_over_16"].values()) <= 1.05
+        if about["bits"] == 8:
+            key, most = ("error_8_over_16", 1.05) if name in VECTORS else ("lost_by_8_bits", 0.003)
+            assert max(about[key].values()) <= most
         assert all(parameter.dtype == torch.float32 for parameter in lab.load_pretrained(name)[0].parameters())
 
 
