@@ -631,6 +631,14 @@ def test_categories_come_in_the_order_of_their_labels(kind: type) -> None:
     assert (found[0] == found[1]).all()
 
 
+def test_text_that_is_not_read_is_noted() -> None:
+    x = np.arange(40.0)
+    frame = pd.DataFrame({"size": [f"{one} m2" for one in x], "x": x})
+    model = InContextRegressor(learner=Smoother()).fit(frame, x)
+    said = "column 'size': text with 40 different values in 40 rows: left out; make numbers of dates and units first"
+    assert model.notes_ == [said]
+
+
 def test_the_prompt_of_a_small_table_is_the_table() -> None:
     X, y = frame()
     learner = Smoother()

@@ -525,7 +525,7 @@ def test_a_table_is_fitted_kept_and_reported(quick: Path, target: str) -> None:
     data, out = quick / "data.csv", quick / "out"
     other = "kind" if target == "y" else "y"
     printed = good("fit", data, "--target", target, "--drop", other, "--out", out, "--report")
-    assert "60 rows teach, and 1 row without a target is predicted" in printed
+    assert "60 rows teach, and 1 row has no target" in printed
     assert "three neighbours" in printed
     found = json.loads((out / "fit.json").read_text())
     own, mean = found["scores"][:2]

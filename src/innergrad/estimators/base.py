@@ -63,7 +63,9 @@ class InContext(BaseEstimator):  # type: ignore[misc]
         notes = [list(fit.engine.notes) for fit in self._fits]
         if len(labels) > 1:
             notes = [[f"{name}: {note}" for note in each] for name, each in zip(names, notes, strict=True)]
-        self.notes_ = [note for each in notes for note in each]
+        unread = [column for column in self.columns_ if column.kind == "text" and not column.used]
+        texts = [f"column {one.name!r}: {one.words}; make numbers of dates and units first" for one in unread]
+        self.notes_ = [*texts, *(note for each in notes for note in each)]
 
     def _learn(self, values: np.ndarray, y: np.ndarray, classes: int) -> Fit:
         """One label, from the used columns."""

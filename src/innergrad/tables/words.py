@@ -20,13 +20,9 @@ Score = Mapping[str, Any]
 
 
 def about_file(table: Table) -> str:
-    """ "houses.csv: 240 rows teach, 12 are to be predicted."."""
+    """ "houses.csv: 240 rows teach, and 12 rows have no target."."""
     known, queries = len(table.known), len(table.queries)
-    asked = (
-        f", and {plural(queries, 'row')} without a target {'is' if queries == 1 else 'are'} predicted"
-        if queries
-        else ""
-    )
+    asked = f", and {plural(queries, 'row')} {'has' if queries == 1 else 'have'} no target" if queries else ""
     return f"{table.sheet.path.name}: {plural(known, 'row')} teach{asked}."
 
 
