@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from torch import Tensor
 
 import innergrad as ig
-from innergrad import InContextClassifier, InContextRegressor, estimators, lab, zoo
+from innergrad import InContextClassifier, InContextRegressor, estimators, lab
 from innergrad.errors import InputError
 from innergrad.estimators.engines.kernel import kernel, on_sphere
 from innergrad.estimators.engines.ridge import fold, solve
@@ -158,8 +158,6 @@ def test_all_of_scikit_learns_checks_pass(kind: type, engine: str, monkeypatch: 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", [InContextRegressor, InContextClassifier])
 def test_all_checks_pass_with_the_learner_of_the_package(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind._LEARNER not in zoo.names():
-        pytest.skip(f"{kind._LEARNER} is not in the zoo yet")
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

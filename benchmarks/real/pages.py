@@ -136,15 +136,17 @@ def _gains(name: str, task: str) -> list[str]:
 
 
 def door() -> list[str]:
-    """Means of the estimators and of the baselines, the best first."""
-    lines = ["| | tables | mean score |", "|---|---|---|"]
+    """Means of the estimators and of the baselines, the best first; and gains whose intervals reach zero."""
+    lines, near = ["| | tables | mean score |", "|---|---|---|"], []
     for name, words, score in (("regression", "numbers", "R²"), ("classification", "classes", "AUC")):
         group = found().get("groups", {}).get(name, {})
+        gains = [row for row in group.get("gains", []) if not row["model"].startswith("learner")]
+        near += [f"{score} over {called(row['over'], name)}" for row in gains if row["low"] <= 0.0]
         shown = [row for row in group.get("models", []) if not row["model"].startswith("learner")]
         best = sorted(shown, key=lambda row: -row["mean"])
         cells = ", ".join(f"{called(row['model'], name)} {row['mean']:.3f}" for row in best)
         lines.append(f"| {words} ({score}) | {group.get('tables', 0)} | {cells} |")
-    return lines
+    return [*lines, "", f"Within chance: the gain in {', '.join(near)}."] if near else lines
 
 
 def intervals() -> list[str]:

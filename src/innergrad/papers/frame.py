@@ -314,9 +314,9 @@ def over_seeds(values: Iterable[Sequence[float | None]]) -> dict[str, list[float
         known = [value for value in column if value is not None]
         mean = sum(known) / len(known) if len(known) == len(column) else None
         half = _half(known, mean) if mean is not None and len(known) > 1 else None
-        found["value"].append(_rounded(mean))
-        found["low"].append(_rounded(None if mean is None or half is None else mean - half))
-        found["high"].append(_rounded(None if mean is None or half is None else mean + half))
+        found["value"].append(number(mean))
+        found["low"].append(number(None if mean is None or half is None else mean - half))
+        found["high"].append(number(None if mean is None or half is None else mean + half))
     return found
 
 
@@ -326,5 +326,6 @@ def _half(values: Sequence[float], mean: float) -> float:
     return student(n - 1) * math.sqrt(variance / n)
 
 
-def _rounded(value: float | None) -> float | None:
+def number(value: float | None) -> float | None:
+    """Six digits, for JSON; None for what is not there or not finite."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

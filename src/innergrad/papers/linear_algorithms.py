@@ -31,8 +31,8 @@ from innergrad.lab.learners.base import Learner
 from innergrad.lab.probes import ProbeConfig, probe
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
-from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
-from innergrad.papers.linear_learners import PAPER, Bench, at, number
+from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
+from innergrad.papers.linear_learners import PAPER, Bench, at
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,8 +26,8 @@ from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
-from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
-from innergrad.papers.linear_learners import PAPER, Bench, mean_interval, number
+from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
+from innergrad.papers.linear_learners import PAPER, Bench, mean_interval
 
 How = Literal["gpt2", "uniform-scaling", "normal"]
 UNIFORM, NORMAL, GPT2 = ("uniform-scaling", "normal", "gpt2")

@@ -38,7 +38,7 @@ from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.metrics import Curve, student
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.tasks import Linear
-from innergrad.papers.frame import Record, Run
+from innergrad.papers.frame import Record, Run, number
 from innergrad.papers.stacks import noted, train_stack
 
 PAPER = "What learning algorithm is in-context learning?"
@@ -129,8 +129,8 @@ def learners(run: Run, stage: str, stack: Sequence[Experiment], efforts: Mapping
     _rehearse(run, stack[0], measure)
     learner, trained = train_stack(run, records, list(stack), seconds - run.sizes.evaluation)
     records.clear()
-    for number, one in enumerate(trained):
-        alone = learner.model(number)
+    for place, one in enumerate(trained):
+        alone = learner.model(place)
         for key, make in measure(run, alone, one):
             records.add({**key, **make()})
         run.say(f"{run.clock.spent:7.1f} s   measured: {one.name}")
@@ -204,10 +204,6 @@ def curve(found: Curve) -> Record:
     """Six digits, for JSON."""
     columns = {"value": found.value, "low": found.low, "high": found.high}
     return {"k": found.k.tolist(), **{name: [number(v) for v in column.tolist()] for name, column in columns.items()}}
-
-
-def number(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 # ---------------------------------------------------------------------------------------------------------- over seeds

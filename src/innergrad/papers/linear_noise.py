@@ -30,8 +30,8 @@ from innergrad.lab.experiments import Experiment
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
-from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
-from innergrad.papers.linear_learners import PAPER, Bench, geometric, number
+from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
+from innergrad.papers.linear_learners import PAPER, Bench, geometric
 
 FACTOR = 1.5
 SHARP = 0.1

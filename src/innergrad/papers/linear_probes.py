@@ -23,9 +23,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from innergrad import figures
-from innergrad.papers.frame import Figure, Finding, Record, Save
+from innergrad.papers.frame import Figure, Finding, Record, Save, number
 from innergrad.papers.linear_algorithms import PROBES, SHOWN, STUDY, TRAINED, UNTRAINED, Sizes
-from innergrad.papers.linear_learners import PAPER, mean_interval, number
+from innergrad.papers.linear_learners import PAPER, mean_interval
 
 LINEAR, MLP = "linear", "mlp"
 WORDS = {"moments": "moments Xᵀy", "weights": "weights w"}

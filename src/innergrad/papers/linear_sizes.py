@@ -29,8 +29,8 @@ from innergrad.lab.learners.base import Learner
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
-from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study
-from innergrad.papers.linear_learners import PAPER, Bench, geometric, number
+from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
+from innergrad.papers.linear_learners import PAPER, Bench, geometric
 
 LAMBDAS = (0.1, 1.0)
 WIDE = 32  # the paper: even 32 numbers match least squares

@@ -19,7 +19,7 @@ from innergrad.lab.experiments import Experiment
 from innergrad.lab.learners.base import Learner
 from innergrad.lab.timed import train_within
 from innergrad.lab.weights import write_learner
-from innergrad.papers.frame import Record, Records, Run
+from innergrad.papers.frame import Record, Records, Run, number
 
 SEED, OTHER_SEED = 1, 2  # of the prompts; and of those that the learning rate of networks is chosen on
 CHUNK, DRAWN = 1024, 256  # prompts that are predicted, and drawn, at a time
@@ -74,9 +74,9 @@ def save(run: Run, learner: Learner, stack: Sequence[Experiment], step: int, see
     """The weights of the first ``seeds`` seeds of each depth in 16 bits: a checkpoint each, which ``load_learner``
     takes.
     """
-    for number, one in enumerate(stack):
+    for place, one in enumerate(stack):
         if one.seed in run.sizes.seeds[:seeds]:
-            write_learner(run.out / one.name, learner, one, step, model=number)
+            write_learner(run.out / one.name, learner, one, step, model=place)
 
 
 def noted(records: Records, run: Run, began: float) -> None:
@@ -106,12 +106,8 @@ def curves(p: Tensor, y: Tensor, scale: float, ks: Sequence[int] | None = None) 
     for measure, curve in measured(there, y, scale).items():
         columns = {"value": curve.value, "low": curve.low, "high": curve.high}
         found[measure] = {
-            name: [_number(value) for value in column[chosen].tolist()] for name, column in columns.items()
+            name: [number(value) for value in column[chosen].tolist()] for name, column in columns.items()
         }
         if curve.undefined:
             found[measure]["undefined"] = curve.undefined
     return found
-
-
-def _number(value: float) -> float | None:
-    return float(f"{value:.6g}") if value == value and abs(value) != float("inf") else None
