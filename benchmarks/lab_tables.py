@@ -41,6 +41,16 @@ def training_speed() -> list[str]:
     return lines
 
 
+def training_attention() -> list[str]:
+    """Model-steps a second with both attentions."""
+    lines = ["| device | stack | softmax | ReLU | ratio |", "|---" * 5 + "|"]
+    for content in _stored("attention"):
+        for row in content["stacks"]:
+            rates = f"{row['softmax']:,.0f} | {row['relu']:,.0f} | {row['relu_over_softmax']:.2f}"
+            lines.append(f"| {_where(content)} | {row['stack']} | {rates} |")
+    return lines
+
+
 def training_target() -> list[str]:
     """Seconds until a loss is reached, all included."""
     lines = ["| device | target (least squares) | loop | reached after | steps | ratio |", "|---|---|---|---|---|---|"]
@@ -128,6 +138,7 @@ def _cells(rows: list[dict[str, Any]]) -> str:
 
 TABLES: dict[str, Callable[[], list[str]]] = {
     "training_speed": training_speed,
+    "training_attention": training_attention,
     "training_target": training_target,
     "training_curve": training_curve,
     "lab_errors": lab_errors,

@@ -7,7 +7,7 @@
                                                                  it was cut off (about two hours of one core)
     python benchmarks/real_tables.py learner --weights FILE      a learner of tables, directly: torch and numpy only
     python benchmarks/real_tables.py estimators                  InContextRegressor and InContextClassifier
-    python benchmarks/real_tables.py context --weights FILE      60 to 1,000 training rows: the learner and the forest
+    python benchmarks/real_tables.py context --weights FILE      60 to 1,000 training rows: the learner, and baselines
     python benchmarks/real_tables.py permuted --weights FILE     labels in another order: nothing is there to learn
     python benchmarks/real_tables.py intervals                   what the stored rows say about the learner's intervals
     python benchmarks/real_tables.py summary                     rows become results/real_tables*.json
@@ -40,6 +40,7 @@ from real.tables import FOLDS, TRAIN, Table
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "tables"
 SIZES = (60, 125, 250, 500, 1000)  # training rows of `context`
+CONTEXT = ("forest", "linear", "process")  # baselines that more and more rows are given to
 Row = dict[str, Any]
 Arguments = argparse.Namespace
 
@@ -154,7 +155,7 @@ def context(arguments: Arguments) -> None:
             done = append(path, (row | {"train_most": size} for row in rows))
             print(f"{name} ({learner.config.labels}), {size} rows, {said(done)}", flush=True)
     limits = {"workers": arguments.workers, "seconds": arguments.seconds}
-    left = runs.write(enough, path, names=["forest"], train=SIZES, **limits)
+    left = runs.write(enough, path, names=CONTEXT, train=SIZES, **limits)
     print(f"{left} fits are left" if left else f"{path}: all fits are there", flush=True)
 
 

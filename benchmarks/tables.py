@@ -527,6 +527,7 @@ PAGES = (
     "docs/reference/diffusion.md",
     "docs/howto/zoo.md",
     "docs/reference/real_tables.md",
+    "docs/reference/table_learner.md",
 )
 
 

@@ -191,6 +191,26 @@ def permuted() -> list[str]:
     return lines if rows else NONE
 
 
+def race() -> list[str]:
+    """Seconds of training until the mean score passes each baseline, seed by seed; and the curve of the mean."""
+    log = read("tables_race")
+    lines = [
+        "| passed | its mean R² | seconds of training at the first look that is above it, seed by seed |",
+        "|---|---|---|",
+    ]
+    for model, bar in sorted(log["bars"].items(), key=lambda item: item[1]):
+        seconds = [run["passed"][model] for run in log["runs"]]
+        cells = ", ".join("never" if one is None else f"{one:.1f}" for one in seconds)
+        lines.append(f"| {called(model, 'regression')} | {bar:.3f} | {cells} |")
+    curves = [run["curve"] for run in log["runs"]]
+    shown = [(looks[0]["seconds"], np.mean([look["score"] for look in looks])) for looks in zip(*curves, strict=True)]
+    words = ", ".join(f"{score:.3f} after {seconds:.0f} s" for seconds, score in shown)
+    about = (
+        f"{len(log['tables'])} tables, {len(curves)} seeds, {log['device']}, {log['compile_seconds']:.0f} s to compile"
+    )
+    return [*lines, "", f"{about} (once, not counted), {log['steps_per_second']:.0f} steps a second. Mean R²: {words}."]
+
+
 TABLES: dict[str, Callable[[], list[str]]] = {
     "real_counts": counts,
     "real_left_out": left_out,
@@ -208,4 +228,5 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "real_intervals": intervals,
     "real_context": context,
     "real_permuted": permuted,
+    "real_race": race,
 }

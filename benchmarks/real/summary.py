@@ -72,21 +72,28 @@ def group(scores: Scores, keys: Sequence[tuple[str, str]], ours: Sequence[str]) 
     table = {model: np.array([scores[key][model]["score"] for key in keys]) for model in complete}
     if not table:
         return {"tables": len(keys), "models": [], "gains": [], "incomplete": list(known)}
-    placed = np.stack([ranks(-np.round(column, 6)) for column in np.stack(list(table.values())).T])
     lines = []
-    for i, model in enumerate(complete):
+    others = [model for model in complete if model not in ours]
+    for model in complete:
         cells = [scores[key][model] for key in keys]
         line: Row = {"model": model, "mean": table[model].mean(), "median": np.median(table[model])}
         line["low"], line["high"] = interval(table[model])
-        line["rank"] = placed[:, i].mean()
+        line["rank"] = rank(table, model, [*others, *(one for one in ours[:1] if one in table)])
         extra = [name for name in ("log_loss", "accuracy", "calibration", "seconds") if name in cells[0]]
         line |= {name: np.mean([cell[name] for cell in cells]) for name in extra}
         lines.append({key: _short(value) for key, value in line.items()})
-    others = [model for model in complete if model not in ours]
     gains = [gain(table, one, other) for one in ours if one in table for other in others]
     best = _short(np.max([table[model] for model in others], axis=0).mean()) if others else None
     left = sorted(set(known) - set(complete))
     return {"tables": len(keys), "models": lines, "gains": gains, "best_afterwards": best, "incomplete": left}
+
+
+def rank(table: dict[str, Array], model: str, rivals: Sequence[str]) -> float:
+    """The mean rank among rivals, of which only the first of ours is one: ours are alike and would push one another."""
+    known = [one for one in rivals if one in models.MODELS or model in models.MODELS]
+    names = list(dict.fromkeys([model, *known]))
+    scores = np.round(np.stack([table[name] for name in names]), 6)
+    return float(np.mean([ranks(-column)[0] for column in scores.T]))
 
 
 def gain(table: dict[str, Array], one: str, other: str) -> Row:
