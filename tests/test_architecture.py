@@ -26,7 +26,7 @@ ROOT = Path(innergrad.__file__).parent
 #: From the bottom to the top. A module imports from the rows above its own in this list, and from its own package.
 ORDER = (
     ("errors", "moved"),
-    ("files", "flops", "memory"),
+    ("files", "flops", "memory", "written"),
     ("figures",),
     ("functions",),
     ("ir",),

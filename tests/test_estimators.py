@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,12 +28,14 @@ from sklearn.utils.estimator_checks import check_estimator
 from torch import Tensor
 
 import innergrad as ig
-from innergrad import InContextClassifier, InContextRegressor, estimators, lab
+from innergrad import InContextClassifier, InContextRegressor, estimators, lab, written
 from innergrad.errors import InputError
+from innergrad.estimators.columns import Columns
 from innergrad.estimators.engines.kernel import kernel, on_sphere
 from innergrad.estimators.engines.ridge import fold, solve
 from innergrad.estimators.held_out import HeldOut, by_lacking, parts, residual_quantiles, some
 from innergrad.estimators.order import ranks, relevance
+from innergrad.tables.models import objects
 
 # ------------------------------------------------------------------------------- a learner that needs no training
 
@@ -631,10 +633,60 @@ def test_categories_come_in_the_order_of_their_labels(kind: type) -> None:
 
 def test_text_that_is_not_read_is_noted() -> None:
     x = np.arange(40.0)
-    frame = pd.DataFrame({"size": [f"{one} m2" for one in x], "x": x})
+    frame = pd.DataFrame({"note": [f"seen by {one}" for one in x], "x": x})
     model = InContextRegressor(learner=Smoother()).fit(frame, x)
-    said = "column 'size': text with 40 different values in 40 rows: left out; make numbers of dates and units first"
-    assert model.notes_ == [said]
+    said = "column 'note': text with 40 different values in 40 rows: left out; if it has something to learn from, "
+    assert model.notes_ == [said + "make numbers or categories of it"]
+
+
+WRITTEN = {
+    "units": [f"{one:.1f} m2" for one in range(40)],
+    "units, some bare": [f"{one:.1f}" if one % 3 else f"{one:.1f} m2" for one in range(40)],
+    "areas": [f"{one} sq ft" for one in range(40)],
+    "money": [f"$ {1000 * one:,}" for one in range(40)],
+    "percent": [f"{one}%" for one in range(40)],
+    "thousands": [f"{one}k" for one in range(40)],
+    "decimal commas": [f"{one},5" for one in range(40)],
+    "dates": [f"{1 + one % 28:02}/{1 + one // 28:02}/2024" for one in range(40)],
+    "names of months": [f"{1 + one % 28} {'Jan' if one < 28 else 'Feb'} 2024" for one in range(40)],
+    "times": [f"{one // 2}:{30 * (one % 2):02}" for one in range(40)],
+    "some are words": [f"{one} kg" if one % 13 else "unknown" for one in range(40)],
+}
+
+
+@pytest.mark.parametrize("cells", WRITTEN.values(), ids=WRITTEN)
+def test_estimators_read_text_as_fit_reads_a_file(cells: list[str]) -> None:
+    """Numbers with units, and dates: by the reading of files, each cell by itself, and with any order of rows."""
+    y = np.arange(40.0)
+    plan = written.plan("a", cells)
+    expected = [float(value) for value in plan.values(cells)[0]]  # type: ignore[arg-type]
+    order = np.random.default_rng(0).permutation(40)
+    found = Columns.learn([np.array(cells, dtype=object)], ["a"])
+    again = Columns.learn([np.array(cells, dtype=object)[order]], ["a"])
+    matrix = found.matrix([np.array(cells, dtype=object)])[:, 0]
+    np.testing.assert_array_equal(matrix, expected)
+    alone = [found.matrix([np.array([cell], dtype=object)])[0, 0] for cell in cells]
+    np.testing.assert_array_equal(alone, expected)
+    np.testing.assert_array_equal(again.matrix([np.array(cells, dtype=object)])[:, 0], expected)
+    scores = cross_val_score(
+        InContextRegressor("ridge"), pd.DataFrame({"a": cells}), y, cv=KFold(5, shuffle=True, random_state=0)
+    )
+    assert np.isfinite(scores).all()
+    if "unknown" not in cells:
+        assert scores.min() > 0.9
+
+
+def test_a_unit_that_no_training_row_has_is_read() -> None:
+    frame = pd.DataFrame({"a": [str(one) for one in range(40)]})
+    model = InContextRegressor("ridge").fit(frame, np.arange(40.0))
+    new = pd.DataFrame({"a": ["7", "7 km", "700%", "7 "]})
+    np.testing.assert_allclose(model.predict(new), model.predict(new)[0])
+
+
+def test_categories_of_a_file_stay_categories_in_every_part() -> None:
+    """Texts of several units are categories. Some rows may have one unit only; they are no numbers there either."""
+    cells = objects([["5 km", "3 m", "5 km", "4 km"]], [0, 2, 3])
+    assert Columns.learn([cells[:, 0]], ["a"]).columns[0].kind == "category"
 
 
 def test_the_prompt_of_a_small_table_is_the_table() -> None:

@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 
 from innergrad import figures, lab
+from innergrad import written as columns
 from innergrad.cli import names
 from innergrad.config import parse
 from innergrad.errors import InputError
 from innergrad.report.tables import _draw_bars
-from innergrad.tables import columns, fitted, models, scoring, unusual, words
-from innergrad.tables.columns import day_of, hour_of, number_of
+from innergrad.tables import fitted, models, scoring, unusual, words
 from innergrad.tables.table import Asked, Table, read_new, read_table
+from innergrad.written import day_of, hour_of, number_of
 from test_cli import call, good
 from test_report import read as read_page
 

@@ -134,7 +134,9 @@ def coverage(scores: Scores, keys: Sequence[tuple[str, str]], model: str) -> Row
 
 
 def context(rows: Sequence[Row], tables: Sequence[Table]) -> list[Row]:
-    """By model and number of training rows: 1 - R^2, or log-loss and 1 - AUC, as means over the same tables."""
+    """By model and number of training rows: 1 - R^2, or log-loss and 1 - AUC, as means over the tables that the first
+    model has. A model that lacks one of them (classes that few rows do not have) is left out.
+    """
     sizes = sorted({row["train_most"] for row in rows})
     tasks: dict[tuple[str, str], Task] = {(table.source, table.name): table.task for table in tables}
     lines = []
@@ -146,9 +148,14 @@ def context(rows: Sequence[Row], tables: Sequence[Table]) -> list[Row]:
             for model in names
             for size in sizes
         }
-        shared = set.intersection(*(set(scores) for scores in found.values())) if found else set()
+        shared = (
+            set.intersection(*(set(scores) for (model, _), scores in found.items() if model == names[0]))
+            if names
+            else set()
+        )
+        whole = [model for model in names if all(shared <= set(found[model, size]) for size in sizes)]
         for (model, size), scores in found.items():
-            if shared:
+            if shared and model in whole:
                 cells = [scores[key][model] for key in sorted(shared)]
                 line: Row = {"task": task, "model": model, "rows": size, "tables": len(shared)}
                 line["error"] = 1.0 - float(np.mean([cell["score"] for cell in cells]))

@@ -18,7 +18,8 @@ from innergrad.cli.models import Known
 from innergrad.cli.places import near_path
 from innergrad.errors import InputError, plural, readable, suggestion
 from innergrad.files import require_regular
-from innergrad.tables.sheets import SEPARATORS, is_missing, lines
+from innergrad.tables.sheets import SEPARATORS, lines
+from innergrad.written import is_missing
 
 if TYPE_CHECKING:
     from torch import Tensor

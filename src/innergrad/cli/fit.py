@@ -21,8 +21,8 @@ from innergrad.files import Writer, write_whole
 from innergrad.tables.table import ROWS, Asked, NewRows, read_new, read_table
 
 if TYPE_CHECKING:
-    from innergrad.tables.columns import Task
     from innergrad.tables.fitted import Fitted, Predictions
+    from innergrad.written import Task
 
 DEFAULT_OUT = Path("out/fit")
 REPORT = "report.html"

@@ -18,8 +18,8 @@ from innergrad.errors import plural
 from innergrad.tables import words
 
 if TYPE_CHECKING:
-    from innergrad.tables.columns import Plan, Task
     from innergrad.tables.fitted import Predictions
+    from innergrad.written import Plan, Task
 
 SHOWN = 8  # predictions on the terminal
 LISTED = 12  # columns, likewise

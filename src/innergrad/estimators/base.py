@@ -64,7 +64,8 @@ class InContext(BaseEstimator):  # type: ignore[misc]
         if len(labels) > 1:
             notes = [[f"{name}: {note}" for note in each] for name, each in zip(names, notes, strict=True)]
         unread = [column for column in self.columns_ if column.kind == "text" and not column.used]
-        texts = [f"column {one.name!r}: {one.words}; make numbers of dates and units first" for one in unread]
+        hint = "if it has something to learn from, make numbers or categories of it"
+        texts = [f"column {one.name!r}: {one.words}; {hint}" for one in unread]
         self.notes_ = [*texts, *(note for each in notes for note in each)]
 
     def _learn(self, values: np.ndarray, y: np.ndarray, classes: int) -> Fit:

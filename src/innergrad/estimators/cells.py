@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from innergrad.errors import InputError, shortened
+from innergrad.written import number_alone
 
 Values = np.ndarray  # of one column: float64, or datetime64 and timedelta64, or objects
 
@@ -111,6 +112,8 @@ def _float(value: object, name: str) -> float:
         return np.nan
     if NUMBER.match(text):
         return float(text)
+    if (found := number_alone(text)) is not None:  # 58.2 m2, among bare numbers
+        return found
     got = shortened(repr(value), 60)
     raise InputError(f"{named(name)} had numbers in the training rows", got=got, allowed="a number, or missing")
 

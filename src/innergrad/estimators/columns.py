@@ -1,8 +1,9 @@
 """Columns of a table as numbers: transformers see nothing else.
 
 A cell is a number, a category (0, 1, 2 ... in the order of the sorted texts), a date (days since 1970) or missing
-(NaN). Columns that cannot help are left out: empty, constant, a copy of another one, or text that differs in almost
-every row. Everything is learned from the training rows, and is the same for any order of them.
+(NaN). Text may have numbers with units, and dates as people write them: it is read as ``innergrad fit`` reads a file
+(:mod:`innergrad.written`). Columns that cannot help are left out: empty, constant, a copy of another one, or text that
+differs in almost every row. Everything is learned from the training rows, and is the same for any order of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from innergrad.errors import plural
+from innergrad.errors import LARGEST, plural
 from innergrad.estimators.cells import (
     NO_VALUE,
     NUMBER,
@@ -31,6 +32,7 @@ from innergrad.estimators.cells import (
     named,
     texts,
 )
+from innergrad.written import Plan, day_of, hour_of, is_missing, number_alone, plan
 
 Kind = Literal["number", "yes/no", "category", "date", "text", "constant", "copy", "empty"]
 
@@ -68,20 +70,36 @@ class Column:
 
 @dataclass(frozen=True)
 class Coding:
-    """How the cells of a column become numbers; place: in the table. levels: the number of each category's text."""
+    """How the cells of a column become numbers; place: in the table. levels: the number of each category's text. plan:
+    of text with units, or with dates of other forms than 2024-05-31; what it cannot read is missing.
+    """
 
     column: Column
     place: int
     levels: dict[str, int] | None = None
+    plan: Plan | None = None
 
     def numbers(self, values: Values) -> np.ndarray:
         """(n,) float64; NaN where a cell is missing, or is a category that no training row has."""
         if self.levels is not None:
             codes = [np.nan if text is None else self.levels.get(text, np.nan) for text in texts(values)]
             return np.array(codes, dtype=np.float64)
+        if self.plan is not None:
+            return np.array([self._read(text) for text in texts(values)], dtype=np.float64)
         if self.column.kind == "date":
             return days(values, self.column.name)
         return finite(floats(values, self.column.name), self.column.name)
+
+    def _read(self, text: str | None) -> float:
+        """A cell by itself: others in the same call have no say."""
+        assert self.plan is not None
+        if text is None or is_missing(text):
+            return np.nan
+        if self.plan.kind == "numbers":
+            found = number_alone(text, self.plan.decimal, self.plan.unit)
+        else:
+            found = (day_of if self.plan.kind == "dates" else hour_of)(text, self.plan.day_first)
+        return np.nan if found is None or not abs(found) < LARGEST else found
 
 
 @dataclass(frozen=True)
@@ -115,7 +133,7 @@ def _learn(values: Values, name: str, place: int) -> Coding:
     if kind == "empty":
         return Coding(Column(name, "empty", "every cell is missing: left out"), place)
     if kind == "category":
-        return _category(values, name, place)
+        return _written(values, name, place) or _category(values, name, place)
     coding = Coding(Column(name, kind, ""), place)
     found = coding.numbers(values)
     seen = found[~np.isnan(found)]
@@ -152,6 +170,17 @@ def _kind_of_text(seen: list[str]) -> tuple[Kind, str]:
     if told and all(iso_date(text) is not None for text in told):
         return "date", "text that reads as dates, as days since 1970"
     return "category", ""
+
+
+def _written(values: Values, name: str, place: int) -> Coding | None:
+    """Of text that is numbers with units, or dates or times as people write them; None of anything else."""
+    if any(isinstance(value, Level) or not (missing(value) or isinstance(value, str)) for value in values):
+        return None
+    found = plan(name, [text or "" for text in texts(values)])
+    kinds: dict[str, Kind] = {"numbers": "number", "dates": "date", "times": "number"}
+    if found.kind not in kinds:
+        return None
+    return Coding(Column(name, kinds[found.kind], found.words), place, plan=found)
 
 
 def _category(values: Values, name: str, place: int) -> Coding:

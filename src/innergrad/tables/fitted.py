@@ -21,11 +21,11 @@ import numpy as np
 from innergrad.errors import InputError, readable
 from innergrad.files import Writer, digest, digests, read_text
 from innergrad.tables import words
-from innergrad.tables.columns import Plan, Task, Value, absent, day_words
 from innergrad.tables.models import ENGINES, Engine, objects
 from innergrad.tables.scoring import LEVELS, Validation, decisive, predicted
 from innergrad.tables.sheets import MOST
 from innergrad.tables.table import NewRows, Table
+from innergrad.written import Plan, Task, Value, absent, day_words
 
 FIT, DEMONSTRATIONS, VALIDATION = "fit.json", "demonstrations.csv", "validation.csv"
 VERSION = 1

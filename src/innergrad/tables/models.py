@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from innergrad.errors import InputError
+from innergrad.estimators.cells import Level
 from innergrad.files import digest
-from innergrad.tables.columns import Plan, Task, Value
+from innergrad.written import Plan, Task, Value
 
 ENGINES = ("pretrained", "gd", "ridge", "kernel")
 CATEGORIES = 20  # of a column, with an input of their own in linear models; rarer ones share one
@@ -29,10 +30,13 @@ HIDDEN = (16,)  # units of the network: those of engine gd
 
 
 def objects(columns: Sequence[Sequence[Value]], rows: Sequence[int]) -> np.ndarray:
-    """(rows, columns) of floats and text, as the estimators take them."""
+    """(rows, columns) of floats and categories, as the estimators take them. A text is a category in every part of the
+    rows, even where all texts of a part look like numbers.
+    """
     found = np.empty((len(rows), len(columns)), dtype=object)
     for place, values in enumerate(columns):
-        found[:, place] = [values[row] for row in rows]
+        known = {value: Level(value) for value in values if isinstance(value, str)}
+        found[:, place] = [known.get(values[row], values[row]) if known else values[row] for row in rows]
     return found
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from innergrad.tables.columns import Task
 from innergrad.tables.models import LEAST_PROBABILITY, Engine, matrix, objects, rivals
 from innergrad.tables.table import Table
+from innergrad.written import Task
 
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # quantiles that calibration is measured at
 SCORED = 3000  # rows; of more, a sample: boosting and the like would take minutes

@@ -1,7 +1,7 @@
 """Tables as spreadsheets write them: a file -> a header and rows of text, and what was noticed on the way.
 
 Encoding (UTF-8, UTF-16, Windows), separator (comma, semicolon, tab, bar), lines above the header, and the lengths of
-rows are found out. Cells stay text here; ``tables.columns`` reads them. Nothing heavy is imported: a file that is no
+rows are found out. Cells stay text here; ``innergrad.written`` reads them. Nothing heavy is imported: a file that is no
 table is answered at once.
 """
 
@@ -20,18 +20,13 @@ from typing import IO
 
 from innergrad.errors import InputError, plural, shortened
 from innergrad.files import require_regular
+from innergrad.written import is_missing
 
 MOST, LONGEST = 2**31, 2**24  # bytes of a file, and characters of a line of it
 MOST_COLUMNS = 2000
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LOOKED_AT = 60  # lines from which the separator is found out
 LINES = 3  # that a sentence names
-MISSING = frozenset(
-    ("", "na", "n/a", "n.a.", "nan", "null", "?", "-", "--", "–", "—", ".")
-    + ("#n/a", "#na", "#null!", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "<na>", "(null)", "\\n")
-)  # ways to write that there is no value, in lower case
-NO_NUMBER = frozenset(("none", "nil", "missing"))  # the same among numbers; among words, they are words
-LONGEST_MISSING = 32  # characters, with spaces around
 OTHER_FILES = {
     b"PK\x03\x04": "a workbook of a spreadsheet (or another zip file)",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
@@ -41,10 +36,6 @@ OTHER_FILES = {
     b"SQLite format 3": "a database",
     b"\x89PNG": "a picture",
 }
-
-
-def is_missing(text: str) -> bool:
-    return len(text) < LONGEST_MISSING and text.strip().casefold() in MISSING
 
 
 @dataclass(frozen=True)

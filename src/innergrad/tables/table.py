@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from innergrad.errors import InputError, plural, shortened, suggestion
-from innergrad.tables.columns import Plan, Task, Value, absent, decimal_mark, plan, task_of, unit_of_others
-from innergrad.tables.sheets import Sheet, is_missing, read_sheet
+from innergrad.tables.sheets import Sheet, read_sheet
+from innergrad.written import Plan, Task, Value, absent, decimal_mark, is_missing, plan, task_of, unit_of_others
 
 ROWS = 10_000  # that teach; of more, a sample
 QUERIES = 200_000  # that are predicted in one go

@@ -8,10 +8,10 @@ from typing import Any
 
 from innergrad.errors import plural
 from innergrad.tables import words
-from innergrad.tables.columns import Plan, Value, absent, spoken
 from innergrad.tables.fitted import Fitted
 from innergrad.tables.sheets import lines_words
 from innergrad.tables.table import NewRows, are_varied, row_keys
+from innergrad.written import Plan, Value, absent, spoken
 
 
 def notes(model: Fitted, new: NewRows, matters: Sequence[Mapping[str, Any]]) -> list[str]:

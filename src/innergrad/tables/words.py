@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from innergrad.errors import plural, readable
-from innergrad.tables.columns import Plan, Task, Value
 from innergrad.tables.table import Table
+from innergrad.written import Plan, Task, Value
 
 CLEAR = 2.0  # standard errors: a difference of more is no chance
 MATTERS, MOST_IMPORTANT = 0.005, 5  # a column matters if the score falls by more; the most that are named

@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from innergrad.errors import LARGEST, InputError, plural, readable, shortened
-from innergrad.tables.sheets import NO_NUMBER, is_missing
 
 Kind = Literal["numbers", "dates", "times", "yes or no", "categories", "empty", "constant", "identifier", "text"]
 Value = float | str | None
@@ -32,6 +31,17 @@ MANY, OFTEN = (
 )  # text with more different values than this, and in more than this share of its rows, is no category
 FEW_ROWS = 10  # with fewer rows all values may differ by chance
 SHOWN = 3  # examples in words
+
+MISSING = frozenset(
+    ("", "na", "n/a", "n.a.", "nan", "null", "?", "-", "--", "–", "—", ".")
+    + ("#n/a", "#na", "#null!", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "<na>", "(null)", "\\n")
+)  # ways to write that there is no value, in lower case
+NO_NUMBER = frozenset(("none", "nil", "missing"))  # the same among numbers; among words, they are words
+LONGEST_MISSING = 32  # characters, with spaces around
+
+
+def is_missing(text: str) -> bool:
+    return len(text) < LONGEST_MISSING and text.strip().casefold() in MISSING
 
 
 @dataclass(frozen=True)
@@ -155,7 +165,8 @@ def _folded(text: str) -> str:
 
 _SPACES = re.compile(r"[\s\u00a0\u202f\u2009]+")
 _CURRENCY = r"(?:[€$£¥₹₽₩₺₴]|US\$|R\$|A\$|C\$|[A-Z]{3}|Rs\.?|kr\.?|zł|Fr\.?)"
-_UNIT = r"[^\d\s.,+()'’-][^\d\s,+()]{0,7}"  # behind a number: %, €, km, m²
+_AREA = r"(?:[kcdm]?m|ft|in|yd|mi)(?:\^?[23])|sq\.? ?(?:k?m|ft|in|yd|mi)\.?"  # m2, sq ft
+_UNIT = rf"(?:{_AREA}|[^\d\s.,+()'’-][^\d\s,+()]{{0,7}})"  # behind a number: %, €, km, m²
 _BODY = {
     ".": r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:['’ ]\d{3})+|\d+)?(?:\.\d*)?",
     ",": r"(?:\d{1,3}(?:\.\d{3})+|\d{1,3}(?:['’ ]\d{3})+|\d+)?(?:,\d*)?",
@@ -204,6 +215,14 @@ def number_of(text: str, decimal: str, unit: str = "") -> float | None:
         factor = _factor(own)
         return None if factor is None else value * factor
     return value if own in ("", unit) or _folded(own) == _folded(unit) else None
+
+
+def number_alone(text: str, decimal: str = ".", unit: str = "") -> float | None:
+    """The number in a cell of a column with this unit. The cell is read by itself, whatever others have beside theirs:
+    with another unit where the column has none, or with none.
+    """
+    found = _number(text, decimal)
+    return None if found is None else number_of(text, decimal, unit_of_others(unit, found[1])[0])
 
 
 def _factor(unit: str) -> float | None:
