@@ -183,7 +183,8 @@ def context() -> list[str]:
 
 def large(row: Row) -> bool:
     """A table of numbers whose folds have 1,000 rows to learn from."""
-    return row["task"] == "regression" and row["rows"] * 4 // 5 >= 1000
+    rows: int = row["rows"]
+    return row["task"] == "regression" and rows * 4 // 5 >= 1000
 
 
 def permuted() -> list[str]:

@@ -35,7 +35,7 @@ def objects(columns: Sequence[Sequence[Value]], rows: Sequence[int]) -> np.ndarr
     """
     found = np.empty((len(rows), len(columns)), dtype=object)
     for place, values in enumerate(columns):
-        known = {value: Level(value) for value in values if isinstance(value, str)}
+        known: Mapping[Value, Value] = {value: Level(value) for value in values if isinstance(value, str)}
         found[:, place] = [known.get(values[row], values[row]) if known else values[row] for row in rows]
     return found
 
