@@ -346,7 +346,8 @@ RANGES = (1.0, 64.0, 4096.0)
 def code_error(code: str, n: int, R: float, dtype: type, *, last: bool) -> float:
     """Largest error of q_i v_i by self-selecting heads, q and v uniform in [-1, 1]; last: q is added after positions.
 
-    The score is q_i - R distance(i, s), the distance at least 1 for two tokens, by one matrix product.
+    The score is q_i - R distance(i, s), the distance at least 1 for two tokens, by one product of matrices that is summed
+    from the first column to the last. Libraries choose an order of their own, which is another one on some processors.
     """
     query, key = CODES[code](n, R)
     generator = np.random.default_rng(n)
@@ -355,7 +356,8 @@ def code_error(code: str, n: int, R: float, dtype: type, *, last: bool) -> float
     def head(sign: float) -> np.ndarray:
         sides = [(query, sign * q), (key, np.ones((n, 1)))]
         rows: list[np.ndarray] = [np.hstack(side if last else side[::-1]).astype(dtype) for side in sides]
-        seen: np.ndarray = np.maximum(rows[0] @ rows[1].T, 0) @ (sign * v).astype(dtype)
+        scores = sum(np.outer(*columns) for columns in zip(rows[0].T, rows[1].T, strict=True))
+        seen: np.ndarray = np.maximum(scores, 0) @ (sign * v).astype(dtype)
         return seen
 
     found, factors = torch.from_numpy(head(1.0) + head(-1.0)), [torch.from_numpy(q), torch.from_numpy(v)]

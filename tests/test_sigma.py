@@ -203,7 +203,8 @@ def test_cosines_are_a_fourier_series_with_the_reported_error() -> None:
         k = np.array(fitted.a) / (np.pi / 6.4)
         np.testing.assert_allclose(k, np.append(np.repeat(np.arange(1, 25), 2), 0), atol=1e-12)
         error = float(np.abs(np.cos(np.outer(t, fitted.a) + np.array(fitted.b)) @ np.array(fitted.c) - f).max())
-        assert 0.5 * fitted.error < error <= fitted.error + 1e-12 <= EPSILONS["cos"][48]
+        rounding = 2.0**-52 * float(np.abs(fitted.c).sum())  # of coefficients in the thousands that cancel
+        assert 0.5 * fitted.error < error <= fitted.error + rounding <= EPSILONS["cos"][48]
 
 
 def test_a_step_with_cosines_is_within_their_reported_error() -> None:
