@@ -346,8 +346,8 @@ RANGES = (1.0, 64.0, 4096.0)
 def code_error(code: str, n: int, R: float, dtype: type, *, last: bool) -> float:
     """Largest error of q_i v_i by self-selecting heads, q and v uniform in [-1, 1]; last: q is added after positions.
 
-    The score is q_i - R distance(i, s), the distance at least 1 for two tokens, by one product of matrices that is summed
-    from the first column to the last. Libraries choose an order of their own, which is another one on some processors.
+    The score is q_i - R distance(i, s), the distance at least 1 for two tokens: a product of matrices, summed from the
+    first column to the last. (A library chooses an order of its own, and another one on some processors.)
     """
     query, key = CODES[code](n, R)
     generator = np.random.default_rng(n)
