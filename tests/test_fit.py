@@ -550,6 +550,15 @@ def test_a_table_is_fitted_kept_and_reported(quick: Path, target: str) -> None:
     assert "60 of these rows taught: their score is too good" in words.about_score(told)
     good("report", out, "--out", quick / "again.html")
     assert "Which columns matter" in (quick / "again.html").read_text()
+    # the new rows: with the column that matters, and not when the file is another one by now
+    cells = page.text.split("1 prediction")[1].split("Which columns")[0].split()
+    header = ["prediction", "low", "high"] if target == "y" else ["class", "probability"]
+    own = first.splitlines()[1].split(",")[4:]
+    assert cells == ["row", "a", *header, "1", "0.5", *own[: len(header)]]
+    assert "Rows of data.csv" in (quick / "again.html").read_text()
+    (out / "predictions.csv").write_text("mine")
+    good("report", out, "--out", quick / "again.html")
+    assert "Rows of data.csv" not in (quick / "again.html").read_text()
 
 
 @pytest.mark.parametrize("target", ["y", "kind"])

@@ -255,6 +255,12 @@ def unit_of_others(learned: str, here: str) -> tuple[str, str]:
     return here, f"has the unit {here!r} here, and none in the rows that teach: it is left off"
 
 
+def about_unit(unit: str) -> str:
+    """What was done with the unit of a column, to be put behind other words."""
+    said = {"": "", MIXED: "; those with % are hundredths", MULTIPLES: "; k and M count thousands and millions"}
+    return said.get(unit, f"; the unit {unit!r} is left off")
+
+
 MIXED, MULTIPLES = "% or share", "k, M"
 _FACTORS = {"k": 1e3, "tsd": 1e3, "tsd.": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "mio.": 1e6, "b": 1e9, "bn": 1e9}
 _FACTORS |= {"mrd": 1e9, "mrd.": 1e9}
@@ -334,12 +340,7 @@ def _of_numbers(
     sizes = [number_of(text, decimal, unit) for text in given]
     known = [value for value in sizes if value is not None and abs(value) < LARGEST]
     words = f"numbers from {readable(min(known))} to {readable(max(known))}" if known else "numbers"
-    if unit == MIXED:
-        words += "; those with % are hundredths"
-    elif unit == MULTIPLES:
-        words += "; k and M count thousands and millions"
-    elif unit:
-        words += f"; the unit {unit!r} is left off"
+    words += about_unit(unit)
     if decimal == "," and any("," in text for text in given):
         words += COMMAS
     if strange:
@@ -523,7 +524,8 @@ def task_of(one: Plan, values: Sequence[Value], asked: Task | None) -> tuple[Tas
     if whole and len(given) <= MOST_CLASSES and min(given.values(), default=0) >= EACH:
         return "classes", f"its {len(given)} different whole numbers are classes; with --numbers they are amounts"
     sizes = [value for value in given if isinstance(value, float)]
-    return "numbers", f"from {spoken(min(sizes), one)} to {spoken(max(sizes), one)}" if sizes else ""
+    ends = f"from {spoken(min(sizes), one)} to {spoken(max(sizes), one)}" if sizes else ""
+    return "numbers", ends + about_unit(one.unit)
 
 
 def absent(value: Value) -> bool:

@@ -174,7 +174,7 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
         print_fit(table.plans, found, table.task)
         if predictions is not None:
             print_predictions(predictions, told)
-        print_files(out, [FIT_FILES[0], *[PREDICTION_FILES[1]] * asks, *[REPORT] * wanted.report])
+        print_files(out, [*FIT_FILES, *PREDICTION_FILES * asks, *[REPORT] * wanted.report])
 
 
 def _use(
@@ -206,7 +206,7 @@ def _use(
         print(json.dumps({"out": str(place), "predictions": {**told, "values": predictions.to_json(new)}}))
     elif not quiet:
         print_predictions(predictions, told)
-        print_files(place, [PREDICTION_FILES[1]])
+        print_files(place, PREDICTION_FILES)
 
 
 def _writer(out: Path, reads: Sequence[Path | None], force: bool, files: Sequence[str]) -> Writer:
@@ -233,6 +233,7 @@ def _predicted(
 
     predictions = model.predict(new.columns, new.places, interval)
     told: dict[str, Any] = {"model": str(model_folder), "of": new.sheet.path.name, "rows": len(predictions)}
+    told |= {"columns": predictions.header, "separator": new.sheet.separator}
     told |= {"interval": interval} if predictions.ends is not None else {}
     notes = [*new.notes, *unusual.notes(model, new, matters)]
     told |= {"notes": notes} if notes else {}

@@ -99,4 +99,4 @@ def print_predictions(predictions: Predictions, told: Mapping[str, Any]) -> None
 
 
 def print_files(folder: Path, names: Sequence[str]) -> None:
-    say(f"wrote {', '.join(str(folder / name) for name in names)}", style="dim")
+    say(f"wrote to {folder}: {', '.join(names)}", style="dim")

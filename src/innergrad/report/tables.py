@@ -15,7 +15,7 @@ from innergrad.figures import BLUE, GREY, ORANGE, SMALL
 from innergrad.manifest import manifest
 from innergrad.report.page import Page, Picture, Section, Table, number
 from innergrad.tables import words
-from innergrad.tables.fitted import Fitted, load, read_validation
+from innergrad.tables.fitted import PREDICTIONS, Fitted, load, read_predictions, read_validation
 from innergrad.tables.scoring import LEVELS
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SIZE = (5.4, 4.0)
 BARS = 15  # columns of the picture of those that matter
 WORST = 10  # rows of the table of the largest errors
+NEW, BESIDES = 30, 3  # new rows that are shown, each with so many of the columns that matter most
 DOTS = 1500  # of a scatter plot
 BASES = {"r2": (0.0, "the mean"), "auc": (0.5, "chance")}  # where bars begin: the score of who has learned nothing
 WORST_SHOWN = -1.0  # R² of a bar: those below end here
@@ -57,7 +58,9 @@ def report_of_fit(folder: Path) -> Page:
     lines, actual, numbers = read_validation(folder)
     target = model.target.name
     beside = _amounts(model, lines, actual, numbers) if model.task == "numbers" else _classes(model, actual, numbers)
-    sections = [_scores(model, found), beside, _matters(model, found), _columns(model, found), _nature(model, found)]
+    new = _new_rows(model, found, folder)
+    sections = [_scores(model, found), beside, *new, _matters(model, found)]
+    sections += [_columns(model, found), _nature(model, found)]
     made = manifest(
         {"data": found["data"], **{key: value for key, value in found["model"].items() if key != "columns"}}
     )
@@ -200,6 +203,30 @@ def _draw_reliability(ax: Axes, sure: np.ndarray, right: np.ndarray) -> None:
     ax.plot([0, 1], [0, 1], color=GREY, lw=1, zorder=0)
     ax.plot(claimed, found, "o-", color=BLUE, ms=5)
     ax.set(xlabel="probability", ylabel="share that is right", xlim=(0, 1), ylim=(0, 1.02), title="Reliability")
+
+
+# ------------------------------------------------------------------------------------------------------------- new rows
+
+
+def _new_rows(model: Fitted, found: Mapping[str, Any], folder: Path) -> list[Section]:
+    """The predictions that the folder has, if it has any."""
+    known, lines = read_predictions(folder, NEW)
+    if not lines:
+        return []
+    header, *rows = lines
+    own = len(header) - len(known["columns"])
+    ours = [own, own + 1, *[own + 2] * (model.task == "numbers")]
+    beside = [header.index(one["column"]) for one in words.important(found["matters"]) if one["column"] in header[:own]]
+    chosen = [*sorted(beside[:BESIDES]), *ours]
+    table = [["row", *(shortened(header[place], 30) for place in chosen)]]
+    table += [[f"{number:,}", *(shortened(row[place], 30) for place in chosen)] for number, row in enumerate(rows, 1)]
+    more = f"; the first {len(rows)} of {known['rows']:,}" if known["rows"] > len(rows) else ""
+    about = [f"Rows of {known['of']} whose {model.target.name} is asked for. {PREDICTIONS} has them with all columns."]
+    if "interval" in known:
+        about.append(f"{known['interval']:.0%} of the true values should lie between low and high.")
+    about += [f"{note[0].upper()}{note[1:]}." for note in known.get("notes", ())]
+    about += [words.about_score(known["score"])] if known.get("score") else []
+    return [Section("New rows", about, [], [Table(f"{plural(known['rows'], 'prediction')}{more}", table)])]
 
 
 # -------------------------------------------------------------------------------------------------------------- columns

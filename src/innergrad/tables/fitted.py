@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from innergrad.tables.table import NewRows, Table
 from innergrad.written import Plan, Task, Value, absent, day_words
 
 FIT, DEMONSTRATIONS, VALIDATION = "fit.json", "demonstrations.csv", "validation.csv"
+PREDICTED, PREDICTIONS = "predictions.json", "predictions.csv"
 VERSION = 1
 DIGITS = 6
 AT_ONCE = 10_000  # rows to predict
@@ -320,3 +322,15 @@ def read_validation(folder: Path) -> tuple[list[int], list[str], np.ndarray]:
         _, *rows = csv.reader(file)
     lines, actual = [int(row[0]) for row in rows], [row[2] for row in rows]
     return lines, actual, np.array([[float(cell) for cell in row[3:]] for row in rows])
+
+
+def read_predictions(folder: Path, most: int) -> tuple[dict[str, Any], list[list[str]]]:
+    """What is known of the predictions in a folder, and the first rows of their file, header first; nothing if there
+    are none, or if the file was changed.
+    """
+    index, path = folder / PREDICTED, folder / PREDICTIONS
+    if not path.is_file() or digest(path) not in digests(index).get(PREDICTIONS, ()):
+        return {}, []
+    known = json.loads(read_text(index))
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return known, list(islice(csv.reader(file, delimiter=known.get("separator", ",")), 1 + most))
