@@ -1,4 +1,4 @@
-"""In which order should a learner of tables get categories: as they come, or by the mean labels of their rows?
+"""How should a learner of tables get categories: as they come, by the mean labels of their rows, or a column for each?
 
     python benchmarks/table_categories.py [--tables 300]      stores results/table_categories.json (an hour of one core)
 
@@ -22,28 +22,30 @@ from innergrad import InContextClassifier, InContextRegressor, lab
 from innergrad.estimators.engines import contexts
 from innergrad.estimators.engines.base import Table
 
-SEED, KNOWN, ASKED, COLUMNS = 78, 200, 64, 12
-WAYS: dict[str, tuple[bool, int]] = {  # whether the first member has them by their labels; the members
-    "as they come, then in another order": (False, 2),
-    "by labels": (True, 1),
-    "by labels, then in another order": (True, 2),
+SEED, KNOWN, ASKED, COLUMNS = 79, 200, 64, 12
+WAYS: dict[str, tuple[bool, bool, int]] = {  # the first member has them by labels; the second, a column each; members
+    "as they come, then in another order": (False, False, 2),
+    "by labels": (True, False, 1),
+    "by labels, then in another order": (True, False, 2),
+    "by labels, then a column for each category": (True, True, 2),
 }
 PLAIN = next(iter(WAYS))
 
 
 @contextmanager
-def order(by_labels: bool) -> Iterator[None]:
-    """The order of categories in the first prompt of an ensemble."""
+def shown(by_labels: bool, apart: bool) -> Iterator[None]:
+    """How the first and the second prompt of an ensemble have categories."""
 
     def as_they_come(table: Table) -> tuple[Any, ...]:
         return tuple(np.arange(count) if count else None for count in table.levels)
 
-    usual = contexts.by_labels
-    contexts.by_labels = usual if by_labels else as_they_come
+    usual = contexts.by_labels, contexts.APART
+    contexts.by_labels = usual[0] if by_labels else as_they_come
+    contexts.APART = usual[1] if apart else range(0)
     try:
         yield
     finally:
-        contexts.by_labels = usual
+        contexts.by_labels, contexts.APART = usual
 
 
 def tables(task: Any, number: int) -> Iterator[tuple[Any, Any]]:
@@ -77,8 +79,8 @@ def measured(numbers: bool, learner: Any, count: int) -> dict[str, Any]:
     make = InContextRegressor if numbers else InContextClassifier
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     for frame, labels in tables(task, count):
-        for way, (by_labels, members) in WAYS.items():
-            with order(by_labels):
+        for way, (by_labels, apart, members) in WAYS.items():
+            with shown(by_labels, apart):
                 found[way].append(score(make(learner=learner, n_estimators=members), frame, labels))
     lines = {}
     for way, values in found.items():

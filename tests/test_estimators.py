@@ -734,6 +734,32 @@ def test_members_see_other_orders_and_other_numbers_of_categories_and_classes() 
     assert torch.equal((first[1] + 1) % 3, second[1])
 
 
+def test_the_second_prompt_has_a_column_for_each_category() -> None:
+    """As many as fit, of the most telling columns first; two categories need one column. Missing cells stay missing."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, [3, 4, 2, 9], (80, 4))
+    X = np.array([*"abcdefghi"], dtype=object)[codes]
+    X[7, 0] = None
+    y = 5.0 * codes[:, 0] + 2.0 * codes[:, 1] + codes[:, 2] + 0.1 * codes[:, 3]
+    for room, columns in ((9, 3 + 4 + 1 + 1), (8, 3 + 1 + 1 + 1)):
+        learner = Smoother()
+        learner.d, learner.exchangeable = room, True  # type: ignore[attr-defined]
+        model = InContextRegressor(learner=learner).fit(X, y)
+        model.predict(X)
+        second = learner.prompts[1][0][0, :80]
+        there = ~second.isnan().all(0)
+        assert int(there.sum()) == columns
+        first = second[:, :3]
+        row = int(first[:, 0].isnan().nonzero())
+        assert first[row].isnan().all()
+        kept = np.delete(np.arange(80), row)
+        assert (first[kept].sum(1) == 1.0).all()
+        assert set(first[kept].unique().tolist()) == {0.0, 1.0}
+        # the same rows have the same category
+        places = model._fits[0].engine.table.values[kept, 0]
+        assert all(len(set(first[kept].argmax(1)[places == one].tolist())) == 1 for one in range(3))
+
+
 @pytest.mark.parametrize("labels", ["numbers", "classes"])
 def test_a_learner_of_the_lab(labels: str) -> None:
     """Its answers do not depend on the rows that are asked for besides; and its columns have no order, so one prompt is

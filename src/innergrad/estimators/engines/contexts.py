@@ -2,12 +2,14 @@
 
 A learner takes so many rows and columns. An *ensemble* of contexts is averaged. Its members differ in whatever an
 answer should not depend on: the order of columns, the numbers of categories and of classes; and, of a table that is too
-large, in the rows or columns that they see. The first has categories in the order of their labels.
+large, in the rows or columns that they see. The first has categories in the order of their labels; the second has a
+column for each category, where that is possible.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +21,9 @@ from innergrad.estimators.held_out import some
 
 FEW, MANY = 2, 4  # members, unless the caller says how many: of a small table, and where each sees other rows
 PRIOR = 3.0  # rows
+APART = range(3, 9)  # categories that may have a column each: two need none
 Way = Literal["random", "nearest"]
+Codes = tuple[np.ndarray | None, ...]
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class Member:
-    """A context: rows and columns of the table, in the learner's order.
+    """A context: rows and columns of the table, in the learner's order; a column may be there several times.
 
-    codes: for a column of categories the learner's numbers of them. shift: of the numbers of classes.
+    codes: for each of the columns, if it is of categories, the learner's numbers of them. shift: of the numbers of
+    classes.
     """
 
     rows: np.ndarray
     columns: np.ndarray
     codes: tuple[np.ndarray | None, ...]
     shift: int = 0
+
+    @classmethod
+    def of(cls, rows: np.ndarray, columns: np.ndarray, codes: Codes, shift: int = 0) -> Member:
+        """codes: for every column of the table."""
+        return cls(rows, columns, tuple(codes[column] for column in columns), shift)
 
     @property
     def content(self) -> bytes:
@@ -148,17 +158,38 @@ def _member(table: Table, limits: Limits, rows: np.ndarray, number: int, rng: np
     levels, most = table.levels, limits.columns
     columns = np.arange(len(levels))[:most]
     if number == 0:
-        return Member(rows, columns, by_labels(table.rows(rows)))
+        return Member.of(rows, columns, by_labels(table.rows(rows)))
     if len(levels) > most:
         half = most - most // 2
         columns = np.concatenate([columns[:half], rng.choice(np.arange(half, len(levels)), most - half, False)])
     codes = tuple(rng.permutation(n) if n else None for n in levels)
+    shift = number
     if limits.exchangeable:
-        return Member(rows, np.sort(columns), codes)
-    return Member(rows, rng.permutation(columns), codes, number)
+        columns, shift = np.sort(columns), 0
+    else:
+        columns = rng.permutation(columns)
+    found = Member.of(rows, columns, codes, shift)
+    return _apart(found, levels, most) if number == 1 else found
 
 
-def by_labels(table: Table) -> tuple[np.ndarray | None, ...]:
+def _apart(one: Member, levels: Sequence[int], most: int) -> Member:
+    """The same with a column for each category, 1 where a row has it: first of the most telling columns, as long as
+    there is room.
+    """
+    room, split = most - len(one.columns), set[int]()
+    for column in sorted(one.columns.tolist()):
+        if levels[column] in APART and levels[column] - 1 <= room:
+            room -= levels[column] - 1
+            split.add(column)
+    columns, codes = list[int](), list[np.ndarray | None]()
+    for column, code in zip(one.columns.tolist(), one.codes, strict=True):
+        each = list(np.eye(levels[column])) if column in split else [code]
+        columns += [column] * len(each)
+        codes += each
+    return replace(one, columns=np.array(columns, dtype=np.intp), codes=tuple(codes))
+
+
+def by_labels(table: Table) -> Codes:
     """For every column of categories their numbers in the order of the mean labels of their rows. So a line says more
     about them than in an order that means nothing.
 

@@ -185,9 +185,8 @@ class Pretrained(Engine):
         """(1, k + m, d): the member's rows, then those that are asked for; columns that are not there are NaN."""
         values = np.concatenate([values, np.repeat(values[-1:], -len(values) % BLOCK, 0)])
         x = np.full((len(member.rows) + len(values), self._learner.d), np.nan)
-        for place, column in enumerate(member.columns):
+        for place, (column, codes) in enumerate(zip(member.columns, member.codes, strict=True)):
             cells = np.concatenate([self.table.values[member.rows, column], values[:, column]])
-            codes = member.codes[column]
             x[:, place] = self.scales[column].there(cells) if codes is None else _renamed(cells, codes)
         return self._there(x)
 
