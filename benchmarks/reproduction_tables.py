@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from innergrad.papers import parameters, views
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.frame import SAID, Figure, fewest_seeds
+from innergrad.papers.mixtures import window
+from innergrad.papers.views import BEST, LEARNER, LOSS, POOLED, WITHIN
 
 FOLDER = Path(__file__).parent.parent / "results" / "figures"
 HOLDS = {True: "yes", False: "no", None: "open"}
+READINGS = {"over all prompts": POOLED, "within a prompt": WITHIN}  # what R^2 is a share of: the variance of labels
 
 
 def stored(figure: Figure) -> dict[str, Any] | None:
@@ -81,8 +85,50 @@ def sections() -> list[str]:
         lines += ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]
         for one in found["findings"]:
             ours = one["words"].replace("|", "\\|")
-            lines.append(f"| {one['claim']} | {one.get('paper') or 'none given'} | {ours} | {HOLDS[one['holds']]} |")
+            lines.append(f"| {one['claim']} | {one.get('paper') or 'none given'} | {ours} | {held(one)} |")
     return lines[1:]
 
 
-TABLES = {"reproduction": summary, "reproduction_sections": sections}
+def held(finding: dict[str, Any]) -> str:
+    return HOLDS[finding["holds"]] if finding.get("testable", True) else "cannot be tested"
+
+
+# ------------------------------------------------------------------------------------ which R^2 Fig. 3 and 4 can show
+
+
+def readings() -> list[str]:
+    """Learners beside networks trained on the prompt, by what R^2 can mean, attention and weights; and what fits."""
+    figure = FIGURES["parameters-softmax"]
+    sizes = figure.study.sizes["full"]
+    means = (0.0, *sizes.weight_means)
+    head = " | ".join(f"weights N({mean:g}, 1)" for mean in means)
+    lines = [f"| variance | labels | attention | {head} |", "|---" * (3 + len(means)) + "|"]
+    fits: dict[str, bool] = {}
+    for variance, measure in READINGS.items():
+        for labels in parameters.LABELS:
+            for attention in ("relu", "softmax"):
+                found = stored(FIGURES[f"parameters-{attention}"])
+                assert found is not None
+                cells = [reading(found["rows"], sizes, mean, labels, measure) for mean in means]
+                lines.append(f"| {variance} | {labels} | {attention} | {' | '.join(words for words, _ in cells)} |")
+                name = f"{labels} labels, variance {variance}"
+                fits[name] = fits.get(name, True) and all(fit is not False for _, fit in cells)
+    fitting = [name for name, fit in fits.items() if fit]
+    words = f"Wherever R² is defined, learners match in {len(fitting)} of {len(fits)} readings: {'; '.join(fitting)}."
+    return [*lines, "", words]
+
+
+def reading(rows: list[Any], sizes: Any, mean: float, labels: str, measure: str) -> tuple[str, bool | None]:
+    """R^2 of the learner and of networks at the longest prompt of training; whether the first match at all lengths."""
+    mine, theirs = (views.pick(rows, by, parameters.about(mean, labels)) for by in (LEARNER, BEST))
+    assert mine is not None
+    assert theirs is not None
+    ks = views.shared(mine, theirs, *window(sizes))
+    if any(views.at(row, measure, k) is None for row in (mine, theirs) for k in ks):
+        return "not defined", None
+    lost = views.behind(mine, theirs, measure, ks)
+    both = " and ".join(views.said(views.spread(row, measure, ks[-1])) for row in (mine, theirs))
+    return f"{both}: {f'behind by more than {LOSS:g}' if lost else 'match'}", not lost
+
+
+TABLES = {"reproduction": summary, "reproduction_sections": sections, "reproduction_readings": readings}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from innergrad.papers.bridges import Functions, network
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.deep_optimizers import MIXED, RELU, SOFTMAX, TINY, Test, Variant, experiments, trained
 from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
-from innergrad.papers.views import BEST, COLUMNS, LEARNER, MEASURES, POOLED
+from innergrad.papers.views import BEST, COLUMNS, ERROR, LEARNER, MEASURES, POOLED
 
 LEARNERS = Variant("softmax")
 
@@ -203,41 +204,70 @@ def test_a_verdict_follows_from_its_findings() -> None:
     assert Verdict((no, unknown)).reason == "c."
 
 
+def test_what_cannot_be_tested_decides_nothing() -> None:
+    yes, no, never = Finding("a", True, "a"), Finding("b", False, "b"), Finding("c", None, "c", testable=False)
+    assert [Verdict(found).word for found in ((yes, never), (no, never), (never,))] == ["reproduced", "not", "open"]
+    assert [Verdict(found).reason for found in ((yes, never), (no, never), (never,))] == ["a.", "b.", "c."]
+    assert Verdict((never,)).to_json()["findings"][0]["testable"] is False
+
+
 def row(by: str, test: Test | Functions, values: list[float], **more: Any) -> Record:
     curve = {"value": values, "low": values, "high": values}
     return {"by": by, "test": vars(test), "k": list(range(len(values))), **dict.fromkeys(MEASURES, curve), **more}
 
 
-def made(learner: float, networks: float, shifted: float, late: float) -> list[Record]:
-    """Rows of the mixtures at the tiny size: R^2 of the learner in distribution, ... and with long prompts."""
+def made(learner: float, networks: float, shifted: float, late: float, over: float = 1.04) -> list[Record]:
+    """Rows of the mixtures at the tiny size: R^2 of the learner in distribution, ... and with long prompts; and its
+    error over that of the posterior. Networks under shift have 0.9.
+    """
     found = []
     for layers in TINY.layers:
         own = trained(TINY, layers)
-        found.append(row(LEARNER, own, [learner] * TINY.n_points + [late] * (TINY.asked - TINY.n_points)))
+        errors = {ERROR: {column: [over] * TINY.asked for column in COLUMNS}}
+        found.append(row(LEARNER, own, [learner] * TINY.n_points + [late] * (TINY.asked - TINY.n_points)) | errors)
         found.append(row(LEARNER, replace(own, w1=0.5), [shifted] * TINY.asked))
         found.append(row(BEST, own, [networks] * TINY.asked))
+        found.append(row(BEST, replace(own, w1=0.5), [0.9] * TINY.asked))
+        found.append(row("NNGP", own, [1.0] * TINY.asked))
     return found
 
 
 @pytest.mark.parametrize(
     ("numbers", "held"),
     [
-        ((0.9, 0.905, 0.5, 0.899), [True, True, True, True]),
-        ((0.9, 0.92, 0.5, 0.8), [False, True, False, True]),
-        ((0.9, 0.9, 0.95, 0.8), [True, False, False, True]),
-        ((0.9, 0.9, 0.5, 0.9), [True, True, True, False]),
+        ((0.9, 0.905, 0.5, 0.899), [True, True, True, True, True, True]),
+        ((0.9, 0.92, 0.5, 0.8), [False, True, True, True, False, True]),
+        ((0.9, 0.9, 0.95, 0.8), [True, True, False, False, False, True]),
+        ((0.9, 0.9, 0.5, 0.9), [True, True, True, True, True, False]),
+        ((0.9, 0.9, 0.5, 0.8, 1.051), [True, False, True, True, False, True]),
+        ((0.9, 0.9, 0.895, 0.8), [True, True, True, False, False, True]),  # behind by less than 0.01
     ],
 )
 def test_mixtures_are_judged_by_their_rules(numbers: tuple[float, ...], held: list[bool]) -> None:
     assert [one.holds for one in mixtures.judge("softmax", TINY, made(*numbers))] == held
-    assert [one.holds for one in mixtures.judge("relu", TINY, made(*numbers))] == held[:3]
+    assert [one.holds for one in mixtures.judge("relu", TINY, made(*numbers))] == held[:5]
 
 
 def test_a_decline_that_is_less_than_seeds_differ_is_none() -> None:
     rows = made(0.9, 0.9, 0.5, 0.8)
-    wide = [one | {POOLED: one[POOLED] | {"high": [0.95] * TINY.asked}} for one in rows if one["test"]["w1"] == 0.5]
+    wide = [
+        one | {POOLED: one[POOLED] | {"low": [0.05] * TINY.asked, "high": [0.95] * TINY.asked}}
+        for one in rows
+        if one["test"]["w1"] == 0.5
+    ]
     assert mixtures.declines(TINY, rows).holds
     assert not mixtures.declines(TINY, [one for one in rows if one["test"]["w1"] != 0.5] + wide).holds
+
+
+@pytest.mark.parametrize(
+    "rule", [mixtures.past, mixtures.left_behind, partial(mixtures.matches, low=6, high=8, where="late")]
+)
+def test_what_is_less_than_its_interval_decides_nothing(rule: Any) -> None:
+    """Of the same means: with intervals of nothing, and of 0.6 on both sides, longer than any difference."""
+    rows = made(0.9, 0.9, 0.5, 0.8)
+    wide = [one | {POOLED: {name: [value + more for value in one[POOLED]["value"]] for name, more in
+                            zip(COLUMNS, (0.0, -0.6, 0.6), strict=True)}} for one in rows]  # fmt: skip
+    assert rule(TINY, rows).holds is not rule(TINY, wide).holds
 
 
 def test_curves_that_a_panel_does_not_reach_are_named_there() -> None:
@@ -252,7 +282,9 @@ def test_curves_that_a_panel_does_not_reach_are_named_there() -> None:
 
 def test_what_is_not_measured_is_open() -> None:
     rows = [one for one in made(0.9, 0.9, 0.5, 0.8) if one["by"] != BEST]
-    assert [one.holds for one in mixtures.judge("softmax", TINY, rows)] == [None, True, None, True]
+    assert [one.holds for one in mixtures.judge("softmax", TINY, rows)] == [None, True, True, None, None, True]
+    rows = [one for one in made(0.9, 0.9, 0.5, 0.8) if one["by"] != "NNGP"]
+    assert [one.holds for one in mixtures.judge("softmax", TINY, rows)] == [True, None, True, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -283,13 +315,48 @@ def test_seeds_that_lack_are_said() -> None:
     assert Verdict((yes,), trained=(3, 4), seeds=(3, 3)).caveat == "trained for 3 of 4 steps"
 
 
-def test_dead_networks_do_not_reproduce() -> None:
-    test = replace(trained(TINY, 4), weight_mean=0.5)
-    nothing: Any = [None] * TINY.asked
-    dead = row(LEARNER, test, nothing, undefined={"pooled R^2": "9 of 9 lengths have the same label in all prompts"})
-    found = parameters.judged(TINY, [dead], 0.5, "raw")
-    assert found.holds is False
-    assert "the same label" in found.words
+def test_what_is_said_of_dead_networks_cannot_be_tested() -> None:
+    """But a learner whose predictions are not finite has failed."""
+    test, nothing = replace(trained(TINY, 4), weight_mean=0.5), [None] * TINY.asked
+    why, strange = (
+        "9 of 9 lengths have the same label in all prompts",
+        "9 of 9 lengths have predictions that are not finite",
+    )
+    for reason, holds, testable in ((why, None, False), (strange, False, True), (f"{strange}; {why}", False, True)):
+        rows = [row(LEARNER, test, nothing, undefined={POOLED: reason}), row(BEST, test, [0.5] * TINY.asked)]
+        found = parameters.judged(TINY, rows, 0.5, "raw")
+        assert (found.holds, found.testable) == (holds, testable)
+        assert testable or "the same label" in found.words
+
+
+@pytest.mark.parametrize(
+    ("learner", "networks", "half", "holds"),  # half: of the interval of the difference
+    [
+        (0.891, 0.90, 0.0, True),  # 0.01 is no loss
+        (0.85, 0.90, 0.0, False),
+        (0.85, 0.90, 0.04, False),
+        (0.85, 0.90, 0.06, True),
+        (0.95, 0.90, 0.0, True),
+    ],
+)
+def test_other_weights_are_judged_with_intervals(learner: float, networks: float, half: float, holds: bool) -> None:
+    test, more = replace(trained(TINY, 4), weight_mean=0.5), (0.0, -half / 2**0.5, half / 2**0.5)
+    rows = []
+    for by, value in ((LEARNER, learner), (BEST, networks)):
+        curve = {name: [value + m] * TINY.asked for name, m in zip(COLUMNS, more, strict=True)}
+        rows.append(row(by, test, [0.0] * TINY.asked) | {POOLED: curve})
+    found = parameters.judged(TINY, rows, 0.5, "raw")
+    assert found.holds is holds
+    assert f"{learner:.3f}" in found.words
+
+
+def test_the_curve_of_one_seed_has_its_interval_over_prompts() -> None:
+    one = row(LEARNER, trained(TINY, 4), [0.5]) | {"seed": 0, "prompts": 9}
+    one["curves"] = {"k": [0]} | {m: {"value": [0.5], "low": [0.4], "high": [0.7]} for m in MEASURES}
+    two = one | {"seed": 1}
+    (alone,), (both,) = views.rows_of([one]), views.rows_of([one, two])
+    assert (alone["interval"], alone[POOLED]["low"], alone[POOLED]["high"]) == ("prompts", [0.4], [0.7])
+    assert (both["interval"], both[POOLED]["low"]) == ("seeds", [0.5])
 
 
 @pytest.mark.parametrize(

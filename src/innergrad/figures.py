@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from innergrad.errors import InputError
 from innergrad.files import Writer, make_folder, whole
@@ -52,7 +52,7 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def new(
-    rows: int = 1, columns: int = 1, *, size: tuple[float, float], share_y: bool = False
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float], share_y: bool | Literal["row"] = False
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """An empty figure of ``size`` inches and its panels, row by row. Draw and save it inside: there the style holds."""
     try:

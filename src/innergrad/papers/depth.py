@@ -12,7 +12,6 @@ examples (30, 60 and 90 % of the longest prompt of training), by pooled R^2, mea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -70,14 +69,16 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         told, ends, gains = list[str](), list[bool](), list[list[bool]]()
         for k in examples(sizes):
             picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
-            known = [interval(row, k) for row in picked if row is not None and at(row, POOLED, k) is not None]
+            known = [
+                views.spread(row, POOLED, k) for row in picked if row is not None and at(row, POOLED, k) is not None
+            ]
             if len(known) < len(sizes.depths):
                 words = f"{attention} attention: not all depths are measured yet"
                 found += [Finding(claim, None, words), Finding(every, None, words)]
                 break
-            ends.append(better(known[0], known[-1]))
-            gains.append([better(a, b) for a, b in pairwise(known)])
-            told.append(f"k = {k}: " + ", ".join(f"{value:.4f} ± {half:.4f}" for value, half in known))
+            ends.append(views.larger(known[0], known[-1]))
+            gains.append([views.larger(a, b) for a, b in pairwise(known)])
+            told.append(f"k = {k}: " + ", ".join(views.said(one, 4) for one in known))
         else:
             words = f"{attention} attention, pooled R² for {', '.join(map(str, sizes.depths))} blocks: "
             found.append(Finding(claim, all(ends), words + "; ".join(told)))
@@ -86,12 +87,6 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             words = f"{attention} attention, steps that gain more than their interval at every k: "
             found.append(Finding(every, len(clear) == len(steps), words + (", ".join(clear) or "none")))
     return found
-
-
-def better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether the second of two means is larger by more than the interval of the difference."""
-    (a, near), (b, far) = one, other
-    return b - a > math.hypot(near, far)
 
 
 def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
@@ -103,12 +98,6 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
     return found
 
 
-def interval(row: Record, k: int) -> tuple[float, float]:
-    """Pooled R^2, and half the length of its 95 % interval over seeds; 0 for one seed."""
-    value, low = (row[POOLED][column][row["k"].index(k)] for column in COLUMNS[:2])
-    return float(value), 0.0 if low is None else float(value - low)
-
-
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """A row an attention, a column a number of examples: pooled R^2 by the number of blocks; bars: 95 % intervals over
     seeds. Every panel has a scale of its own, that of its values.
@@ -118,7 +107,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
         panels = [(attention, k) for attention in ATTENTIONS for k in columns]
         for ax, (attention, k) in zip(axes, panels, strict=True):
             picked = [pick(rows, LEARNER, variant=stage(attention, depth)) for depth in range(len(sizes.depths))]
-            known = [(blocks, *interval(row, k)) for blocks, row in zip(sizes.depths, picked, strict=True)
+            known = [(blocks, *views.spread(row, POOLED, k)) for blocks, row in zip(sizes.depths, picked, strict=True)
                      if row and at(row, POOLED, k) is not None]  # fmt: skip
             style: dict[str, Any] = {"color": figures.BLUE, "marker": "o", "ms": 6, "lw": 1.8, "capsize": 4}
             places, values, halves = zip(*known, strict=True) if known else ((), (), ())

@@ -181,22 +181,24 @@ class Study:
 class Finding:
     """One statement of the paper, and whether our numbers agree with it; None if these are not there yet.
 
-    ``words``: what was found, with numbers. ``paper``: the paper's own number, if it gives one.
+    ``words``: what was found, with numbers. ``paper``: the paper's own number, if it gives one. ``testable``: False for
+    a statement that no numbers can decide, such as one about an R^2 that is not defined. Then ``holds`` is None.
     """
 
     claim: str
     holds: bool | None
     words: str
     paper: str = ""
+    testable: bool = True
 
 
 @dataclass(frozen=True)
 class Verdict:
     """``reproduced`` if all findings hold, ``not`` if none does, else ``partly``; ``open`` as long as one is open.
 
-    ``size``: of the run. ``trained``: the steps of the learners that were cut short most, taken and planned. With too
-    few of them the verdict is ``open``, whatever was found. ``seeds``: of the curve that has the fewest, there and
-    planned.
+    Findings that cannot be tested do not count; if there are no others, the verdict is ``open``. ``size``: of the run.
+    ``trained``: the steps of the learners that were cut short most, taken and planned. With too few of them the verdict
+    is ``open``, whatever was found. ``seeds``: of the curve that has the fewest, there and planned.
     """
 
     findings: tuple[Finding, ...]
@@ -210,8 +212,8 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        held = [one.holds for one in self.findings]
-        if self.too_short or None in held:
+        held = [one.holds for one in self.findings if one.testable]
+        if self.too_short or None in held or not held:
             return OPEN
         return REPRODUCED if all(held) else PARTLY if any(held) else NOT
 
@@ -220,8 +222,9 @@ class Verdict:
         """One sentence: what is open; else what does not hold; else, if all does, what was found."""
         if self.too_short:
             return "learners were trained for {:,} of {:,} steps, too few to be judged.".format(*self.trained)
-        opened = [one for one in self.findings if one.holds is None]
-        told = opened or [one for one in self.findings if not one.holds] or self.findings
+        tested = [one for one in self.findings if one.testable]
+        opened = [one for one in tested if one.holds is None]
+        told = opened or [one for one in tested if not one.holds] or tested or self.findings
         return "; ".join(one.words for one in told) + "."
 
     @property

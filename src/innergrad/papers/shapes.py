@@ -24,10 +24,9 @@ from innergrad import figures
 from innergrad.papers import views
 from innergrad.papers.deep_optimizers import MIXED, RELU, SIZES, SOFTMAX, Sizes, Variant, learners
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
-from innergrad.papers.mixtures import PAPER
+from innergrad.papers.mixtures import NEAR, PAPER
 from innergrad.papers.views import ERROR, LEARNER, at, pick
 
-NEAR = 1.05
 Shape = tuple[int, int]  # layers and width
 Line = tuple[str, str, str, Record]  # label and colour; a predictor, and what else its row says
 

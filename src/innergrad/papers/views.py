@@ -7,9 +7,10 @@ A row is one curve: ``by`` a predictor, on a ``test``, at the lengths ``k``; eve
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -39,10 +40,14 @@ def rows_of(records: Iterable[Record]) -> list[Record]:
 
 
 def _seeds(key: Record, group: Sequence[Record]) -> Record:
-    curves = [record["curves"] for record in group]
+    """The mean over seeds; of one seed, its curve as it is, with its interval over prompts."""
+    curves, alone = [record["curves"] for record in group], len(group) == 1
     found = {m: over_seeds([curve[m]["value"] for curve in curves]) for m in MEASURES}
+    if alone:
+        found = {m: {column: curves[0][m][column] for column in COLUMNS} for m in MEASURES}
     undefined = {m: curves[0][m]["undefined"] for m in MEASURES if "undefined" in curves[0][m]}
-    about = {"interval": "seeds", "seeds": sorted(record["seed"] for record in group), "prompts": group[0]["prompts"]}
+    about: Record = {"interval": "prompts" if alone else "seeds", "prompts": group[0]["prompts"]}
+    about |= {"seeds": sorted(record["seed"] for record in group)}
     return {**key, **about, "k": curves[0]["k"], **found, **({"undefined": undefined} if undefined else {})}
 
 
@@ -83,20 +88,60 @@ def least(
     return min(known) if known and len(known) == len(pairs) else None
 
 
+Interval = tuple[float, float]  # a mean, and half the length of its 95 % interval
+
+
+def spread(row: Record, measure: str, k: int) -> Interval:
+    """The value of a row at a length, and half the length of its interval; 0 if it has none."""
+    value, low, high = (row[measure][column][row["k"].index(k)] for column in COLUMNS)
+    return float(value), 0.0 if low is None or high is None else float(high - low) / 2
+
+
+def between(one: Interval, other: Interval) -> Interval:
+    """The second less the first, and the interval of that: the root of the sum of squares, as if both were independent.
+
+    Predictors that are measured on the same prompts are not, and their difference is then better known than this says.
+    """
+    return other[0] - one[0], math.hypot(one[1], other[1])
+
+
+def larger(one: Interval, other: Interval) -> bool:
+    """Whether the second of two means is larger by more than the interval of the difference."""
+    gap, half = between(one, other)
+    return gap > half
+
+
+def behind(first: Record, second: Record, measure: str, ks: Iterable[int]) -> list[int]:
+    """Lengths where the first row is lower by more than LOSS, and by more than the interval of the difference."""
+    pairs = {k: (spread(first, measure, k), spread(second, measure, k)) for k in ks}
+    return [k for k, (mine, theirs) in pairs.items() if theirs[0] - mine[0] > LOSS and larger(mine, theirs)]
+
+
+def said(interval: Interval, digits: int = 3) -> str:
+    """0.150 ± 0.008; without a length, the value alone."""
+    value, half = interval
+    return f"{value:.{digits}f}" + (f" ± {half:.{digits}f}" if half else "")
+
+
 # ------------------------------------------------------------------------------------------------------------- drawing
 
 
 @contextmanager
-def panels(rows: int, columns: int, title: str, save: Save) -> Iterator[list[Axes]]:
-    """Panels of one scale, row by row, to draw into. Then curves that a panel does not reach are named at its edge, the
-    legend of the first is put beside them all, and the figure is saved.
+def panels(
+    rows: int, columns: int, title: str, save: Save, *, share_y: bool | Literal["row"] = True
+) -> Iterator[list[Axes]]:
+    """Panels of one scale (or of one in each row), row by row, to draw into. Then curves that a panel does not reach
+    are named at its edge, one legend is put beside them all, and the figure is saved.
     """
     size = (4.6 * columns + 2.6, 3.1 * rows + 1.3)
-    with figures.new(rows, columns, size=size, share_y=True) as (figure, axes):
+    with figures.new(rows, columns, size=size, share_y=share_y) as (figure, axes):
         yield axes
+        known: dict[str, Any] = {}
         for ax in axes:
             name_outside(ax)
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+            handles, labels = ax.get_legend_handles_labels()
+            known |= dict(zip(labels, handles, strict=True))
+        figure.legend(list(known.values()), list(known), loc="outside right center")
         figure.suptitle(title)
         save(figure)
 
@@ -154,7 +199,5 @@ def frame(ax: Axes, measure: str, trained: int, title: str = "") -> None:
     """Axes that all panels share; ``trained``: the longest prompt of training."""
     ax.axvline(trained, color=GREY, lw=0.8, ls=(0, (4, 3)))
     ax.set_ylim(-0.05, 1.02)
-    ax.set(
-        xlabel="examples in the prompt (dashed: the most in training)", ylabel=measure.replace("R^2", "R²"), title=title
-    )
+    ax.set(xlabel="examples in the prompt (dashed: most in training)", ylabel=measure.replace("R^2", "R²"), title=title)
     whole_numbers(ax)
