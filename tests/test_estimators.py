@@ -676,6 +676,17 @@ def test_estimators_read_text_as_fit_reads_a_file(cells: list[str]) -> None:
         assert scores.min() > 0.9
 
 
+def test_cells_that_cannot_be_read_are_said_and_missing() -> None:
+    cells = [f"{n} km" for n in range(1, 31)]
+    model = InContextRegressor(learner=Smoother()).fit(pd.DataFrame({"way": cells}), np.arange(30.0))
+    with pytest.warns(UserWarning, match="'way' has 2 cells that cannot be read .* such as '1000 m' .* missing"):
+        found = model.predict(pd.DataFrame({"way": ["1000 m", "3 km", "far"]}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = model.predict(pd.DataFrame({"way": [None, "3 km", ""]}, dtype=object))
+    np.testing.assert_array_equal(found, again)
+
+
 def test_a_unit_that_no_training_row_has_is_read() -> None:
     frame = pd.DataFrame({"a": [str(one) for one in range(40)]})
     model = InContextRegressor("ridge").fit(frame, np.arange(40.0))

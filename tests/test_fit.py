@@ -210,6 +210,16 @@ CASES: dict[str, Good | Bad] = {
         {"b": [math.nan, 3.5, 4.0]},
         rows=30,
     ),
+    "a row of totals": Good(
+        lines("who,a,y", "p{n},{s},{s}") + "Total:,,69.25\n",
+        {"a": "numbers"},
+        rows=12,
+        notes="line 14 is left out: its 'y' is the sum of all others",
+    ),
+    "a row with little else": Good(
+        lines("a,b,y", "{s},{c},{s}") + ",,69.26\n", {"a": "numbers"}, rows=12, notes="line 14 is left out"
+    ),
+    "a sum by chance": Good(lines("a,b,y", "{s},{c},{s}") + "9,red,69.25\n", {"a": "numbers"}, rows=13),
     "a column left out": Good(PLAIN, {"a": "text", "b": "numbers"}, asked={"drop": ("a",)}),
     # ------------------------------------------------------------------------------------------------- refused
     "empty": Bad("", ("is empty",)),
@@ -341,30 +351,126 @@ def test_new_rows_are_read_by_the_plans_of_the_old(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "values"),
+    ("old", "new", "values", "said"),
     [
-        ("1M 900k 3M 2M 1k", "5M 7", [5e6, 7.0]),  # k and M stay thousands and millions
-        ("1M 2M 3M 4M 5M", "5M 7k", [5.0, math.nan]),  # here a number counts millions
-        ("1% 2% 0.5 3% 4%", "50% 0.5", [0.5, 0.5]),
-        ("1 2 3 4 5", "5kg 6kg", [5.0, 6.0]),
-        ("1 2 3 4 5", "5m 6m", [5.0, 6.0]),  # metres
-        ("1kg 2kg 3kg 4kg 5kg", "5 6lb", [5.0, math.nan]),
-        ("1kg 2kg 3kg 4kg 5kg", "5 6", [5.0, 6.0]),
-        ("0.1 0.2 0.3 0.4 0.5", "50% 60%", [0.5, 0.6]),
-        ("1000 2000 3000 4000 5000", "5k 0.1M", [5000.0, 1e5]),
-        ("1000 2000 3000 4000 5000", "5k 6k", [5000.0, 6000.0]),
-        ("1k 2k 3k 4k 5k", "5000 6000", [5000.0, 6000.0]),  # of k: this cannot be known, and is said
+        ("1M 900k 3M 2M 1k", "5M 7", [5e6, 7.0], False),  # k and M stay thousands and millions
+        ("1M 2M 3M 4M 5M", "5M 7k", [5.0, 0.007], True),  # here a number counts millions
+        ("1% 2% 0.5 3% 4%", "50% 0.5", [0.5, 0.5], False),
+        ("1% 2% 5 3% 4%", "50% 20", [50.0, 20.0], False),  # 5 is no share: all are per cent
+        ("1% 2% 5% 3% 4%", "20% 0.2", [20.0, 20.0], True),
+        ("1% 2% 5% 3% 4%", "20 30", [20.0, 30.0], True),
+        ("1 2 3 4 5", "5kg 6kg", [5.0, 6.0], True),
+        ("1 2 3 4 5", "5kg", [5.0], True),
+        ("1 2 3 4 5", "5m 6m", [5.0, 6.0], True),  # metres
+        ("1 2 3 4 5", "5m 6", [5.0, 6.0], True),
+        ("1m 2 3m 4 5", "5m 6", [5.0, 6.0], False),
+        ("1B 2 3B 4 5", "5B 6", [5.0, 6.0], False),  # bytes
+        ("$1m $2k $3m $4 $5", "$5m 6", [5e6, 6.0], False),
+        ("1kg 2kg 3kg 4kg 5kg", "5 6lb", [5.0, math.nan], True),
+        ("1kg 2kg 3kg 4kg 5kg", "5 6", [5.0, 6.0], True),
+        ("1€ 2€ 3EUR 4€ 5€", "5EUR 6€", [5.0, 6.0], False),
+        ("0.1 0.2 0.3 0.4 0.5", "50% 60%", [0.5, 0.6], True),
+        ("1000 2000 3000 4000 5000", "5k 0.1M", [5000.0, 1e5], True),
+        ("1000 2000 3000 4000 5000", "5k 6k", [5000.0, 6000.0], True),
+        ("1k 2k 3k 4k 5k", "5000 6000", [5000.0, 6000.0], True),  # of k: this cannot be known, and is said
+        ("$1k $2k $3k $4k $5k", "$5k 6000", [5.0, 6.0], True),
+        ("$1k $2k $3k $4k $5k", "$5000 $6000", [5.0, 6.0], True),
+        ("$1 $2 $3 $4 $5", "$5k $7", [5000.0, 7.0], True),
+        ("$1k $2k $3k $4k $5k", "€5k 6k", [math.nan, 6.0], True),
     ],
 )
-def test_units_are_those_of_the_rows_that_teach(old: str, new: str, values: list[float], tmp_path: Path) -> None:
+def test_units_are_those_of_the_rows_that_teach(
+    old: str, new: str, values: list[float], said: bool, tmp_path: Path
+) -> None:
     """A unit that is there in one file alone is never passed over in silence."""
     (tmp_path / "old.csv").write_text("a,y\n" + "".join(f"{text},{n * n}\n" for n, text in enumerate(old.split())))
     (tmp_path / "new.csv").write_text("a,b\n" + "".join(f"{text},\n" for text in new.split()))
     table = read_table(tmp_path / "old.csv", Asked("y"))
     found = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers")
-    np.testing.assert_equal(found.columns, [values])
-    known = any(mark in old for mark in "kM%"), any(mark in new for mark in "kMm%")
-    assert bool(found.notes) == (known[0] != known[1] or any(map(math.isnan, values)))
+    np.testing.assert_allclose(found.columns, [values], rtol=1e-15)
+    assert bool(found.notes) == said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "values"),
+    [
+        ("5.000 42.100 79.200 12.000", "12.500 150.000", [12500.0, 150000.0]),  # points of thousands, in few rows
+        ("5.000 42.100 79.200 12.000", "12.500 150.000 60.000 7.000", [12500.0, 150000.0, 60000.0, 7000.0]),
+        ("5.000 42.100 79.200 12.000", "12.5 150", [12.5, 150.0]),  # no thousands
+        ("0,10 0,47 1,25 2,125", "1,125", [1.125]),
+        ("0.10 0.47 1.25 2.125", "1.125 2.250 3.375 4.500", [1.125, 2.25, 3.375, 4.5]),
+        ("0.10 0.47 1.25 2.125", "0,900 1,2", [0.9, 1.2]),
+        (
+            "1 2 3 4",
+            "12.500 150.000 60.000 7.000",
+            [12500.0, 150000.0, 60000.0, 7000.0],
+        ),  # nothing was learned of marks
+    ],
+)
+def test_marks_are_those_of_the_rows_that_teach_unless_the_new_rows_show_others(
+    old: str, new: str, values: list[float], tmp_path: Path
+) -> None:
+    (tmp_path / "old.csv").write_text(
+        "a;y\n" + "".join(f"{text};{n * n}\n" for n, text in enumerate([*old.split(), "3"]))
+    )
+    (tmp_path / "new.csv").write_text("a;y\n" + "".join(f"{text};\n" for text in new.split()))
+    table = read_table(tmp_path / "old.csv", Asked("y"))
+    learned = table.mark
+    assert read_new(tmp_path / "new.csv", table.plans, table.target, "numbers", learned=learned).columns == [values]
+
+
+@pytest.mark.parametrize("new", ["9.500", "9.500 8.250", "9.500 8.250 12.000"])
+def test_the_score_of_new_rows_has_the_marks_of_the_target(new: str, tmp_path: Path) -> None:
+    rows = [f"{n};{1 + n // 3}.{n:02d}0" for n in range(12)]
+    (tmp_path / "old.csv").write_text("\n".join(["a;y", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("a;y\n" + "".join(f"1;{text}\n" for text in new.split()))
+    table = read_table(tmp_path / "old.csv", Asked("y"))
+    assert "points are for thousands" in table.why
+    learned = table.mark
+    found = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers", learned=learned)
+    assert found.truth == [float(text.replace(".", "")) for text in new.split()]
+
+
+COLUMNS = {
+    "points for thousands between commas": ("506 75.400 12.000 3.550 480 9.120", [506.0, 75400.0, 12000.0]),
+    "fractions that are typed": ("5 1.250 2.500 3.125 1.875 4", [5.0, 1.25, 2.5]),
+    "two currencies": ("$42k 79000EUR $7k $8k $9k $10k", None),
+    "thousands of a unit": ("194k_km 87,000_km 12_km 5k_km 70_km 1k_km", [194e3, 87e3, 12.0]),
+    "months": ("06.2014 12.2015 01.2016 02.2016 03.2016 04.2016", [16222.0, 16770.0, 16801.0]),
+    "months with strokes": ("6/2014 12/2015 1/2016 2/2016 3/2016 4/2016", [16222.0, 16770.0, 16801.0]),
+    "years of two digits": ("01.02.65 01.02.24 01.03.70 02.03.71 03.03.71 04.03.71", [-1795.0, 19754.0, 59.0]),
+    "a long minus": ("–5 6 –7 8 9 10", [-5.0, 6.0, -7.0]),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_read_as_it_was_meant(name: str) -> None:
+    text, values = COLUMNS[name]
+    cells = text.replace("_", " ").split(" ") if "_" not in text else [one.replace("_", " ") for one in text.split()]
+    found = columns.plan("a", cells, columns.decimal_mark([cells], ","))
+    if values is None:
+        assert not found.numeric
+    else:
+        assert found.values(cells)[0][: len(values)] == values
+    if name in ("points for thousands between commas", "years of two digits"):
+        assert "points are for thousands" in found.words or "'01.02.65' is 1965-02-01" in found.words
+
+
+def test_no_is_no_where_only_yes_was_written() -> None:
+    found = columns.plan("a", ["ja", "", "", "ja", "", "ja"])
+    assert found.values(["ja", "nein", "", "no", "0", "vielleicht"]) == (
+        [1.0, 0.0, 0.0, 0.0, 0.0, pytest.approx(math.nan, nan_ok=True)],
+        ["vielleicht"],
+    )
+
+
+def test_dates_that_could_be_either_are_said(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("d,y\n" + "".join(f"2024-0{n}-15,{n}\n" for n in range(1, 9)))
+    table = read_table(tmp_path / "old.csv", Asked("y", task="numbers"))
+    for text, note in (("03/10/2024", "'03/10/2024' is read as 2024-10-03"), ("03/21/2024", ""), ("05/05/2024", "")):
+        (tmp_path / "new.csv").write_text(f"d,b\n{text},\n")
+        notes = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers").notes
+        assert (note in notes[0]) if note else not notes
 
 
 @pytest.mark.parametrize(
@@ -679,6 +785,7 @@ def row(method: str, r2: float, **more: float) -> dict[str, Any]:
         (row("in context", 0.7), [(0.7, 0.02), (0.0, 0.02)], "cannot be told apart"),
         (row("in context", 0.7), [(0.7, 0.02), (-0.0005, 0.0001)], "is as good"),
         (row("in context", 0.01), [(0.01, 0.02), (-0.69, 0.02)], "not clearly better than the mean. Decide nothing"),
+        (row("in context", 0.9965), [(0.99, 0.02), (0.3, 0.02)], "over 99% of the variance"),
         (row("in context", 0.7, covered_80=0.5), [(0.7, 0.02), (0.0, 0.02)], "had 50%: do not rely on them"),
     ],
 )
@@ -734,5 +841,5 @@ def test_names_of_the_command_line_are_the_librarys() -> None:
     assert names.ENGINES == models.ENGINES == ENGINES
     assert tuple(InContextRegressor().hidden) == models.HIDDEN  # the same network, trained directly
     assert names.FIT_FILES == (fitted.FIT, fitted.DEMONSTRATIONS, fitted.VALIDATION)
-    assert len(columns.USED) == len(words.KINDS)
-    assert set(words.KINDS) == set(columns.USED)
+    assert len(columns.plans.USED) == len(words.KINDS)
+    assert set(words.KINDS) == set(columns.plans.USED)

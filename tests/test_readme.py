@@ -81,6 +81,7 @@ SHORTER = {
     "--sizes 2,4,1": "--sizes 2,2,1",
     "--points 20,8,3": "--points 4,4,2",
     "--engine kernel": "--engine ridge --rows 60",
+    "--target price --predict": "--target price --rows 60 --predict",
 }
 
 

@@ -112,7 +112,7 @@ def fit(
     The file may be as a spreadsheet writes it: commas or semicolons, decimal commas, dates, text, empty cells. What was
     done with every column is said. The score is by 5-fold cross-validation, beside other methods.
 
-    innergrad fit houses.csv --target price --engine kernel --predict new.csv --report
+    innergrad fit houses.csv --target price --predict new.csv --report
     """
     if not 0.0 < interval < 1.0:
         raise InputError("--interval is a share", got=interval, allowed="between 0 and 1, e.g. 0.8", hint="80% is 0.8")
@@ -124,7 +124,7 @@ def fit(
         _use(model, wanted, [name for name, value in asked.items() if value is not None], out, force, as_json, quiet)
         return
     if data is None:
-        hint = "innergrad fit houses.csv --target price --engine kernel"
+        hint = "innergrad fit houses.csv --target price"
         raise InputError("the CSV file is missing", got="no file", hint=hint)
     task: Task | None = "classes" if classes else "numbers" if numbers else None
     dropped = tuple(name.strip() for name in drop.split(",")) if drop else ()
@@ -139,7 +139,7 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
     new = (
         None
         if wanted.predict is None
-        else read_new(wanted.predict, table.plans, table.target, table.task, table.classes)
+        else read_new(wanted.predict, table.plans, table.target, table.task, table.classes, table.mark)
     )
     asks = new is not None or bool(table.queries)
     if asks:
@@ -199,7 +199,7 @@ def _use(
     from innergrad.tables.fitted import load
 
     model, known = load(folder)
-    new = read_new(wanted.predict, model.plans, model.target, model.task, model.classes)
+    new = read_new(wanted.predict, model.plans, model.target, model.task, model.classes, model.mark)
     with working("predicting", quiet or as_json):
         predictions, told = _predicted(writer, folder, place, model, new, wanted.interval, known["matters"])
     if as_json:

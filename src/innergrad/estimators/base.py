@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,7 +105,10 @@ class InContext(BaseEstimator):  # type: ignore[misc]
     def _values(self, X: Any) -> np.ndarray:
         """(m, used columns)."""
         check_is_fitted(self)
-        return self._columns.matrix(table_of(self, X, reset=False))
+        table = table_of(self, X, reset=False)
+        for sentence in self._columns.unread(table):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        return self._columns.matrix(table)
 
     @property
     def certificate_(self) -> Certificate:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from innergrad.errors import LARGEST, plural
+from innergrad.errors import LARGEST, plural, shortened
 from innergrad.estimators.cells import (
     NO_VALUE,
     NUMBER,
@@ -90,6 +90,12 @@ class Coding:
             return days(values, self.column.name)
         return finite(floats(values, self.column.name), self.column.name)
 
+    def unread(self, values: Values) -> list[str]:
+        """Cells of a column with a plan that are there, and cannot be read."""
+        if self.plan is None:
+            return []
+        return [text for text in texts(values) if text and not is_missing(text) and np.isnan(self._read(text))]
+
     def _read(self, text: str | None) -> float:
         """A cell by itself: others in the same call have no say."""
         assert self.plan is not None
@@ -120,6 +126,16 @@ class Columns:
     def levels(self) -> tuple[int, ...]:
         """Of every used column the number of its categories; 0 for numbers."""
         return tuple(0 if one.levels is None else 1 + max(one.levels.values()) for one in self.codings)
+
+    def unread(self, table: Sequence[Values]) -> list[str]:
+        """Sentences on cells that count as missing, because they cannot be read."""
+        found = [(one.column, one.unread(table[one.place])) for one in self.codings]
+        return [
+            f"{named(column.name)} has {plural(len(cells), 'cell')} that cannot be read as in the training rows, such "
+            f"as {shortened(cells[0], 30)!r} (there: {column.words}): taken as missing"
+            for column, cells in found
+            if cells
+        ]
 
     def matrix(self, table: Sequence[Values]) -> np.ndarray:
         """(rows, used columns), float64."""

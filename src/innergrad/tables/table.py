@@ -10,7 +10,22 @@ from pathlib import Path
 
 from innergrad.errors import InputError, plural, shortened, suggestion
 from innergrad.tables.sheets import Sheet, read_sheet
-from innergrad.written import Plan, Task, Value, absent, decimal_mark, is_missing, plan, task_of, unit_of_others
+from innergrad.written import (
+    Plan,
+    Task,
+    Value,
+    absent,
+    dates_of,
+    day_of,
+    day_words,
+    decimal_mark,
+    is_missing,
+    numbers_of,
+    plan,
+    task_of,
+    unit_of_others,
+)
+from innergrad.written.plans import EITHER
 
 ROWS = 10_000  # that teach; of more, a sample
 QUERIES = 200_000  # that are predicted in one go
@@ -20,6 +35,8 @@ NAMED = 3  # classes, in a sentence
 VARIED = 20  # different values of a column: with fewer in all columns, rows are equal by chance
 COPIES = 0.05  # of the rows: so many copies are worth a word
 ALIKE = 0.9995  # a column whose correlation with the target is as large as this knows it
+TOTALS = frozenset(("total", "totals", "sum", "summe", "gesamt", "grand total", "somme", "totale", "suma", "totaal"))
+ROUNDED = 1e-3  # of a total: what the rounding of its parts may do
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,10 @@ class Table:
         return NewRows(self.sheet, self.columns, None, [], tuple(self.queries), self.decimal)
 
     @property
+    def mark(self) -> str | None:
+        return mark_of([*self.used, self.target], [*self.columns, self.y])
+
+    @property
     def classes(self) -> list[str]:
         return sorted({value for value in self.y if isinstance(value, str)}, key=_natural)
 
@@ -93,6 +114,9 @@ def read_table(path: Path, asked: Asked) -> Table:
     decimal = decimal_mark((sheet.column(one) for one in range(len(sheet.header))), sheet.separator)
     name, cells = sheet.header[place], sheet.column(place)
     target, task, why, y, notes = _target(path, name, cells, decimal, asked.task)
+    if total := _without_total(sheet, place, task, y):
+        notes += total
+        _, why = task_of(target, y, asked.task)
     known = [row for row, value in enumerate(y) if value is not None]
     _check_target(path, target, task, [y[row] for row in known])
     dropped = {_column(path, sheet.header, one, "--drop") for one in asked.drop}
@@ -205,6 +229,23 @@ def _target(
     if task == "classes" and found.numeric:
         y = _labels(cells, y)
     return found, task, why, y, notes
+
+
+def _without_total(sheet: Sheet, place: int, task: Task, y: list[Value]) -> list[str]:
+    """A row whose target is the sum of all others, and that says so or has little else, teaches nothing: its y becomes
+    None. A note on it.
+    """
+    amounts = {row: value for row, value in enumerate(y) if isinstance(value, float)} if task == "numbers" else {}
+    total = math.fsum(amounts.values())
+    for row, value in amounts.items():
+        others = [text.strip() for at, text in enumerate(sheet.rows[row]) if at != place]
+        bare = 2 * sum(map(is_missing, others)) >= len(others)
+        if len(amounts) <= LEAST or abs(total - 2 * value) > ROUNDED * abs(value) or value == 0.0:
+            continue
+        if bare or any(text.casefold().rstrip(":") in TOTALS for text in others):
+            y[row] = None
+            return [f"line {sheet.lines[row]} is left out: its {sheet.header[place]!r} is the sum of all others"]
+    return []
 
 
 def _text(name: str, cells: Sequence[str]) -> Plan:
@@ -344,8 +385,28 @@ class NewRows:
     decimal: str = "."
 
 
-def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classes: Sequence[str] = ()) -> NewRows:
-    """The rows of another file, whose columns have the same names. classes: as the first file writes them."""
+def mark_of(plans: Sequence[Plan], columns: Sequence[Sequence[Value]]) -> str | None:
+    """The mark of fractions that a file had, from its columns that are used; None if it had no fractions."""
+    numbers = [(one, values) for one, values in zip(plans, columns, strict=True) if one.kind == "numbers"]
+    if any(one.decimal == "," for one, _ in numbers):
+        return ","
+    fractions = any(
+        isinstance(v, float) and not v.is_integer() for _, values in numbers for v in values if not absent(v)
+    )
+    return "." if fractions else None
+
+
+def read_new(
+    path: Path,
+    plans: Sequence[Plan],
+    target: Plan,
+    task: Task,
+    classes: Sequence[str] = (),
+    learned: str | None = None,
+) -> NewRows:
+    """The rows of another file, whose columns have the same names. classes: as the first file writes them; learned: its
+    mark of fractions (see ``mark_of``).
+    """
     sheet = read_sheet(path, most=QUERIES + 1)
     if sheet.total > QUERIES:
         raise InputError(
@@ -362,7 +423,8 @@ def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classe
             allowed=", ".join(one.name for one in used),
             hint=suggestion(missing[0], sheet.header) or hint,
         )
-    decimal = decimal_mark((sheet.column(one) for one in range(len(sheet.header))), sheet.separator)
+    cells = (sheet.column(one) for one in range(len(sheet.header)))
+    decimal = decimal_mark(cells, sheet.separator, learned)
     columns, notes = list[list[Value]](), list(sheet.notes)
     for one, place in zip(used, places, strict=True):
         values, said = _new_values(path, one, sheet.column(place or 0), decimal)
@@ -374,12 +436,11 @@ def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classe
 
 def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tuple[list[Value], list[str]]:
     """Read as the column of the first file was, with the marks of this one."""
-    fresh, noted = plan(one.name, cells, decimal), ""
-    if one.kind == "numbers" and fresh.kind == "numbers":
-        unit, noted = unit_of_others(one.unit, fresh.unit)
-        one = replace(one, decimal=fresh.decimal, unit=unit)
-    elif one.kind == "dates" and fresh.kind == "dates" and "could be either" not in fresh.words:
-        one = replace(one, day_first=fresh.day_first)
+    noted = ""
+    if one.kind == "numbers":
+        one, noted = _numbers_here(one, cells, decimal)
+    elif one.kind == "dates":
+        one, noted = _dates_here(one, cells)
     values, strange = one.values(cells)
     given = sum(not is_missing(text) for text in cells)
     if strange and given == sum(text.strip() in set(strange) for text in cells):
@@ -396,6 +457,27 @@ def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tu
     return values, notes
 
 
+def _numbers_here(one: Plan, cells: Sequence[str], decimal: str) -> tuple[Plan, str]:
+    """The plan of a column of numbers for cells of another file, and a note on their unit."""
+    fresh = numbers_of(one.name, cells, decimal)
+    if fresh is None:
+        return replace(one, decimal=decimal), ""
+    unit, noted = unit_of_others(one.unit, fresh.unit)
+    return replace(one, decimal=fresh.decimal, unit=unit), noted
+
+
+def _dates_here(one: Plan, cells: Sequence[str]) -> tuple[Plan, str]:
+    """The same for a column of dates; a note if some could be read in two ways, and nothing here decides."""
+    fresh = dates_of(one.name, cells)
+    if fresh is None:
+        return one, ""
+    if EITHER not in fresh.words:
+        return replace(one, day_first=fresh.day_first), ""
+    text = next(text.strip() for text in cells if day_of(text.strip()) is not None)
+    day = day_of(text, one.day_first)
+    return one, "" if day is None else f"has dates that could be read in two ways: {text!r} is read as {day_words(day)}"
+
+
 def _truth(
     sheet: Sheet, target: Plan, task: Task, decimal: str, classes: Sequence[str]
 ) -> tuple[list[Value] | None, list[str]]:
@@ -404,11 +486,10 @@ def _truth(
     if place is None:
         return None, []
     cells = sheet.column(place)
-    fresh, noted = plan(target.name, cells, decimal), ""
-    if target.kind == "numbers" and fresh.kind == "numbers":
-        unit, noted = unit_of_others(target.unit, fresh.unit)
-        target = replace(target, unit=unit)
-    values, strange = replace(target, decimal=decimal).values(cells)
+    noted = ""
+    if target.kind == "numbers":
+        target, noted = _numbers_here(target, cells, decimal)
+    values, strange = target.values(cells)
     y = [None if absent(value) else value for value in values]
     if task == "classes" and target.numeric:
         spelt = {name.casefold(): name for name in classes}  # Yes and yes are one class

@@ -13,6 +13,7 @@ from innergrad.written import Plan, Task, Value
 CLEAR = 2.0  # standard errors: a difference of more is no chance
 MATTERS, MOST_IMPORTANT = 0.005, 5  # a column matters if the score falls by more; the most that are named
 LOPSIDED = 0.8  # a value that more than this share of the rows have is worth a word
+ALMOST = 0.995  # R² that would be rounded to 1
 VISIBLE = 0.002  # a smaller difference of scores is none, however sure it is
 KINDS = {"numbers": "of numbers", "dates": "of dates", "times": "of times", "yes or no": "of yes or no"}
 KINDS |= {"categories": "of categories"}
@@ -88,7 +89,8 @@ def _level(task: Task, target: str, own: Score, over_nothing: tuple[float, float
         what = "the mean" if task == "numbers" else "chance"
         return f"In context it is not clearly better than {what}{none}. Decide nothing by it."
     if task == "numbers":
-        share, error = f"{max(own['r2'], 0.0):.0%}", readable(own["typical_error"], 3)
+        share = "over 99%" if ALMOST <= own["r2"] < 1.0 else f"{max(own['r2'], 0.0):.0%}"
+        error = readable(own["typical_error"], 3)
         half = f"half of the predictions are off by less than {error}"
         return f"In context, {share} of the variance of {target!r} is explained; {half}."
     return f"In context, {own['right']:.0%} of the classes are right, and the AUC is {own['auc']:.2f}."

@@ -1,0 +1,25 @@
+"""What a column of text holds: numbers with units, dates, yes or no, categories; and its cells as values."""
+
+from innergrad.written.dates import day_of, day_words, hour_of
+from innergrad.written.numbers import decimal_mark, is_missing, number_alone, number_of, unit_of_others
+from innergrad.written.plans import Plan, Task, Value, absent, dates_of, numbers_of, plan, spoken, task_of
+
+__all__ = [
+    "Plan",
+    "Task",
+    "Value",
+    "absent",
+    "dates_of",
+    "day_of",
+    "day_words",
+    "decimal_mark",
+    "hour_of",
+    "is_missing",
+    "number_alone",
+    "number_of",
+    "numbers_of",
+    "plan",
+    "spoken",
+    "task_of",
+    "unit_of_others",
+]
