@@ -326,11 +326,11 @@ def distance(p: Tensor, q: Tensor, scale: float, ks: Sequence[int]) -> Record:
 
 
 def networks(run: Run) -> bool:
-    """Networks trained on longer prompts; as many as there is time for."""
+    """Networks trained on longer prompts; as many as there is time for, the shallow ones first."""
     sizes: Sizes = run.sizes
     records, began, slowest = run.records("networks"), time.monotonic(), PACE
-    for one in (*balls(sizes), *smooth(sizes)):
-        for layers in sizes.layers:
+    for layers in sizes.layers:
+        for one in (*balls(sizes), *smooth(sizes)):
             if records.has(by=network(layers, "last"), test=vars(one)):
                 continue
             weights = sizes.width * (one.inputs + 2 + (layers - 2) * sizes.width)
@@ -345,7 +345,7 @@ def networks(run: Run) -> bool:
                 found = curves(p, y, one.task(sizes).scale, sizes.long_ks)
                 records.add({"by": name, **about, "curves": found})
             slowest = max(slowest, (time.monotonic() - start) / work)
-        run.say(f"{run.clock.spent:7.1f} s   longer prompts: {one.name}")
+        run.say(f"{run.clock.spent:7.1f} s   longer prompts: networks of {layers} layers")
     noted(records, run, began)
     return True
 
