@@ -36,8 +36,9 @@ from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
 from innergrad.lab.stack import Stack
 from innergrad.lab.sweeps import COMMA, grid, groups, read_experiments, sweep
-from innergrad.lab.tasks import Linear, Networks, Task
+from innergrad.lab.tasks import Inputs, Linear, Networks, Task
 from innergrad.manifest import IMPORTED
+from innergrad.papers.catalogue import FIGURES
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 SMALL = Experiment(
@@ -124,9 +125,54 @@ def check_command(words: list[str], experiment: Experiment) -> None:
         assert len(groups([one for one, _ in made])) == 1 or "--stack" not in words
 
 
-def test_there_are_configurations_for_every_paper() -> None:
-    names = {path.stem.partition("_")[0] for path in CONFIGS.glob("*.toml")}
-    assert names == {"akyurek", "balls", "cheng", "deep", "garg", "smoke", "smooth", "three"}
+DEEP = {
+    attention: [f"deep_optimizers_{attention}_{layers}" for layers in (3, 4, 6)] for attention in ("relu", "softmax")
+}
+CONFIGURED = {  # of figures: the files with their learners
+    **{f"mixtures-{attention}": names for attention, names in DEEP.items()},
+    **{f"{figure}-{attention}": names[1:2] for figure in ("parameters", "shapes") for attention, names in DEEP.items()},
+    "depth": ["deep_optimizers_depth"],
+    "balls": ["balls"],
+    "smooth": ["smooth"],
+    "kernels": ["cheng_kernels"],
+    "kernel-depth": ["cheng_kernels"],
+    "heads": ["cheng_heads"],
+    "identity": ["cheng_theorem_4.5"],
+    "identity-softmax": ["cheng_theorem_4.5", "cheng_theorem_4.6"],
+    "identity-free": ["cheng_theorem_4.6"],
+    "linear-algorithms": ["akyurek_linear"],
+    "linear-probes": ["akyurek_linear"],
+    "linear-noise": ["akyurek_noise"],
+    "linear-sizes": ["akyurek_depth"],
+}
+OTHERS = {
+    "smoke",
+    "three_tasks",
+    "deep_optimizers_scores",
+    *(f"garg_{name}" for name in ("linear", "network", "sparse", "tree")),
+}
+
+
+def test_the_page_names_the_figures_without_a_configuration() -> None:
+    """And every file belongs to a figure, or is one of a few others."""
+    page = (CONFIGS.parent / "docs" / "lab.md").read_text()
+    (said,) = re.findall(r"There is none for the figures (.*?)\.\n?", page, re.DOTALL)
+    assert set(re.findall(r"`([\w-]+)`", said)) == set(FIGURES) - set(CONFIGURED)
+    assert {name for names in CONFIGURED.values() for name in names} | OTHERS == {
+        one.stem for one in CONFIGS.glob("*.toml")
+    }
+
+
+def test_the_page_has_every_kind_of_task_and_of_inputs() -> None:
+    page = (CONFIGS.parent / "docs" / "lab.md").read_text()
+    ours = {
+        family: [name for name, kind in family.kinds.items() if kind.__module__.startswith("innergrad.")]
+        for family in (Task, Inputs)
+    }
+    for names in ours.values():
+        assert [name for name in names if f"`{name}`" not in page] == []
+    assert [len(names) for names in ours.values()] == [14, 5]
+    assert "fourteen kinds of functions and tables, five kinds of inputs" in page
 
 
 # -------------------------------------------------------------------------------------------------------------- stacks
