@@ -197,10 +197,14 @@ def intervals(arguments: Arguments) -> None:
 
 
 def summarise(arguments: Arguments) -> None:
-    """results/real_tables_baselines.json: the rows of the baselines; results/real_tables.json: everything else."""
+    """results/real_tables_baselines.json: the rows of the baselines; results/real_tables.json: everything else. What
+    the folder has no rows of stays as it is stored.
+    """
     tables, folder = wanted(arguments), arguments.out
     rows = runs.read(folder / "baselines.jsonl", tables)
+    stored = read("real_tables")
     ours = [row for name in ("estimators", "learner") for row in runs.read(folder / f"{name}.jsonl", tables)]
+    ours += [row for row in stored["rows"] if row["model"] not in {one["model"] for one in ours}]
     settings = {"folds": FOLDS, "training_rows": TRAIN, "trees": models.TREES, "workers": arguments.workers}
     if arguments.baselines:
         ordered = sorted(rows, key=lambda row: (row["source"], row["table"], row["model"], row["fold"]))
@@ -209,14 +213,14 @@ def summarise(arguments: Arguments) -> None:
     elif not rows:
         rows = read("real_tables_baselines")["rows"]
     found = summary.whole(rows + ours, tables)
-    found["context"] = summary.context(runs.read(folder / "context.jsonl", tables), tables)
+    found["context"] = summary.context(runs.read(folder / "context.jsonl", tables), tables) or stored["context"]
     permuted_scores = summary.of_tables(runs.read(folder / "permuted.jsonl"))
     keys = summary.keys_of(tables, "regression") + summary.keys_of(tables, "classification")
     found["permuted"] = [
         {"table": key[1], "source": key[0]} | {model: cell["score"] for model, cell in permuted_scores[key].items()}
         for key in keys
         if key in permuted_scores
-    ]
+    ] or stored["permuted"]
     found["rows"] = [{key: value for key, value in row.items() if key not in ("hash", "train_most")} for row in ours]
     store("real_tables", "python benchmarks/real_tables.py summary", settings | found)
 
