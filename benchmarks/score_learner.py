@@ -20,6 +20,7 @@ import argparse
 import json
 import math
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -135,6 +136,7 @@ def train(chosen: Sequence[Experiment], seconds: float, device: str, out: Path, 
     result = train_within(chosen, left, device=device, keep=keep, progress=told, start=start)
     took = {"seconds": round(time.perf_counter() - began, 1), "device": device_name(device), "steps": result.step}
     took["short_steps"] = 0 if first is None else first.step
+    took["command"] = " ".join(["python", "benchmarks/score_learner.py", *sys.argv[1:]])
     paths = []
     for number, one in enumerate(result.experiments):
         made = write_learner(out / one.name, result.learner, one, result.step, model=number)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,8 @@ from test_lab_cli import call, good
 
 NAMES = zoo.names()
 VECTORS = [name for name in NAMES if zoo.card(name)["learner"]["table"]["kind"] != "table"]
-MOST = 25 * 10**6  # bytes of all weights
+MOST, MOST_FILES = 25 * 10**6, 50 * 10**6  # bytes of all weights, and of all files of the repository
+ROOT = Path(__file__).parent.parent
 
 
 def test_it_is_small_and_whole() -> None:
@@ -26,6 +30,15 @@ def test_it_is_small_and_whole() -> None:
     sizes = [zoo.weights(name).stat().st_size for name in NAMES]
     assert sum(sizes) < MOST
     assert sizes == [zoo.card(name)["weights"]["bytes"] for name in NAMES]
+
+
+def test_the_repository_is_small() -> None:
+    """Who clones it waits for all of it, and the weights are most of it."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    paths = [ROOT / name for name in set(names) if name]
+    sizes = [path.stat().st_size for path in paths if path.is_file()]
+    assert sum(zoo.weights(name).stat().st_size for name in NAMES) < sum(sizes) < MOST_FILES
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if zoo.card(name)["learner"]["table"]["kind"] == "gpt"])
@@ -64,6 +77,12 @@ def test_the_command_lists_and_shows(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "card.json").read_text()) == {"made_by": "innergrad zoo", **card}
     printed = good("zoo", NAMES[0])
     assert card["weights"]["sha256"] in printed
+    for name in NAMES:
+        command = zoo.card(name)["training"]["command"]
+        assert command in " ".join(good("zoo", name).split())
+        scripts = re.findall(r"python (?:-m )?(\S+)", command)
+        assert scripts
+        assert all((ROOT / one).is_file() or find_spec(one) for one in scripts)
     assert all(word in printed for word in ("task:", "training:", "limit:", "within-prompt R²"))
     assert good("zoo", "--quiet") == ""
 

@@ -75,6 +75,7 @@ def _lines(card: shelf.Card) -> Iterator[str]:
     yield f"{card['name']}: {card['title']}"
     for key in ("task", "data", "learner", "training"):
         yield from _paragraph(key, card[key]["words"])
+    yield from _paragraph("command", card["training"]["command"])
     yield ""
     yield from _table(card["numbers"]["rows"])
     yield from _paragraph("numbers", card["numbers"]["words"])
