@@ -461,6 +461,25 @@ def test_a_race_begins_anew() -> None:
     assert not torch.equal(fresh[0].state["theta"], fresh[1].state["theta"])
 
 
+def test_priors_that_lack_a_part(tmp_path: Path) -> None:
+    """Each lacks what its name says, and a run that was cut off goes on."""
+    import table_ablation as script
+
+    whole = lab.TableRegression(d=20)
+    for name, prior in script.PRIORS.items():
+        assert all(getattr(whole, part) != value for part, value in prior.items()), name
+        assert all(part in ("missing", "derived_share") or value for part, value in prior.items()), name
+    given = ["--out", str(tmp_path), "--size", "tiny", "--device", "cpu", "--compile", "off", "--steps", "12"]
+    given += ["--prompts", "2", "--ks", "8", "--seeds", "1", "--priors"]
+    script.main([*given, "straight lines only"])
+    first = json.loads((tmp_path / script.FILE).read_text())["rows"]
+    script.main([*given, "the whole prior", "straight lines only"])
+    rows = json.loads((tmp_path / script.FILE).read_text())["rows"]
+    assert [row["prior"] for row in rows] == ["straight lines only", "the whole prior"]
+    assert rows[:1] == first
+    assert rows[0]["on_the_whole_prior"] != rows[1]["on_the_whole_prior"]
+
+
 @both
 def test_the_script(labels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It trains, goes on, scores tables, races and packs; the zoo reads what it packs."""

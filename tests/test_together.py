@@ -69,5 +69,5 @@ def test_the_lists_of_jobs_name_what_there_is(tmp_path: Path) -> None:
     assert {stage for _, stage in lacking} <= shared
     lines = together.read_jobs(folder / "tables.txt", tmp_path)
     parts = [part.split() for command in lines.values() for part in command.split(" && ")]
-    assert {words[1] for words in parts} == {"benchmarks/tables_learner.py"}
-    assert all(hasattr(tables_learner, words[2]) for words in parts)
+    assert all((SCRIPT.parent.parent / words[1]).is_file() for words in parts)
+    assert all(hasattr(tables_learner, words[2]) for words in parts if "tables_learner" in words[1])
