@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from innergrad.papers import parameters, views
+from innergrad.papers import functional_gradient, parameters, views
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.frame import SAID, Figure, fewest_seeds
 from innergrad.papers.mixtures import window
@@ -52,16 +52,21 @@ def verdict(found: dict[str, Any] | None) -> str:
 
 def summary() -> list[str]:
     """One row a figure."""
-    lines = ["| figure | verdict | command | cost |", "|---|---|---|---|"]
+    lines = ["| figure | claims that hold | verdict | command | cost |", "|---|---|---|---|---|"]
     for paper in dict.fromkeys(figure.paper for figure in FIGURES.values()):
-        lines.append(f"| ***{paper}*** | | | |")
+        lines.append(f"| ***{paper}*** | | | | |")
         for figure in (one for one in FIGURES.values() if one.paper == paper):
             found = stored(figure)
             name = f"[{figure.number}](#{figure.name})" if found else figure.number
-            lines.append(
-                f"| {name}: {subject(figure)} | {verdict(found)} | {command(figure)} | {cost(found) if found else ''} |"
-            )
+            cells = [f"{name}: {subject(figure)}", tally(found), verdict(found), command(figure)]
+            lines.append(f"| {' | '.join(cells)} | {cost(found) if found else ''} |")
     return lines
+
+
+def tally(found: dict[str, Any] | None) -> str:
+    """4 of 5: claims that hold, of those that can be tested."""
+    tested = [one["holds"] for one in (found or {"findings": []})["findings"] if one.get("testable", True)]
+    return f"{sum(holds is True for holds in tested)} of {len(tested)}" if tested else ""
 
 
 def subject(figure: Figure) -> str:
@@ -131,4 +136,33 @@ def reading(rows: list[Any], sizes: Any, mean: float, labels: str, measure: str)
     return f"{both}: {f'behind by more than {LOSS:g}' if lost else 'match'}", not lost
 
 
-TABLES = {"reproduction": summary, "reproduction_sections": sections, "reproduction_readings": readings}
+# ---------------------------------------------------------------------------------------- trainings of Cheng et al.
+
+
+def batches() -> list[str]:
+    """Steps, prompts in a step, and how often the same points are used, of every stored training of a study."""
+    lines = ["| figures | steps planned | prompts in a batch | steps on the same points | prompts in all |", "|---" * 5 + "|"]
+    studies: dict[str, list[Figure]] = {}
+    for figure in FIGURES.values():
+        if figure.paper == functional_gradient.PAPER:
+            studies.setdefault(figure.study.name, []).append(figure)
+    for group in studies.values():
+        sizes, trainings = group[0].study.sizes["full"], dict[tuple[int, int, int], str]()
+        for free in (False, True) if sizes.free_steps else (True,):
+            for head in ("softmax", "linear") if sizes.linear_batch and not free else ("softmax",):
+                about = "A is free" if free else f"A = 0{', linear attention' if head == 'linear' else ''}"
+                shape = functional_gradient.Shape((head,), sizes.layers[0], sizes.n[0], free)
+                trainings[functional_gradient.amounts(sizes, shape)] = about if sizes.free_steps else ""
+        names = ", ".join(f"`{figure.name}`" for figure in group)
+        for (steps, batch, every), about in trainings.items():
+            cells = [f"{names}{': ' * bool(about)}{about}", f"{steps:,}", f"{batch:,}", f"{every}"]
+            lines.append(f"| {' | '.join(cells)} | {-(-steps // every) * batch:,} |")
+    return lines
+
+
+TABLES = {
+    "reproduction": summary,
+    "reproduction_sections": sections,
+    "reproduction_readings": readings,
+    "reproduction_batches": batches,
+}

@@ -296,6 +296,21 @@ def test_the_least_error_is_compared_at_every_place() -> None:
     assert functional_examples.least(rows, "exp", "softmax", ["exp"], [6, 8], "n")[0] is None
 
 
+def test_a_factor_has_the_interval_of_seeds_compared_with_themselves() -> None:
+    """Seeds differ a hundredfold, and the factor is 2 for all of them but for a little."""
+
+    def row(heads: str, each: list[float]) -> Record:
+        curve = {"value": [math.prod(each) ** (1 / 3)], "low": [1e-3], "high": [1e3]}
+        return {"kernel": "exp", "heads": heads, "at": [6], "risk": curve, "each": [each]}
+
+    rows = [row("softmax", [0.01, 0.1, 1.0]), row("exp", [0.0198, 0.2, 2.02])]
+    holds, words = functional_examples.least(rows, "exp", "softmax", ["exp"], [6], "n")
+    assert holds
+    assert "2.00 times (1.951 to 2.05)" in words
+    one = [one | {"each": [one["each"][0][:1]]} for one in rows]
+    assert "times as much" in functional_examples.least(one, "exp", "softmax", ["exp"], [6], "n")[1]
+
+
 def test_a_condition_number_improves_with_its_whole_interval() -> None:
     def row(values: list[float], highs: list[float | None]) -> Record:
         return {"factors": {"value": values, "high": highs}}

@@ -294,6 +294,11 @@ def test_fig_2_is_judged_by_its_rules() -> None:
     assert held(linear_noise.judge(sizes, rows[:-1])) == [None]
     flat = [{**row, "curve": [1.0] * len(row["curve"])} for row in rows]  # no lambda is better than another
     assert held(linear_noise.judge(sizes, flat))[0] is False
+    apart = [{**row, "lam": 3 * row["truth"]} if row is flat[-1] else row for row in (*rows[:-1], flat[-1])]
+    assert held(linear_noise.judge(sizes, apart))[0] is True
+    words = linear_noise.judge(sizes, apart)[0].words
+    assert "outside a factor of 1.5, and not judged since not identifiable: sigma = 1 and tau = 1" in words
+    assert "not judged" not in linear_noise.judge(sizes, rows)[0].words
 
 
 def sizes_rows(depths: list[Predictor], narrow: Predictor) -> list[Record]:
@@ -347,10 +352,54 @@ def test_table_1_is_judged_by_its_rules() -> None:
         records = []
         for how in linear_inits.COMBINATIONS:
             named = dict(zip(linear_inits.PARTS, how, strict=True))
-            value = math.prod(worse[part] for part in named if named[part] == "normal")
+            value = 0.1 * math.prod(worse[part] for part in named if named[part] == "normal")
             records += [{**named, "seed": seed, "value": (1 + 0.01 * seed) * value} for seed in (0, 1)]
         return linear_inits.rows(linear_inits.TINY, records)
 
     found = linear_inits.judge(linear_inits.TINY, rows({"weight": 3.0, "bias": 0.5, "position": 1.0}))
     assert held(found) == [True, False, False]
     assert "3 times" in found[0].words
+    found = linear_inits.judge(linear_inits.TINY, rows({"weight": 3.0, "bias": 2.0, "position": 2.0}))
+    assert held(found) == [True, True, True]
+    nothing = linear_inits.judge(linear_inits.TINY, rows({"weight": 10.0, "bias": 1.0, "position": 10.0}))
+    assert [one.testable for one in nothing] == [True, True, True]
+    assert "over the 1 of 4 pairs" in nothing[1].words
+
+
+def test_a_ratio_of_errors_is_over_pairs_that_learned() -> None:
+    """A bias that doubles the error is seen, though half of the combinations learn nothing, whatever their bias is."""
+    records: list[Record] = []
+    for how in linear_inits.COMBINATIONS:
+        named = dict(zip(linear_inits.PARTS, how, strict=True))
+        value = 1.02 if named["weight"] == "normal" else 0.2 if named["bias"] == "normal" else 0.1
+        records += [{**named, "seed": seed, "value": (1 + 0.001 * seed) * value} for seed in (0, 1)]
+    rows = linear_inits.rows(linear_inits.TINY, records)
+    each, pairs = linear_inits.ratios(rows, "bias")
+    assert (pairs, each) == (2, pytest.approx([math.log(2.0)] * 2))
+    assert linear_inits.ratios(rows, "weight")[1] == 4
+    dead = [row | {"value": 1.02, "each": [1.02, 1.02]} for row in rows]
+    weight, bias, _ = linear_inits.judge(linear_inits.TINY, dead)
+    assert (weight.holds, weight.testable, bias.holds, bias.testable) == (False, True, None, False)
+
+
+def test_intervals_are_those_of_seeds_and_of_prompts() -> None:
+    """Rows of the right panel of Fig. 2 and of the middle panels of Fig. 4."""
+    curve = {"sigma": 1.0, "tau": 1.0, "prompts": 9, "unit": 1.0, "lam": 1.0, "low": 0.9, "high": 1.1}
+    records = [curve | {"seed": seed, "curve": [value, 1.0]} for seed, value in ((0, 1.0), (1, 4.0))]
+    sizes = replace(linear_noise.TINY, sigmas=(1.0,), taus=(1.0,))
+    (row,) = linear_noise.rows(sizes, records)
+    assert row["spread"][1] == [1.0, 1.0, 1.0]
+    value, low, high = row["spread"][0]
+    assert (value, low * high) == pytest.approx((2.0, 4.0), rel=1e-4)
+    assert high == pytest.approx(2.0 * math.exp(12.706 * math.log(2.0)), rel=1e-3)
+    probes = {"measure": "probes", "states": "trained", "steps": 5, "errors": {"mlp, moments": [[0.5]]}}
+    probes |= {"spread": {"mlp, moments": [[0.1]]}, "attention": {"mlp, moments": [[[0.2, 0.8]]]}}
+    other = probes | {"errors": {"mlp, moments": [[0.7]]}, "attention": {"mlp, moments": [[[0.4, 0.6]]]}}
+    tiny: Any = linear_algorithms.SIZES["tiny"]
+    (one,) = linear_probes.rows(tiny, [probes | {"seed": 0}])
+    (two,) = linear_probes.rows(tiny, [probes | {"seed": 0}, other | {"seed": 1}])
+    assert one["half"] == [[pytest.approx(0.196)]]
+    assert "attention half" not in one
+    assert two["half"] == [[pytest.approx(12.706 * 0.1, rel=1e-4)]]
+    assert two["attention half"] == [[[pytest.approx(12.706 * 0.1, rel=1e-4)] * 2]]
+    assert (linear_probes.said(one, 0), linear_probes.said({"value": [0.5]}, 0)) == ("0.5 (0.3 to 0.7)", "0.5")

@@ -31,7 +31,7 @@ from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.functional_examples import least
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
-from innergrad.papers.functional_views import CAPPED, capped, draw_risks, pick, risk, risk_rows
+from innergrad.papers.functional_views import CAPPED, capped, draw_risks, factor, paired, pick, risk, risk_rows
 
 ATTENTIONS = ("relu", "exp", "softmax")
 FEW, MANY, MORE = 3, 6, 5  # layers: softmax is ahead up to FEW; the gap is small from MANY; exp is best from MORE
@@ -76,8 +76,13 @@ def gap(sizes: Sizes, rows: Sequence[Record], n: int) -> Finding:
     factors = [max(a / b, b / a) for a, b in pairs if a is not None and b is not None]
     if len(factors) < len(pairs):
         return Finding(claim, None, f"K = exp, n = {n}: not all depths are measured")
+    place = deep[factors.index(max(factors))]
+    heads = [{"kernel": "exp", "heads": one} for one in ("softmax", "exp")]
     words = f"K = exp, n = {n}, {deep[0]} to {deep[-1]} layers: the errors of softmax and exp differ by "
-    return Finding(claim, max(factors) <= SMALL, words + f"{100 * (max(factors) - 1):.1f} % at most")
+    words += f"{100 * (max(factors) - 1):.1f} % at most (L = {place}"
+    span = factor(paired(rows, place, *heads)).strip(" ()")
+    words += f"; exp over softmax {span})" if span else ")"
+    return Finding(claim, max(factors) <= SMALL, words)
 
 
 def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:

@@ -2,8 +2,9 @@
 
 Learners of three layers, A free. Errors are expected squared errors, exact means over the labels. They are compared by
 their means over seeds (of logarithms, as the paper's axis). Where 95 % intervals over seeds overlap, it is said: seeds
-have axes of their own, which all attentions share, so such intervals are wider than that of a difference. Judged by
-these rules, each for every number of examples:
+have axes of their own, which all attentions share, so such intervals are wider than that of a difference. Beside a
+factor stands its own interval, of each seed compared with itself. Judged by these rules, each for every number of
+examples:
 
 - labels of K = linear: h = linear has the least error among linear, relu and exp ("ignoring softmax");
 - labels of K = relu: h = relu has the least error among them;
@@ -22,7 +23,7 @@ from functools import partial
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
-from innergrad.papers.functional_views import CAPPED, capped, draw_risks, pick, risk, risk_rows
+from innergrad.papers.functional_views import CAPPED, capped, draw_risks, factor, paired, pick, risk, risk_rows
 
 ATTENTIONS = ("linear", "relu", "exp", "softmax")
 MANY = 6  # examples: from here on the paper sees softmax ahead of exp
@@ -41,7 +42,7 @@ def least(
     rows: Sequence[Record], kernel: str, best: str, others: Sequence[str], places: Sequence[int], along: str
 ) -> tuple[bool | None, str]:
     """Whether an attention has the least error at every place; and where it has not, or by which factor at least."""
-    factors, overlap = {}, []
+    factors, overlap, spans = dict[int, float](), [], dict[int, str]()
     for place in places:
         mine = risk(rows, place, kernel=kernel, heads=best)
         theirs = [risk(rows, place, kernel=kernel, heads=other) for other in others]
@@ -49,6 +50,9 @@ def least(
         if mine is None or len(known) < len(theirs):
             return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}"
         factors[place] = min(known) / mine
+        rival = others[theirs.index(min(known))]
+        heads = [{"kernel": kernel, "heads": one} for one in (best, rival)]
+        spans[place] = factor(paired(rows, place, *heads))
         high = risk(rows, place, "high", kernel=kernel, heads=best)
         lows = [risk(rows, place, "low", kernel=kernel, heads=other) for other in others]
         if high is not None and any(low is not None and low <= high for low in lows):
@@ -57,11 +61,9 @@ def least(
     if not lost:
         place = min(factors, key=lambda one: factors[one])
         shared = f"; intervals overlap at {along} = {', '.join(map(str, overlap))}" if overlap else ""
-        return (
-            True,
-            f"{' and '.join(others)} err at least {factors[place]:.2f} times as much ({along} = {place}){shared}",
-        )
-    told = ", ".join(f"{factors[place]:.3f} times at {along} = {place}" for place in lost)
+        times = f"{factors[place]:.2f} times{spans[place]}"
+        return True, f"{' and '.join(others)} err at least {times} as much ({along} = {place}){shared}"
+    told = ", ".join(f"{factors[place]:.3f} times{spans[place]} at {along} = {place}" for place in lost)
     return False, f"the best of {' and '.join(others)} errs only {told}"
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from innergrad import figures
-from innergrad.papers.frame import Figure, Finding, Record, Save, Study
+from innergrad.papers.frame import Figure, Finding, Record, Save, Study, over_seeds
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
 from innergrad.papers.functional_views import draw_curve, log_mean, pick
 
@@ -61,7 +61,9 @@ def _row(key: Record, group: Sequence[Record], matrices: Sequence[str]) -> Recor
     curves = {m: log_mean([[row[i] for row in one["distances"]] for one in group]) for i, m in enumerate(matrices)}
     ends = {m: [one["distances"][-1][i] for one in group] for i, m in enumerate(matrices)}
     means = {m: None if None in values else float(f"{sum(values) / len(values):.4g}") for m, values in ends.items()}
+    spread = {m: over_seeds([[value] for value in values]) for m, values in ends.items()}
     about = {"seeds": [one["seed"] for one in group], "interval": "seeds", "at": group[0]["watched"]}
+    about["last interval"] = {m: [one["low"][0], one["high"][0]] for m, one in spread.items()}
     risks = {"risk": log_mean([[one["risk"]] for one in group]), "bayes": group[0]["bayes"]}
     return {**key, **about, "distances": curves, "last": means, **risks}
 
@@ -69,6 +71,15 @@ def _row(key: Record, group: Sequence[Record], matrices: Sequence[str]) -> Recor
 def worst(row: Record) -> float:
     """The largest distance of a row's matrices at the end."""
     return max(float("inf") if value is None else value for value in row["last"].values())
+
+
+def worst_said(row: Record, digits: int) -> str:
+    """The same in words, with its interval over seeds."""
+    values = {m: float("inf") if value is None else value for m, value in row["last"].items()}
+    matrix = max(values, key=lambda m: values[m])
+    low, high = row.get("last interval", {}).get(matrix, (None, None))
+    half = None if low is None or high is None else (high - low) / 2
+    return f"{values[matrix]:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
 
 
 def judge(free_A: bool, sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
@@ -80,9 +91,9 @@ def judge(free_A: bool, sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         return [Finding(claim, None, f"{len(mine)} of {pairs} pairs are measured")]
     far = sorted((row for row in mine if worst(row) >= NEAR), key=worst)
     words = f"in {pairs - len(far)} of {pairs} pairs every matrix ends within {NEAR:g} of a multiple of the identity"
-    told = ", ".join(f"K = {row['kernel']}, h = {row['heads']}: {worst(row):.2f}" for row in far)
-    least = max(worst(row) for row in mine)
-    words += f" (the others: {told})" if far else f" (the largest distance is {least:.3f})"
+    told = ", ".join(f"K = {row['kernel']}, h = {row['heads']}: {worst_said(row, 2)}" for row in far)
+    largest = worst_said(max(mine, key=worst), 3)
+    words += f" (the others: {told})" if far else f" (the largest distance is {largest})"
     paper = "panel (b) stalls" if free_A else "panels (c) and (i) stay near 0.2"
     return [Finding(claim, pairs - len(far) >= ENOUGH * pairs, words, paper)]
 
@@ -96,7 +107,7 @@ def judge_softmax(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         if row is None:
             found.append(Finding(claim, None, f"{panel}: not measured yet"))
         else:
-            words = f"{panel}: the largest distance ends at {worst(row):.3f}"
+            words = f"{panel}: the largest distance ends at {worst_said(row, 3)}"
             found.append(Finding(claim, worst(row) < NEAR, words))
     return found
 

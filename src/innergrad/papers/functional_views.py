@@ -57,6 +57,7 @@ def risk_rows(records: Iterable[Record], along: str) -> list[Record]:
         bayes = [places[place][0]["bayes"] for place in at]
         capped = [max((record.get("capped") or 0.0 for record in places[place]), default=0.0) for place in at]
         about |= {"capped": capped} if "capped" in places[at[0]][0] else {}
+        about["each"] = [[one["risk"] for one in sorted(places[place], key=lambda one: one["seed"])] for place in at]
         rows.append({**json.loads(key), **about, "interval": "seeds", "risk": risk, "bayes": bayes})
     return rows
 
@@ -70,6 +71,26 @@ def risk(rows: Sequence[Record], place: int, side: str = "value", **wanted: Any)
     """The risk of a learner at a place, or an end of its interval; None if it is not there, or not finite."""
     row = pick(rows, **wanted)
     return None if row is None or place not in row["at"] else row["risk"][side][row["at"].index(place)]
+
+
+def paired(rows: Sequence[Record], place: int, first: Record, second: Record) -> list[tuple[float, float]]:
+    """The risks of two learners at a place, seed by seed; nothing where a row does not have them."""
+    both = [pick(rows, **wanted) for wanted in (first, second)]
+    known = [
+        row["each"][row["at"].index(place)]
+        for row in both
+        if row is not None and place in row.get("at", ()) and "each" in row
+    ]
+    if len(known) < len(both) or len(known[0]) != len(known[1]) or None in (*known[0], *known[1]):
+        return []
+    return list(zip(*known, strict=True))
+
+
+def factor(pairs: Sequence[tuple[float, float]]) -> str:
+    """The interval of second over first, seeds being compared with themselves: " (1.01 to 1.05)"; or nothing."""
+    found = log_mean([[b / a] for a, b in pairs]) if len(pairs) > 1 else {"low": [None], "high": [None]}
+    low, high = found["low"][0], found["high"][0]
+    return "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
 
 
 def capped(rows: Iterable[Record]) -> Record:

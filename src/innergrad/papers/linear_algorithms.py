@@ -205,6 +205,12 @@ def largest(row: Record, low: int, high: int) -> tuple[float, int]:
     return max((at(row, k), k) for k in row["k"] if low <= k <= high)
 
 
+def said(row: Record, k: int) -> str:
+    """The value at a length, with its interval: over seeds, or over prompts if there is one seed."""
+    value, low, high = (row[column][row["k"].index(k)] for column in base.COLUMNS)
+    return base.span(value, low, high)
+
+
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     found, last = [], sizes.n_points - 1
     for measure in (SPD, ILW):
@@ -213,9 +219,9 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         if not curves:
             return [Finding(claim, None, f"{measure} is not measured yet")]
         value, k = largest(curves[BEST], sizes.d + 1, last)
-        words = f"{measure}/d to least squares is at most {value:.2g} (k = {k})"
+        words = f"{measure}/d to least squares is at most {said(curves[BEST], k)} at k = {k}"
         if sizes.d in curves[BEST]["k"]:
-            words += f"; with d pairs, which no rule judges, {at(curves[BEST], sizes.d):.2g}"
+            words += f"; with d pairs, which no rule judges, {said(curves[BEST], sizes.d)}"
         found.append(Finding(claim, value < NEAR, words, paper="below 0.01"))
     means = {measure: _means(pick(rows, measure)) for measure in (SPD, ILW)}
     told = "; ".join(f"{measure}/d " + ", ".join(f"{name} {value:.2g}" for name, value in sorted(
@@ -236,8 +242,10 @@ def minimum_norm(sizes: Sizes, curves: dict[str, Record]) -> Finding:
         rival = min(others, key=lambda name: others[name])
         if others[rival] <= at(curves[BEST], k):
             apart.append(f"k = {k}: {rival} {others[rival]:.2g}, least norm {at(curves[BEST], k):.2g}")
-    value, k = largest(curves[BEST], 1, sizes.d - 1)
-    words = f"with fewer than d pairs, SPD/d to the solution of least norm is at most {value:.2g} (k = {k})"
+    _, k = largest(curves[BEST], 1, sizes.d - 1)
+    words = (
+        f"with fewer than d pairs, SPD/d to the solution of least norm is at most {said(curves[BEST], k)} at k = {k}"
+    )
     return Finding(claim, not apart, words + (f"; another is nearer at {', '.join(apart)}" if apart else ""))
 
 

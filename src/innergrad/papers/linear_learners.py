@@ -238,6 +238,13 @@ def geometric(values: Sequence[float]) -> tuple[float, float, float]:
     return value, low, high
 
 
+def span(value: float, low: float | None, high: float | None) -> str:
+    """0.0020 (0.0018 to 0.0022): a value and its interval, if it has one."""
+    return f"{value:.2g}" + (
+        f" ({low:.2g} to {high:.2g})" if low is not None and high is not None and low < high else ""
+    )
+
+
 def at(row: Record, k: int) -> float:
     return float(row["value"][row["k"].index(k)])
 

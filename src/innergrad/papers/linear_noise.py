@@ -124,7 +124,10 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
             row: Record = {"measure": SPD, "sigma": sigma, "tau": tau, "seeds": [record["seed"] for record in mine]}
             row |= {"interval": "seeds" if len(mine) > 1 else "prompts", "prompts": mine[0]["prompts"]}
             row |= {"lam": number(lam), "low": number(low), "high": number(high), "truth": (sigma / tau) ** 2}
-            found.append(row | {"curve": [number(sum(column) / len(column)) for column in zip(*curves, strict=True)]})
+            row["curve"] = [number(sum(column) / len(column)) for column in zip(*curves, strict=True)]
+            found.append(
+                row | {"spread": [[number(v) for v in geometric(column)] for column in zip(*curves, strict=True)]}
+            )
     return found
 
 
@@ -143,22 +146,34 @@ def identifiable(row: Record) -> bool:
     return all(at(row, other) >= (1 + SHARP) * least for other in (lam * FACTOR, lam / FACTOR))
 
 
+def near(row: Record) -> bool:
+    """Whether lambda is within the factor of what it should be."""
+    return bool(1 / FACTOR <= row["lam"] / row["truth"] <= FACTOR)
+
+
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     claim = "the ridge parameter that matches best is sigma² / tau²"
     if len(rows) < len(sizes.cells):
         return [Finding(claim, None, "not all cells are measured yet")]
     noisy = [row for row in rows if row["sigma"] > 0]
     sharp = [row for row in noisy if identifiable(row)]
-    ratios = [row["lam"] / row["truth"] for row in sharp]
     told = "; ".join(
-        f"{truth:g}: " + ", ".join(f"{row['lam']:.3g}" + "*" * (row not in sharp) for row in same)
+        f"{truth:g}: " + ", ".join(said(row) + "*" * (row not in sharp) for row in same)
         for truth, same in _by_truth(noisy).items()
     )
     words = f"sigma²/tau² and the lambdas of its cells (*: not identifiable): {told}"
+    spared = [row for row in noisy if row not in sharp and not near(row)]
+    cells = ", ".join(f"sigma = {row['sigma']:g} and tau = {row['tau']:g}" for row in spared)
+    words += f"; outside a factor of {FACTOR:g}, and not judged since not identifiable: {cells}" * bool(spared)
     larger = sum(row["low"] > row["truth"] for row in noisy)
     words += f"; larger than sigma²/tau², beyond their intervals, in {larger} of {len(noisy)} cells" * bool(larger)
-    held = bool(ratios) and all(1 / FACTOR <= ratio <= FACTOR for ratio in ratios)
+    held = bool(sharp) and all(near(row) for row in sharp)
     return [Finding(claim, held, words), rises(sizes, rows), without_noise(rows)]
+
+
+def said(row: Record) -> str:
+    """The lambda of a cell, with its interval."""
+    return f"{row['lam']:.3g} ({row['low']:.2g} to {row['high']:.2g})"
 
 
 def _by_truth(rows: Sequence[Record]) -> dict[float, list[Record]]:
@@ -225,14 +240,19 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             f"filled: identifiable; shaded: within a factor {FACTOR:g};\ncolours: σ; equal σ / τ side by side"
         )
         left.legend(loc="upper left")
-        middle = sizes.taus[len(sizes.taus) // 2]
+        middle, shown, seeds = sizes.taus[len(sizes.taus) // 2], list[float](), len(rows[0]["seeds"]) if rows else 0
         for row in (row for row in rows if row["tau"] == middle):
             colour = colours[sizes.sigmas.index(row["sigma"]) % len(colours)]
-            right.plot(LAMS, row["curve"], color=colour, lw=1.8, label=f"σ = {row['sigma']:g}")
+            value, low, high = zip(*row["spread"], strict=True)
+            right.plot(LAMS, value, color=colour, lw=1.8, label=f"σ = {row['sigma']:g}")
+            right.fill_between(LAMS, low, high, color=colour, alpha=0.18, lw=0)
+            shown += value
             if row["truth"]:
                 right.axvline(row["truth"], color=colour, lw=1.0, ls=":")
         right.set(xscale="log", yscale="log", xlabel="λ (dotted: σ² / τ²)", ylabel="SPD / d, in units of τ²")
-        right.set_title(f"τ = {middle:g}")
+        if shown:  # of two seeds, an interval may be far longer
+            right.set_ylim(min(shown) / 3, max(shown) * 3)
+        right.set_title(f"τ = {middle:g}; {'one seed' if seeds == 1 else f'shaded: 95 % intervals over {seeds} seeds'}")
         right.legend()
         figure.suptitle(title)
         save(figure)

@@ -25,7 +25,7 @@ from typing import Any
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, number
 from innergrad.papers.linear_algorithms import PROBES, SHOWN, STUDY, TRAINED, UNTRAINED, Sizes
-from innergrad.papers.linear_learners import PAPER, mean_interval
+from innergrad.papers.linear_learners import PAPER, mean_interval, span
 
 LINEAR, MLP = "linear", "mlp"
 WORDS = {"moments": "moments Xᵀy", "weights": "weights w"}
@@ -45,7 +45,9 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
             errors = [one["errors"][name] for one in mine]
             spread = [one["spread"][name] for one in mine]
             looks = [one["attention"][name] for one in mine if name in one["attention"]]
-            found.append({**key, **_by_layer(errors, spread), "errors": _mean(errors), "attention": _mean(looks)})
+            row = {**key, **_by_layer(errors, spread), "errors": _mean(errors), "attention": _mean(looks)}
+            row["half"] = _half(errors) if len(errors) > 1 else _scaled(spread[0], 1.96)
+            found.append(row | ({"attention half": _half(looks)} if len(looks) > 1 else {}))
     return found
 
 
@@ -56,6 +58,24 @@ def _mean(tables: Sequence[Any]) -> Any:
     if isinstance(tables[0], list):
         return [_mean([table[place] for table in tables]) for place in range(len(tables[0]))]
     return number(sum(tables) / len(tables))
+
+
+def _half(tables: Sequence[Any]) -> Any:
+    """Half the 95 % interval over seeds of nested lists of one shape, entry by entry."""
+    if isinstance(tables[0], list):
+        return [_half([table[place] for table in tables]) for place in range(len(tables[0]))]
+    mean, _, high = mean_interval(tables)
+    return number(high - mean)
+
+
+def _scaled(table: Any, factor: float) -> Any:
+    return [_scaled(one, factor) for one in table] if isinstance(table, list) else number(factor * table)
+
+
+def said(row: Record, layer: int) -> str:
+    """The error in a layer, with its interval."""
+    low, high = (row[column][layer] if column in row else None for column in ("low", "high"))
+    return span(float(row["value"][layer]), low, high)
 
 
 def _by_layer(errors: Sequence[Any], spread: Sequence[Any]) -> Record:
@@ -98,15 +118,16 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         control, raw = _sure(rows, TRAINED, MLP, f"{target}, control"), _sure(rows, UNTRAINED, MLP, target)
         layer, chosen[target] = best(mlp), mlp
         least, others = mlp["value"][layer], (min(control["value"]), min(raw["value"]))
-        words = f"{target}: least error {least:.2g}, control {others[0]:.2g}, untrained learner {others[1]:.2g}"
+        told = said(mlp, layer), said(control, best(control)), said(raw, best(raw))
+        words = f"{target}: least error {told[0]}, control {told[1]}, untrained learner {told[2]}"
         found.append(Finding(f"probes for {target} find more than their controls", least < min(others), words))
         first = mlp["value"][0]
-        words = f"{target}: error {first:.2g} in layer 0, {least:.2g} in layer {layer}"
+        words = f"{target}: error {said(mlp, 0)} in layer 0, {told[0]} in layer {layer}"
         found.append(
             Finding(f"{target} are decoded deep in the network, not from its input", least <= HALF * first, words)
         )
         other = min(linear["value"])
-        words = f"{target}: least error {least:.2g} with an MLP, {other:.2g} with a linear read-out"
+        words = f"{target}: least error {told[0]} with an MLP, {said(linear, best(linear))} with a linear read-out"
         found.append(Finding(f"an MLP decodes {target} better than a linear read-out", least < other, words))
         if target != "weights" or min(sizes.prefixes) < sizes.d:
             found.append(looked(sizes, mlp, target))
@@ -173,7 +194,8 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 layers = range(len(row["value"]))
                 by_layer.plot(layers, row["value"], label=label, **style)
                 by_layer.fill_between(layers, row["low"], row["high"], color=style["color"], alpha=0.18, lw=0)
-                by_prefix.plot(sizes.prefixes, row["errors"][best(row)], marker="o", ms=4, label=label, **style)
+                errors, half = row["errors"][best(row)], row["half"][best(row)]
+                by_prefix.errorbar(sizes.prefixes, errors, half, marker="o", ms=4, capsize=3, label=label, **style)
             by_layer.set(xlabel="layer (0: the tokens)", ylabel="squared error / mean square", title=WORDS[target])
             by_prefix.set(
                 xlabel="pairs k of the prefix",
@@ -186,12 +208,20 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             if mlp is not None and mlp["attention"]:
                 _draw_attention(map_, sizes, mlp)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(STYLES))
-        figure.suptitle(title)
+        figure.suptitle(f"{title}; {_intervals(rows)}")
         save(figure)
 
 
+def _intervals(rows: Sequence[Record]) -> str:
+    """What the intervals of the figure are about."""
+    seeds = max((len(row["seeds"]) for row in rows), default=1)
+    return "one seed, 95 % intervals over prompts" if seeds == 1 else f"{seeds} seeds, 95 % intervals over them"
+
+
 def _draw_attention(ax: Any, sizes: Sizes, row: Record) -> None:
-    """Alpha by prefix and token; a square around the tokens that are right."""
+    """Alpha by prefix and token, a mean over seeds; a square around the tokens that are right. The title says the
+    longest half of an interval over seeds; one seed has none.
+    """
     layer = best(row)
     table, last = row["attention"][layer], 2 * max(sizes.prefixes) + 6
     shown = [line[:last] for line in table]
@@ -205,7 +235,15 @@ def _draw_attention(ax: Any, sizes: Sizes, row: Record) -> None:
     ticks = [2 * k - 1 for k in sizes.prefixes if 2 * k - 1 < len(table[0])]
     ax.set_xticks(ticks, [f"$y_{{{k}}}$" for k in sizes.prefixes[: len(ticks)]])
     ax.grid(visible=False)
-    ax.set(xlabel="token", ylabel="pairs k of the prefix", title=f"α of the MLP probe, layer {layer}")
+    ax.set(
+        xlabel="token", ylabel="pairs k of the prefix", title=f"α of the MLP probe, layer {layer}, {_seeds(row, layer)}"
+    )
+
+
+def _seeds(row: Record, layer: int) -> str:
+    if "attention half" not in row:
+        return "one seed"
+    return f"{len(row['seeds'])} seeds, ± {max(max(line) for line in row['attention half'][layer]):.2f} at most"
 
 
 TITLE = f"{PAPER} Fig. 4: probes in the layers of a learner"

@@ -30,7 +30,7 @@ from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
 from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
-from innergrad.papers.linear_learners import PAPER, Bench, geometric
+from innergrad.papers.linear_learners import PAPER, Bench, geometric, span
 
 LAMBDAS = (0.1, 1.0)
 WIDE = 32  # the paper: even 32 numbers match least squares
@@ -210,7 +210,8 @@ def told(found: dict[int, list[Record]]) -> str:
         agree = sum(FAMILY[name] == best["family"] for name in best["matches"])
         zero = next(row for row in group if row["family"] == NOTHING)
         nearer = ", zero is nearer" if zero["value"] < best["value"] else ""
-        words.append(f"{value}: {best['by']} ({best['value']:.2g}, {agree} of {len(best['matches'])} seeds{nearer})")
+        away = span(best["value"], best["low"], best["high"])
+        words.append(f"{value}: {best['by']} ({away}, {agree} of {len(best['matches'])} seeds{nearer})")
     return "; ".join(words)
 
 

@@ -35,10 +35,11 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         claim = f"positions {kind}: performance past training {'declines' if declines else 'does not decline'}"
         row = pick(rows, LEARNER, variant=kind)
         first, last = (None if row is None else at(row, POOLED, k) for k in ends)
-        if first is None or last is None:
+        if row is None or first is None or last is None:
             found.append(Finding(claim, None, f"positions {kind}: not measured yet"))
             continue
-        words = f"positions {kind}: pooled R² {first:.3f} at k = {ends[0]}, {last:.3f} at k = {ends[1]}"
+        told = [f"{views.said(views.spread(row, POOLED, k))} at k = {k}" for k in ends]
+        words = f"positions {kind}: pooled R² {', '.join(told)}"
         found.append(Finding(claim, (last < first) == declines, words))
     return found
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from innergrad import figures
@@ -51,8 +52,19 @@ def over(error: float | None, other: float | None) -> float | None:
     return error / other if error is not None and other else None
 
 
-def told(ratios: Record) -> str:
-    return ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+def half(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str) -> float | None:
+    """Half the interval of a learner's error over that of the posterior. Both are measured on the same prompts, and the
+    posterior has no seed: it is that of the learner.
+    """
+    row = pick(rows, LEARNER, {"layers": on[0], "width": on[1]}, layers=learned)
+    return over(
+        None if row is None else views.spread(row, ERROR, sizes.n_points - 1)[1], error(sizes, rows, "NNGP", on)
+    )
+
+
+def told(ratios: Record, halves: Sequence[float | None] = ()) -> str:
+    each = [f"{name} {ratio:.3f}" for name, ratio in ratios.items()]
+    return ", ".join(words + (f" ± {h:.3f}" if h else "") for words, h in zip_longest(each, halves))
 
 
 def own_alone(ratios: Record) -> bool:
@@ -94,7 +106,8 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     claim, ratios = "a learner is for networks of the depth and the width of training", numbers(sizes, rows)
     if None in ratios.values():
         return [Finding(claim, None, "not all shapes are measured yet")]
-    words = f"error over that of the posterior at k = {sizes.n_points - 1}: {told(ratios)}"
+    halves = [half(sizes, rows, on, sizes.shifted_layers) for on in shapes(sizes)]
+    words = f"error over that of the posterior at k = {sizes.n_points - 1}: {told(ratios, halves)}"
     return [Finding(claim, own_alone(ratios), words)]
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from innergrad.figures import BLUE, DARK, GREEN, GREY, ORANGE, SKY
@@ -88,6 +88,12 @@ class Table:
         values = {one: None if row is None else at(row, ERROR, k) for one, row in found.items()}
         return {one: float("nan") if value is None else value for one, value in values.items()}
 
+    def halves(self, by: str, k: int) -> dict[Functions, float]:
+        """Half the interval of the error, by family; 0 where there is none."""
+        found = {one: pick(self.rows, by, vars(one)) for one in self.families}
+        known = {one: row for one, row in found.items() if row is not None and at(row, ERROR, k) is not None}
+        return {one: views.spread(known[one], ERROR, k)[1] if one in known else 0.0 for one in self.families}
+
     def networks(self, layers: int, k: int) -> dict[Functions, float]:
         return self.errors(network(layers, "pooled"), k)
 
@@ -106,11 +112,14 @@ class Table:
 # -------------------------------------------------------------------------------------------------------------- judging
 
 
-def judged(claim: str, what: str, values: Sequence[Values], holds: bool) -> Finding:
-    """A finding about numbers of every family, which are told; open where one of them is not there."""
+def judged(claim: str, what: str, values: Sequence[Values], holds: bool, halves: Sequence[Values] = ()) -> Finding:
+    """A finding about numbers of every family, which are told, with their intervals; open where one is not there."""
     if any(value != value for each in values for value in each.values()):
         return Finding(claim, None, f"{what}: not measured yet")
-    told = [f"{one.words} " + " and ".join(f"{each[one]:.3f}" for each in values) for one in values[0]]
+    both = [(each, half or dict.fromkeys(each, 0.0)) for each, half in zip_longest(values, halves)]
+    told = [
+        f"{one.words} " + " and ".join(views.said((each[one], half[one])) for each, half in both) for one in values[0]
+    ]
     return Finding(claim, holds, f"{what}: " + "; ".join(told))
 
 
@@ -118,7 +127,8 @@ def as_good(table: Table, layers: int) -> Finding:
     mine, theirs = table.errors(LEARNER, table.k), table.networks(layers, table.k)
     claim = "what networks can learn from the prompt, a transformer can learn in context"
     what = f"errors of the learner and of {layers}-layer networks trained on the prompt, k = {table.k}"
-    return judged(claim, what, [mine, theirs], all(mine[one] <= theirs[one] for one in mine))
+    halves = [table.halves(by, table.k) for by in (LEARNER, network(layers, "pooled"))]
+    return judged(claim, what, [mine, theirs], all(mine[one] <= theirs[one] for one in mine), halves)
 
 
 def nearest(table: Table, claim: str, wanted: str) -> Finding:
@@ -127,7 +137,8 @@ def nearest(table: Table, claim: str, wanted: str) -> Finding:
     if not all(found.values()):
         return Finding(claim, None, "distances to the learner: not measured yet")
     first = {one: min(each, key=lambda name: each[name]) for one, each in found.items()}
-    told = [f"{one.words} {name.partition(',')[0]} ({found[one][name]:.3f})" for one, name in first.items()]
+    far = {one: (found[one][name], table.halves(TO + name, table.k)[one]) for one, name in first.items()}
+    told = [f"{one.words} {name.partition(',')[0]} ({views.said(far[one])})" for one, name in first.items()]
     words = f"nearest to the learner with k = {table.k}, mean squared difference: " + "; ".join(told)
     return Finding(claim, all(name.startswith(wanted) for name in first.values()), words)
 
@@ -150,6 +161,7 @@ def judge_balls(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             f"errors of networks of 2 and of 3 layers trained on {table.longest} examples",
             [two, three],
             all(three[one] <= BETTER * two[one] for one in two),
+            [table.halves(network(layers, "pooled"), table.longest) for layers in (SHALLOW, THREE)],
         ),
         judged(
             "the more inputs, the more a third layer gains",
@@ -171,9 +183,19 @@ def judge_smooth(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     mine, theirs, gains = table.errors(LEARNER, table.k), table.networks(deep, table.k), table.gains(deep)
     easier = "the smoother a function and the fewer its inputs, the easier"
     return [
-        judged(f"{easier} to learn in context", f"error of the learner, k = {table.k}", [mine], eased(mine)),
         judged(
-            f"{easier} for a deep network", f"error of {deep}-layer networks, k = {table.k}", [theirs], eased(theirs)
+            f"{easier} to learn in context",
+            f"error of the learner, k = {table.k}",
+            [mine],
+            eased(mine),
+            [table.halves(LEARNER, table.k)],
+        ),
+        judged(
+            f"{easier} for a deep network",
+            f"error of {deep}-layer networks, k = {table.k}",
+            [theirs],
+            eased(theirs),
+            [table.halves(network(deep, "pooled"), table.k)],
         ),
         judged(
             "the smoother a function and the fewer its inputs, the more depth gains",
