@@ -22,6 +22,7 @@ import diffusion
 import digits
 import executor_tables
 import from_compiled
+import functional_theorems
 import lab_tables
 import llama_cost
 import llama_families
@@ -489,6 +490,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **llama_families.TABLES,
     **digits.TABLES,
     **reproduction_tables.TABLES,
+    "functional_theorems": functional_theorems.table,
     **diffusion.TABLES,
     **score_learner.TABLES,
     **real_pages.TABLES,

@@ -55,6 +55,12 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
     "diffusion.certificates_hold": ("diffusion", ("certificates", 0, "score_apart"), to(1.0)),
     "executor.the_grid_is_whole_and_meets_its_goals": ("executor_grid_1", ("rows", 9, "ratio"), to(1.01)),
     "executor.batches_are_faster_than_vmap": ("executor_batch_gpu", ("rows", 0, "ratio"), to(float("nan"))),
+    "papers.the_gradient_stays_in_the_predicted_set": ("functional_theorems", ("set", 4, "averaged"), to(1e-3)),
+    "papers.descent_on_the_set_ends_where_the_full_gradient_vanishes": (
+        "functional_theorems",
+        ("flow", 2, "predicted"),
+        to(1e-2),
+    ),
     "executor.the_large_network_fits": ("executor_memory", ("rows", -4, "peak_mib"), to(8193)),
     "executor.a_thousand_steps_end_where_autograd_does": ("executor_steps", ("rows", 1, "held"), to(False)),
     "executor.operations_are_counted_by_the_one_counter": ("executor_dense", ("rows", 0, "flops_structured"), times(2)),
