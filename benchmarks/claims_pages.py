@@ -36,7 +36,7 @@ VERDICTS = {
     "conjecture": "nobody has shown it; the row says what speaks for it",
     "cited": "it is a result of another paper; only cheap consequences are checked",
     "definition": "it is checked for being consistent",
-    "not testable": "no computation decides it; the row says why",
+    "not testable": "no small computation decides it; the row says why, and where it was tested by training",
 }
 
 
