@@ -141,7 +141,8 @@ def reading(rows: list[Any], sizes: Any, mean: float, labels: str, measure: str)
 
 def batches() -> list[str]:
     """Steps, prompts in a step, and how often the same points are used, of every stored training of a study."""
-    lines = ["| figures | steps planned | prompts in a batch | steps on the same points | prompts in all |", "|---" * 5 + "|"]
+    head = ["figures", "steps planned", "prompts in a batch", "steps on the same points", "prompts in all"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     studies: dict[str, list[Figure]] = {}
     for figure in FIGURES.values():
         if figure.paper == functional_gradient.PAPER:
