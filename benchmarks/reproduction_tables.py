@@ -150,9 +150,9 @@ def batches() -> list[str]:
     for group in studies.values():
         sizes, trainings = group[0].study.sizes["full"], dict[tuple[int, int, int], str]()
         for free in (False, True) if sizes.free_steps else (True,):
-            for head in ("softmax", "linear") if sizes.linear_batch and not free else ("softmax",):
-                about = "A is free" if free else f"A = 0{', linear attention' if head == 'linear' else ''}"
-                shape = functional_gradient.Shape((head,), sizes.layers[0], sizes.n[0], free)
+            for kind in ("softmax", "linear") if sizes.linear_batch and not free else ("softmax",):
+                about = "A is free" if free else f"A = 0{', linear attention' if kind == 'linear' else ''}"
+                shape = functional_gradient.Shape((kind,), sizes.layers[0], sizes.n[0], free)
                 trainings[functional_gradient.amounts(sizes, shape)] = about if sizes.free_steps else ""
         names = ", ".join(f"`{figure.name}`" for figure in group)
         for (steps, batch, every), about in trainings.items():
