@@ -35,6 +35,7 @@ import score_learner
 import settings_tables
 import table_categories
 import table_prior
+import table_times
 import tables_learner_zoo
 import variants
 import zoo
@@ -496,6 +497,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **real_pages.TABLES,
     "from_compiled": from_compiled.table,
     "table_categories": table_categories.table,
+    "table_times": table_times.table,
     "zoo": zoo.table,
     "zoo_tables": tables_learner_zoo.table,
 }
