@@ -139,7 +139,7 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
     new = (
         None
         if wanted.predict is None
-        else read_new(wanted.predict, table.plans, table.target, table.task, table.classes, table.mark)
+        else read_new(wanted.predict, table.plans, table.target, table.task, table.classes)
     )
     asks = new is not None or bool(table.queries)
     if asks:
@@ -199,7 +199,7 @@ def _use(
     from innergrad.tables.fitted import load
 
     model, known = load(folder)
-    new = read_new(wanted.predict, model.plans, model.target, model.task, model.classes, model.mark)
+    new = read_new(wanted.predict, model.plans, model.target, model.task, model.classes)
     with working("predicting", quiet or as_json):
         predictions, told = _predicted(writer, folder, place, model, new, wanted.interval, known["matters"])
     if as_json:

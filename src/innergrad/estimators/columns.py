@@ -33,6 +33,7 @@ from innergrad.estimators.cells import (
     texts,
 )
 from innergrad.written import Plan, day_of, hour_of, is_missing, number_alone, plan
+from innergrad.written.dates import MONTH_AND_YEAR
 
 Kind = Literal["number", "yes/no", "category", "date", "text", "constant", "copy", "empty"]
 
@@ -181,6 +182,8 @@ def _kind(values: Values) -> tuple[Kind, str]:
 
 def _kind_of_text(seen: list[str]) -> tuple[Kind, str]:
     told = [text for text in seen if text.casefold() not in NO_VALUE]
+    if len(set(told)) > 1 and all(MONTH_AND_YEAR.fullmatch(text) for text in told):
+        return "category", ""  # 06.2014 is a date
     if told and all(NUMBER.match(text) for text in told) and not any(CODE.match(text) for text in told):
         return "number", "text that reads as numbers"
     if told and all(iso_date(text) is not None for text in told):

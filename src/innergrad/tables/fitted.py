@@ -25,7 +25,7 @@ from innergrad.tables import words
 from innergrad.tables.models import ENGINES, Engine, objects
 from innergrad.tables.scoring import LEVELS, Validation, decisive, predicted
 from innergrad.tables.sheets import MOST
-from innergrad.tables.table import NewRows, Table, mark_of
+from innergrad.tables.table import NewRows, Table
 from innergrad.written import Plan, Task, Value, absent, day_words
 
 FIT, DEMONSTRATIONS, VALIDATION = "fit.json", "demonstrations.csv", "validation.csv"
@@ -59,10 +59,6 @@ class Fitted:
     @property
     def used(self) -> list[Plan]:
         return [one for one in self.plans if one.used]
-
-    @property
-    def mark(self) -> str | None:
-        return mark_of([*self.used, self.target], [*self.columns, self.y])
 
     @cached_property
     def estimator(self) -> Any:

@@ -25,7 +25,8 @@ from innergrad.written import (
     task_of,
     unit_of_others,
 )
-from innergrad.written.plans import EITHER
+from innergrad.written.numbers import own_mark
+from innergrad.written.plans import EITHER, SHORT
 
 ROWS = 10_000  # that teach; of more, a sample
 QUERIES = 200_000  # that are predicted in one go
@@ -89,10 +90,6 @@ class Table:
     def to_predict(self) -> NewRows:
         """The same, to be predicted."""
         return NewRows(self.sheet, self.columns, None, [], tuple(self.queries), self.decimal)
-
-    @property
-    def mark(self) -> str | None:
-        return mark_of([*self.used, self.target], [*self.columns, self.y])
 
     @property
     def classes(self) -> list[str]:
@@ -385,28 +382,8 @@ class NewRows:
     decimal: str = "."
 
 
-def mark_of(plans: Sequence[Plan], columns: Sequence[Sequence[Value]]) -> str | None:
-    """The mark of fractions that a file had, from its columns that are used; None if it had no fractions."""
-    numbers = [(one, values) for one, values in zip(plans, columns, strict=True) if one.kind == "numbers"]
-    if any(one.decimal == "," for one, _ in numbers):
-        return ","
-    fractions = any(
-        isinstance(v, float) and not v.is_integer() for _, values in numbers for v in values if not absent(v)
-    )
-    return "." if fractions else None
-
-
-def read_new(
-    path: Path,
-    plans: Sequence[Plan],
-    target: Plan,
-    task: Task,
-    classes: Sequence[str] = (),
-    learned: str | None = None,
-) -> NewRows:
-    """The rows of another file, whose columns have the same names. classes: as the first file writes them; learned: its
-    mark of fractions (see ``mark_of``).
-    """
+def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classes: Sequence[str] = ()) -> NewRows:
+    """The rows of another file, whose columns have the same names. classes: as the first file writes them."""
     sheet = read_sheet(path, most=QUERIES + 1)
     if sheet.total > QUERIES:
         raise InputError(
@@ -424,7 +401,8 @@ def read_new(
             hint=suggestion(missing[0], sheet.header) or hint,
         )
     cells = (sheet.column(one) for one in range(len(sheet.header)))
-    decimal = decimal_mark(cells, sheet.separator, learned)
+    marks = [one.decimal for one in (*used, target) if one.kind == "numbers" and one.marked]
+    decimal = decimal_mark(cells, sheet.separator, marks[0] if marks else None)
     columns, notes = list[list[Value]](), list(sheet.notes)
     for one, place in zip(used, places, strict=True):
         values, said = _new_values(path, one, sheet.column(place or 0), decimal)
@@ -459,6 +437,7 @@ def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tu
 
 def _numbers_here(one: Plan, cells: Sequence[str], decimal: str) -> tuple[Plan, str]:
     """The plan of a column of numbers for cells of another file, and a note on their unit."""
+    decimal = (own_mark(cells, sure=True) or one.decimal) if one.marked else decimal
     fresh = numbers_of(one.name, cells, decimal)
     if fresh is None:
         return replace(one, decimal=decimal), ""
@@ -471,11 +450,13 @@ def _dates_here(one: Plan, cells: Sequence[str]) -> tuple[Plan, str]:
     fresh = dates_of(one.name, cells)
     if fresh is None:
         return one, ""
-    if EITHER not in fresh.words:
-        return replace(one, day_first=fresh.day_first), ""
-    text = next(text.strip() for text in cells if day_of(text.strip()) is not None)
-    day = day_of(text, one.day_first)
-    return one, "" if day is None else f"has dates that could be read in two ways: {text!r} is read as {day_words(day)}"
+    either, short = EITHER in fresh.words, SHORT in fresh.words and SHORT not in one.words
+    one = one if either else replace(one, day_first=fresh.day_first)
+    text = next(text.strip() for text in cells if day_of(text.strip(), one.day_first) is not None)
+    day = day_words(day_of(text, one.day_first) or 0.0)
+    if either:
+        return one, f"has dates that could be read in two ways: {text!r} is read as {day}"
+    return one, f"has years of two digits here: {text!r} is read as {day}" if short else ""
 
 
 def _truth(

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 
 _CLOCK = (
-    r"(?:[T ]+(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.,]\d+)?)?"
-    r"\s*(?P<half>[AaPp]\.?[Mm]\.?)?\s*(?:Z|UTC|[+-]\d{2}:?\d{2})?)?"
+    r"(?:(?:T|,? +)(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.,]\d+)?)?"
+    r"\s*(?P<half>[AaPp]\.?[Mm]\.?)?\s*(?P<zone>Z|UTC|[+-]\d{2}:?\d{2})?)?"
 )
 _DAY, _YEAR, _MONTH = r"(?P<d>\d{1,2})(?:\.|st|nd|rd|th)?", r"(?P<y>\d{4}|\d{2})", r"(?P<name>[^\W\d_]{3,9})\.?"
 _DAYS = [
     re.compile(r"(?P<y>\d{4})(?P<sep>[-/.])(?P<m>\d{1,2})(?:(?P=sep)(?P<d>\d{1,2}))?" + _CLOCK),
     re.compile(rf"(?P<first>\d{{1,2}})(?P<sep>[-/.])(?P<second>\d{{1,2}})(?P=sep){_YEAR}{_CLOCK}"),
-    re.compile(rf"(?:\w{{3,9}},\s+)?{_DAY}[ -]*{_MONTH},?[ -]+{_YEAR}{_CLOCK}"),
-    re.compile(rf"{_MONTH}[ -]+(?:{_DAY},?[ -]+)?(?P<y>\d{{4}}){_CLOCK}"),
+    re.compile(rf"(?:\w{{2,10}},?\s+)?{_DAY}[ -]*(?:de )?{_MONTH}(?: de)?,?[ -]+{_YEAR}{_CLOCK}"),
+    re.compile(rf"(?:\w{{2,10}},?\s+)?{_MONTH}[ -]+(?:{_DAY},?[ -]+)?(?P<y>\d{{4}}){_CLOCK}"),
     re.compile(r"(?P<m>\d{1,2})[-/.](?P<y>\d{4})"),
 ]
 SLASHES = _DAYS[1]  # 1/2/2024: which is the month?
@@ -24,7 +24,14 @@ MONTH_AND_YEAR = re.compile(r"(?:0[1-9]|1[0-2])\.(?:19|20)\d{2}")  # 06.2014, wh
 TURN = 30  # years of two digits: 29 is 2029, and 30 is 1930, as spreadsheets have it
 _COMPACT = re.compile(r"(?P<y>(?:19|20)\d{2})(?P<m>\d{2})(?P<d>\d{2})")
 _NAMES_OF_MONTHS = (  # their first letters, in some languages
-    *("jan ene gen sty", "feb fév fev lut", "mar mär mrz", "apr avr abr kwi", "may mai mag maj", "jun juin giu cze"),
+    *(
+        "jan ene gen sty",
+        "feb fév fev lut",
+        "mar mär mrz maa",
+        "apr avr abr kwi",
+        "may mai mag maj",
+        "jun juin giu cze",
+    ),
     *("jul juil lug lip", "aug aoû ago sie", "sep set wrz", "oct okt ott paź", "nov lis", "dec dez déc dic gru"),
 )
 _MONTHS = {name: number for number, names in enumerate(_NAMES_OF_MONTHS, start=1) for name in names.split()}
@@ -46,7 +53,7 @@ def _day(parts: Mapping[str, str | None], day_first: bool) -> float | None:
         year += 2000 if year < TURN else 1900
     if first := parts.get("first"):
         pair = int(first), int(parts["second"] or 0)
-        day, month = pair if day_first else pair[::-1]
+        day, month = pair if day_first or parts["sep"] == "." else pair[::-1]  # nobody writes month.day.year
     else:
         word = (parts.get("name") or "").casefold()
         known = _MONTHS.get(word[:4]) or _MONTHS.get(word[:3]) if word else int(parts["m"] or 0)
@@ -56,7 +63,15 @@ def _day(parts: Mapping[str, str | None], day_first: bool) -> float | None:
     except ValueError:
         return None
     hour = _hours(parts) if parts.get("h") else 0.0
-    return None if hour is None else whole + hour / 24.0
+    return None if hour is None else whole + (hour - _ahead(parts.get("zone"))) / 24.0
+
+
+def _ahead(zone: str | None) -> float:
+    """Hours of local time ahead of UTC, of +05:30."""
+    if not zone or zone[0] not in "+-":
+        return 0.0
+    hours = int(zone[1:3]) + int(zone[-2:]) / 60
+    return -hours if zone[0] == "-" else hours
 
 
 def hour_of(text: str, day_first: bool = True) -> float | None:

@@ -41,7 +41,7 @@ def is_missing(text: str) -> bool:
 # ------------------------------------------------------------------------------------------------------------- a number
 
 _SPACES = re.compile(r"[\s\u00a0\u202f\u2009]+")
-_CURRENCY = r"(?:[€$£¥₹₽₩₺₴]|US\$|R\$|A\$|C\$|[A-Z]{3}|Rs\.?|kr\.?|zł|Fr\.?)"
+_CURRENCY = r"(?:[€$£¥₹₽₩₺₴₱₪₫]|(?:US|NZ|HK|CA|AU|[RAC])\$|[A-Z]{3}|Rs\.?|Rp\.?|kr\.?|zł|Fr\.?)"
 _AREA = r"(?:[kcdm]?m|ft|in|yd|mi)(?:\^?[23])|sq\.? ?(?:k?m|ft|in|yd|mi)\.?"  # m2, sq ft
 _WORD = rf"(?:{_AREA}|[^\d\s.,+()'’-][^\d\s,+()]{{0,7}})"  # behind a number: %, €, km, m²
 _UNIT = rf"(?:(?:[kK]|[Tt]sd\.?|[Mm]io\.?|[Mm]rd\.?|M) )?{_WORD}"  # k km, Mio. €
@@ -127,13 +127,13 @@ def plain_numbers(cells: Sequence[str], decimal: str = ".") -> list[float] | Non
 # ---------------------------------------------------------------------------------------------------------------- units
 
 _FACTORS = {"k": 1e3, "tsd": 1e3, "tsd.": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "mio.": 1e6, "b": 1e9, "bn": 1e9}
-_FACTORS |= {"mrd": 1e9, "mrd.": 1e9}
-_OFTEN_OTHERS = ("m", "b")  # metres, minutes, bytes
+_FACTORS |= {"mln": 1e6, "mlrd": 1e9, "mrd": 1e9, "mrd.": 1e9, "t": 1e12, "tn": 1e12, "trn": 1e12}
+_OFTEN_OTHERS = ("m", "b", "t")  # metres, minutes, bytes, tonnes
 _SAME = {"€": "eur", "$": "usd", "us$": "usd", "£": "gbp"}
 
 
 def measure(unit: str, *, counts: bool = False) -> tuple[float, str]:
-    """What a unit counts, and of what: (1000, "usd") of "$ k". counts: not only M is millions, m and b count, too."""
+    """What a unit counts, and of what: (1000, "usd") of "$ k". counts: m, b and t count, too, and not M alone."""
     factor, rest = 1.0, list[str]()
     for word in unit.split():
         folded = word.casefold()
@@ -159,11 +159,12 @@ def unit_of(cells: Iterable[tuple[float, str]]) -> str | None:
     measures = {measure(unit, counts=counts) for unit in units}
     factors, bases = {factor for factor, _ in measures} | ({1.0} if bare else set()), {base for _, base in measures}
     bases.discard("")
-    if len(bases) > 1:
+    alone = any(not base for _, base in measures)  # k beside km: what does it count?
+    if len(bases) > 1 or (bases and alone and not any(map(_has_currency, units))):
         return None
     if len(factors) > 1:
         return MULTIPLES + "".join(OF + base for base in bases)
-    if units[0] == "%" and bare and all(abs(value) <= 1.0 for value in bare):
+    if units[0] == "%" and any(bare) and all(abs(value) <= 1.0 for value in bare):
         return MIXED
     return units[0]
 
@@ -196,7 +197,7 @@ def unit_of_others(learned: str, here: str) -> tuple[str, str]:
         other, own = None, here.partition(OF)[2]
     else:
         other, own = measure(here, counts=_has_currency(here))
-    if learned and base != own and ((base and own) or factor == other):
+    if learned and base != own and ((base and (own or not _has_currency(learned))) or factor == other):
         return learned, ""  # cells of another unit are no numbers of this column
     if other != factor:
         either = base or own
@@ -223,10 +224,10 @@ def decimal_mark(columns: Iterable[Sequence[str]], separator: str, learned: str 
     """
     votes, maybe = Counter[str](), False
     for cells in columns:
-        given = [text.strip() for text in dict.fromkeys(cells[:LOOKED_AT]) if not is_missing(text)]
-        if not any("," in text or "." in text for text in given):
+        given = _with_digits(cells)
+        if not has_marks(given):
             continue
-        mark = _mark_of(given)
+        mark = own_mark(given, sure=learned is not None)
         if mark:
             votes[mark] += 1
         elif mark is None and separator != ",":
@@ -238,14 +239,29 @@ def decimal_mark(columns: Iterable[Sequence[str]], separator: str, learned: str 
     return learned or ("," if maybe and not votes else ".")
 
 
-def _mark_of(given: Sequence[str]) -> str | None:
-    """That of a column, if it can be told: "" if it has no numbers, None if both would do."""
+def _with_digits(cells: Sequence[str]) -> list[str]:
+    """Different cells that may be numbers: not unknown, k.A. and the like."""
+    return [text.strip() for text in dict.fromkeys(cells[:LOOKED_AT]) if any(map(str.isdigit, text))]
+
+
+def has_marks(cells: Iterable[str]) -> bool:
+    """Whether there are points or commas in numbers."""
+    return any("," in text or "." in text for text in cells if any(map(str.isdigit, text)))
+
+
+def own_mark(cells: Sequence[str], *, sure: bool) -> str | None:
+    """That of a column, if its cells tell: "" if it has no numbers, None if both would do. sure: no other hints count
+    than cells that are a number by one of them alone.
+    """
+    given = _with_digits(cells)
+    if not given:
+        return ""
     shares = {mark: sum(parsed(text, mark) is not None for text in given) / len(given) for mark in ".,"}
     if max(shares.values()) < MOSTLY:
         return ""
     if shares["."] != shares[","]:
         return max(shares, key=lambda mark: shares[mark])
-    if min(shares.values()) >= MOSTLY:
+    if not sure:
         for mark, other in (".,", ",."):
             if _are_for_thousands(given, mark):
                 return other

@@ -24,6 +24,7 @@ from innergrad.written.numbers import (
     NO_NUMBER,
     about_marks,
     about_unit,
+    has_marks,
     is_missing,
     number_of,
     parsed,
@@ -43,9 +44,9 @@ SHOWN = 3  # examples in words
 @dataclass(frozen=True)
 class Plan:
     """How a column is read. words: what was done with it. reading: the part of them that is about marks and units.
-    decimal: the mark of fractions, "." or ",". unit: what stands beside every number. day_first: 1/2/2024 is in
-    February. yes, no: as they are written, in lower case; no is empty where an empty cell means no. levels: of
-    categories, the most frequent first.
+    decimal: the mark of fractions, "." or ","; marked: whether there were marks to tell it by. unit: what stands beside
+    every number. day_first: 1/2/2024 is in February. yes, no: as they are written, in lower case; no is empty where an
+    empty cell means no. levels: of categories, the most frequent first.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Plan:
     words: str
     reading: str = ""
     decimal: str = "."
+    marked: bool = False
     unit: str = ""
     day_first: bool = True
     yes: str = ""
@@ -122,7 +124,7 @@ def plan(name: str, cells: Sequence[str], decimal: str = ".") -> Plan:
     if plain is not None and len(set(plain)) > 1 and not any(text[:1] == "0" and text[1:2].isdigit() for text in cells):
         reading = about_marks(cells, decimal)
         words = f"numbers from {readable(min(plain))} to {readable(max(plain))}{reading}"
-        numbers = Plan(name, "numbers", words, reading, decimal)
+        numbers = Plan(name, "numbers", words, reading, decimal, has_marks(cells))
         return _as_identifier(name, numbers, plain) or numbers
     given = Counter(text.strip() for text in cells)
     for text in [text for text in given if is_missing(text)]:
@@ -216,7 +218,7 @@ def _of_numbers(
         words += f"; no numbers, and so missing: {count} ({_quoted(strange)})"
     if infinite:
         words += f"; infinite or too large, and so missing: {_quoted(infinite)}"
-    return Plan(name, "numbers", words, reading, decimal, unit)
+    return Plan(name, "numbers", words, reading, decimal, has_marks(given), unit)
 
 
 # ------------------------------------------------------------------------------------------------------------ yes or no
@@ -246,7 +248,7 @@ _WORDS_FOR_NO = {no for _, no in _PAIRS} - {""}
 # ------------------------------------------------------------------------------------------------------ dates and times
 
 
-EITHER = "could be either"
+EITHER, SHORT = "could be either", "years have two digits"
 
 
 def _either(text: str) -> bool:
@@ -269,10 +271,10 @@ def _dates(name: str, given: Counter[str]) -> Plan | None:
         words = "dates: days since 1970" if kind == "dates" else "times: hours"
         if either:
             words += f"; {'the day' if day_first else 'the month'} is read first ({either[0]!r} {EITHER})"
-        short = [text for text in given if kind == "dates" and short_year(text)]
+        short = [day for text in given if kind == "dates" and short_year(text) and (day := day_of(text, day_first))]
         strange = [text for text in given if parse(text, day_first) is None]
-        if short and (day := day_of(short[0], day_first)) is not None:
-            words += f"; years have two digits ({short[0]!r} is {day_words(day)})"
+        if short:
+            words += f"; {SHORT}, from {day_words(min(short))} to {day_words(max(short))}"
         words += f"; no {kind}, and so missing: {_quoted(strange)}" if strange else ""
         return Plan(name, "dates" if kind == "dates" else "times", words, day_first=day_first)
     return None
