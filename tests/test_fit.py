@@ -488,6 +488,11 @@ def test_dates_that_could_be_either_are_said(tmp_path: Path) -> None:
         (tmp_path / "new.csv").write_text(f"d,b\n{text},\n")
         notes = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers").notes
         assert (note in notes[0]) if note else not notes
+    (tmp_path / "new.csv").write_text("d,b\n2024-02-01,\n03/10/2024,\n")  # the note is about the one that is meant
+    assert "'03/10/2024' is" in read_new(tmp_path / "new.csv", table.plans, table.target, "numbers").notes[0]
+    (tmp_path / "new.csv").write_text("d,b\n10:30,\n11:30,\n")
+    with pytest.raises(InputError, match="column 'd' .* has no dates"):
+        read_new(tmp_path / "new.csv", table.plans, table.target, "numbers")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from innergrad.written import (
     task_of,
     unit_of_others,
 )
+from innergrad.written.dates import either_way, short_year
 from innergrad.written.numbers import own_mark
 from innergrad.written.plans import EITHER, SHORT
 
@@ -448,15 +449,18 @@ def _numbers_here(one: Plan, cells: Sequence[str], decimal: str) -> tuple[Plan, 
 def _dates_here(one: Plan, cells: Sequence[str]) -> tuple[Plan, str]:
     """The same for a column of dates; a note if some could be read in two ways, and nothing here decides."""
     fresh = dates_of(one.name, cells)
-    if fresh is None:
+    if fresh is None or fresh.kind != "dates":
         return one, ""
     either, short = EITHER in fresh.words, SHORT in fresh.words and SHORT not in one.words
-    one = one if either else replace(one, day_first=fresh.day_first)
-    text = next(text.strip() for text in cells if day_of(text.strip(), one.day_first) is not None)
-    day = day_words(day_of(text, one.day_first) or 0.0)
-    if either:
-        return one, f"has dates that could be read in two ways: {text!r} is read as {day}"
-    return one, f"has years of two digits here: {text!r} is read as {day}" if short else ""
+    if not either:
+        one = replace(one, day_first=fresh.day_first)
+    if not either and not short:
+        return one, ""
+    noted = either_way if either else short_year
+    text = next(text.strip() for text in cells if noted(text.strip()))
+    what = "dates that could be read in two ways" if either else "years of two digits here"
+    day = day_of(text, one.day_first)
+    return one, f"has {what}: {text!r} is read as {'missing' if day is None else day_words(day)}"
 
 
 def _truth(

@@ -99,3 +99,9 @@ def short_year(text: str) -> bool:
     """Whether it is a date whose year has two digits."""
     found = [match for pattern in _DAYS if (match := pattern.fullmatch(text))]
     return bool(found) and len(found[0].groupdict().get("y") or "") == 2
+
+
+def either_way(text: str) -> bool:
+    """Whether it is a date by both orders, and not the same one."""
+    days = {day_of(text, first) for first in (True, False)} if SLASHES.fullmatch(text) else set()
+    return len(days) == 2 and None not in days

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from innergrad.errors import LARGEST, InputError, plural, readable, shortened
-from innergrad.written.dates import MONTH_AND_YEAR, SLASHES, day_of, day_words, hour_of, short_year
+from innergrad.written.dates import MONTH_AND_YEAR, day_of, day_words, either_way, hour_of, short_year
 from innergrad.written.numbers import (
     MOSTLY,
     NO_NUMBER,
@@ -251,12 +251,6 @@ _WORDS_FOR_NO = {no for _, no in _PAIRS} - {""}
 EITHER, SHORT = "could be either", "years have two digits"
 
 
-def _either(text: str) -> bool:
-    """Whether it is a date by both orders, and not the same one."""
-    days = {day_of(text, first) for first in (True, False)} if SLASHES.fullmatch(text) else set()
-    return len(days) == 2 and None not in days
-
-
 def _dates(name: str, given: Counter[str]) -> Plan | None:
     for kind, parse in (("dates", day_of), ("times", hour_of)):
         fits = {
@@ -265,7 +259,7 @@ def _dates(name: str, given: Counter[str]) -> Plan | None:
         }
         if not given or max(fits.values()) < MOSTLY * given.total():
             continue
-        either = [text for text in given if _either(text)] if fits[True] == fits[False] else []
+        either = [text for text in given if either_way(text)] if fits[True] == fits[False] else []
         dotted = any("." in text.split(" ")[0] for text in given)
         day_first = fits[True] > fits[False] or (fits[True] == fits[False] and (dotted or not either))
         words = "dates: days since 1970" if kind == "dates" else "times: hours"
