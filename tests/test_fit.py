@@ -24,7 +24,8 @@ from innergrad.config import parse
 from innergrad.errors import InputError
 from innergrad.report.tables import _draw_bars
 from innergrad.tables import fitted, models, scoring, unusual, words
-from innergrad.tables.table import Asked, Table, read_new, read_table
+from innergrad.tables.new_rows import read_new
+from innergrad.tables.table import Asked, Table, read_table
 from innergrad.written import day_of, hour_of, number_of
 from test_cli import call, good
 from test_report import read as read_page
@@ -491,7 +492,7 @@ def test_dates_that_could_be_either_are_said(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("d,b\n2024-02-01,\n03/10/2024,\n")  # the note is about the one that is meant
     assert "'03/10/2024' is" in read_new(tmp_path / "new.csv", table.plans, table.target, "numbers").notes[0]
     (tmp_path / "new.csv").write_text("d,b\n10:30,\n11:30,\n")
-    with pytest.raises(InputError, match="column 'd' .* has no dates"):
+    with pytest.raises(InputError, match=r"column 'd' .* has no dates"):
         read_new(tmp_path / "new.csv", table.plans, table.target, "numbers")
 
 

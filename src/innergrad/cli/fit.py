@@ -18,7 +18,8 @@ from innergrad.cli.names import FIT_FILES, PREDICTION_FILES
 from innergrad.cli.places import near_path, require_there
 from innergrad.errors import InputError, require_packages
 from innergrad.files import Writer, write_whole
-from innergrad.tables.table import ROWS, Asked, NewRows, read_new, read_table
+from innergrad.tables.new_rows import NewRows, read_new, without_target
+from innergrad.tables.table import ROWS, Asked, read_table
 
 if TYPE_CHECKING:
     from innergrad.tables.fitted import Fitted, Predictions
@@ -161,7 +162,7 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
     predictions, told = None, dict[str, Any]()
     with working("predicting and drawing", quiet or as_json):
         if asks:
-            asked_for = new or table.to_predict
+            asked_for = new or without_target(table)
             predictions, told = _predicted(writer, out, out, model, asked_for, wanted.interval, found["matters"])
         if wanted.report:
             from innergrad.report import report_of_fit

@@ -23,9 +23,10 @@ from innergrad.errors import InputError, readable
 from innergrad.files import Writer, digest, digests, read_text
 from innergrad.tables import words
 from innergrad.tables.models import ENGINES, Engine, objects
+from innergrad.tables.new_rows import NewRows
 from innergrad.tables.scoring import LEVELS, Validation, decisive, predicted
 from innergrad.tables.sheets import MOST
-from innergrad.tables.table import NewRows, Table
+from innergrad.tables.table import Table
 from innergrad.written import Plan, Task, Value, absent, day_words
 
 FIT, DEMONSTRATIONS, VALIDATION = "fit.json", "demonstrations.csv", "validation.csv"

@@ -9,8 +9,9 @@ from typing import Any
 from innergrad.errors import plural
 from innergrad.tables import words
 from innergrad.tables.fitted import Fitted
+from innergrad.tables.new_rows import NewRows
 from innergrad.tables.sheets import lines_words
-from innergrad.tables.table import NewRows, are_varied, row_keys
+from innergrad.tables.table import are_varied, row_keys
 from innergrad.written import Plan, Value, absent, spoken
 
 
