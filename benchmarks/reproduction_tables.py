@@ -13,14 +13,27 @@ from innergrad.papers.mixtures import window
 from innergrad.papers.views import BEST, LEARNER, LOSS, POOLED, WITHIN
 
 FOLDER = Path(__file__).parent.parent / "results" / "figures"
+VERDICTS = "src/innergrad/cli/verdicts.json"  # what the command line knows of them
 HOLDS = {True: "yes", False: "no", None: "open"}
 READINGS = {"over all prompts": POOLED, "within a prompt": WITHIN}  # what R^2 is a share of: the variance of labels
 
 
+def place(figure: Figure) -> Path | None:
+    """Where its files are: of full sizes, or else of small ones; None if it was not run."""
+    return next((one for one in (FOLDER, FOLDER / "small") if (one / f"{figure.name}.json").is_file()), None)
+
+
 def stored(figure: Figure) -> dict[str, Any] | None:
     """What ``innergrad figures`` wrote; None if it was not run."""
-    path = FOLDER / f"{figure.name}.json"
-    return json.loads(path.read_text()) if path.is_file() else None
+    folder = place(figure)
+    return json.loads((folder / f"{figure.name}.json").read_text()) if folder else None
+
+
+def verdicts() -> str:
+    """All verdicts, as a file of the package."""
+    found = {name: one for name, figure in FIGURES.items() if (one := stored(figure))}
+    words = {name: {"verdict": one["verdict"], "caveat": one["caveat"]} for name, one in found.items()}
+    return json.dumps(words, indent=1) + "\n"
 
 
 def trained(found: dict[str, Any]) -> str:
@@ -41,7 +54,9 @@ def cost(found: dict[str, Any]) -> str:
 
 
 def command(figure: Figure) -> str:
-    return f"`innergrad figures {figure.name}`"
+    """The one that runs it at the sizes of the table."""
+    size = (stored(figure) or {}).get("size", "full")
+    return f"`innergrad figures {figure.name}{f' --{size}' if size != 'full' else ''}`"
 
 
 def verdict(found: dict[str, Any] | None) -> str:
@@ -65,8 +80,12 @@ def summary() -> list[str]:
 
 def tally(found: dict[str, Any] | None) -> str:
     """4 of 5: claims that hold, of those that can be tested."""
-    tested = [one["holds"] for one in (found or {"findings": []})["findings"] if one.get("testable", True)]
+    tested = [one["holds"] for one in (found or {"findings": []})["findings"] if counts(one)]
     return f"{sum(holds is True for holds in tested)} of {len(tested)}" if tested else ""
+
+
+def counts(finding: dict[str, Any]) -> bool:
+    return finding.get("testable", True) and not finding.get("question", False)
 
 
 def subject(figure: Figure) -> str:
@@ -85,8 +104,9 @@ def sections() -> list[str]:
         lines += [f"**{verdict(found).capitalize()}.** {found['reason']}", ""]
         if found["training"]:
             lines += [trained(found), ""]
-        if (FOLDER / f"{figure.name}.png").is_file():
-            lines += [f"![{figure.title}](../results/figures/{figure.name}.png)", ""]
+        folder = place(figure)
+        if folder and (picture := folder / f"{figure.name}.png").is_file():
+            lines += [f"![{figure.title}](../results/figures/{picture.relative_to(FOLDER)})", ""]
         lines += ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]
         for one in found["findings"]:
             ours = one["words"].replace("|", "\\|")
@@ -95,7 +115,9 @@ def sections() -> list[str]:
 
 
 def held(finding: dict[str, Any]) -> str:
-    return HOLDS[finding["holds"]] if finding.get("testable", True) else "cannot be tested"
+    if finding.get("question", False):
+        return f"a question; our answer: {HOLDS[finding['holds']]}"
+    return HOLDS[finding["holds"]] if counts(finding) else "cannot be tested"
 
 
 # ------------------------------------------------------------------------------------ which R^2 Fig. 3 and 4 can show

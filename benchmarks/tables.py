@@ -579,10 +579,10 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="exit 1 if a page is not what the results say")
     check = parser.parse_args().check
     drifted = []
-    for name in PAGES:
+    for name in (*PAGES, reproduction_tables.VERDICTS):
         page = ROOT / name
-        text = page.read_text()
-        new = rendered(text)
+        text = page.read_text() if page.is_file() else ""
+        new = rendered(text) if name in PAGES else reproduction_tables.verdicts()
         if new != text:
             drifted.append(name)
             if not check:

@@ -8,8 +8,9 @@
     profile                                                         where the time of a step goes
     pack WEIGHTS LOG.json [LOG.json]                                puts weights and a card into src/innergrad/zoo
 
-``--size tiny`` is a check of seconds. ``--compile off`` does without torch.compile and without a recorded graph,
-``--kernels off`` without the lab's own kernels. Needs torch, numpy and safetensors only.
+``--size tiny`` is a check of seconds, ``--size small`` a learner for a CPU. ``--compile off`` does without
+torch.compile and without a recorded graph, ``--kernels off`` without the lab's own kernels. Needs torch, numpy and
+safetensors only.
 
 TABLES.npz is what ``real_tables.py export`` writes. A speed-run takes the small ones (``real.tables.fast``). The scores
 of random forest and others on them are those of results/real_tables_baselines.json.
@@ -54,6 +55,7 @@ from tables_learner_zoo import NAMES, pack
 KINDS = {"numbers": "table-regression", "classes": "table-classification"}
 SIZES: dict[str, dict[str, Any]] = {
     "full": {},
+    "small": {"n_cells": 2, "d_cell": 32, "d_cell_mlp": 64, "free": 1, "n_rows": 2, "d_row": 64, "d_row_mlp": 96},
     "tiny": {"n_cells": 1, "d_cell": 32, "d_cell_mlp": 32, "free": 1, "n_rows": 1, "d_row": 32, "d_row_mlp": 32},
 }
 RECIPE = TrainConfig(

@@ -94,9 +94,14 @@ def _classes(learner: TableLearner) -> dict[str, int]:
 
 def r2(predicted: Tensor, labels: Tensor) -> float:
     """The mean over prompts of R^2 on their queries."""
+    return float(each_r2(predicted, labels).mean())
+
+
+def each_r2(predicted: Tensor, labels: Tensor) -> Tensor:
+    """R^2 of every prompt whose queries differ in their labels."""
     spread = (labels - labels.mean(1, keepdim=True)).square().sum(1)
     found = 1.0 - (predicted - labels).square().sum(1) / spread
-    return float(found[spread > 0].clamp(min=WORST).mean())
+    return found[spread > 0].clamp(min=WORST)
 
 
 def ridge_predictions(x: Tensor, y: Tensor, k: int, numbers: bool) -> Tensor:

@@ -106,7 +106,7 @@ def train(name: str, out: Path, seconds: float, device: str, prompts: int) -> No
 
     left = max(seconds - MEASURING, 1.0)
     result = train_within([entry.experiment], left, device=device, progress=progress)
-    command = f"python benchmarks/zoo.py train {name} --seconds {seconds:g}"
+    command = f"python benchmarks/zoo.py train {name} --out FOLDER --seconds {seconds:g}"
     took = {"seconds": round(time.monotonic() - began, 1), "device": device_name(device), "command": command}
     experiment = replace(result.experiments[0], name=name)
     shelve(name, result.learner, experiment, result.step, took, out, device, prompts)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+import xml.etree.ElementTree
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from typer.testing import CliRunner
 
-from innergrad import figures
+from innergrad import figures, files
+from innergrad.cli.app import app
 from innergrad.errors import InputError
 
 ROOT = Path(__file__).parent.parent
@@ -45,6 +48,23 @@ def test_sizes_are_inches_at_150_dots_and_panels_come_row_by_row(tmp_path: Path)
         assert axes[3].get_subplotspec().is_first_col()
         content = figures.save(figure, tmp_path / "figure").read_bytes()  # a PNG, whatever the name
     assert [int.from_bytes(content[at : at + 4], "big") for at in (16, 20)] == [1200, 600]
+
+
+def test_the_ending_says_what_a_figure_is(tmp_path: Path) -> None:
+    """.svg is an SVG that knows who wrote it; an ending that promises another form is refused before anything."""
+    with figures.new(size=(4, 3)) as (figure, (ax,)):
+        ax.plot([0, 1])
+        path = figures.save(figure, tmp_path / "one.svg", mark=files.Writer("plot").mark)
+        xml.etree.ElementTree.parse(path)  # it is one
+        assert files.made_by(path) == "plot"
+        figures.save_plot(figure, path)  # an earlier plot is replaced
+        for name in ("one.jpg", "one.pdf", "one.tar.gz"):
+            with pytest.raises(InputError, match="PNG or an SVG"):
+                figures.save_plot(figure, tmp_path / name)
+    assert [one.name for one in tmp_path.iterdir()] == ["one.svg"]
+    called = CliRunner().invoke(app, ["evaluate", "linear-20", "--prompts", "2", "--figure", str(tmp_path / "x.pdf")])
+    assert isinstance(called.exception, InputError)
+    assert "x.pdf" in str(called.exception)
 
 
 def test_nothing_of_the_users_matplotlib_changes(tmp_path: Path) -> None:

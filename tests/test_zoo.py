@@ -80,6 +80,8 @@ def test_the_command_lists_and_shows(tmp_path: Path) -> None:
     for name in NAMES:
         command = zoo.card(name)["training"]["command"]
         assert command in " ".join(good("zoo", name).split())
+        for one in command.split(" && "):
+            assert " --out " in one, one  # all of these scripts ask for a folder
         scripts = re.findall(r"python (?:-m )?(\S+)", command)
         assert scripts
         assert all((ROOT / one).is_file() or find_spec(one) for one in scripts)

@@ -68,27 +68,39 @@ def new(
 
 
 def save(figure: Figure, path: Path | str, *, svg: bool = False, mark: str | None = None) -> Path:
-    """Writes the PNG, no matter which suffix the path has; with ``svg`` the same as SVG beside it. Returns the path of
-    the PNG.
+    """Writes a PNG, or an SVG if the path ends so; with ``svg`` the same as SVG beside it. Returns the path.
 
     mark: names the writer in the file; see :mod:`innergrad.files`.
     """
     path = Path(path)
+    form = form_of(path)
     with whole(path) as part:
-        write(figure, part, "png", mark)
+        write(figure, part, form, mark)
     if svg:
         with whole(path.with_suffix(".svg")) as part:
             write(figure, part, "svg")
     return path
 
 
+def form_of(path: Path | str) -> str:
+    """What a file of this name is to be: ``svg``, or ``png``, which a name without an ending is, too."""
+    ending = Path(path).suffix.lower()
+    if ending not in ("", ".png", ".svg"):
+        raise InputError("a figure is a PNG or an SVG", got=str(path), allowed="a name that ends in .png or .svg")
+    return "svg" if ending == ".svg" else "png"
+
+
 def write(figure: Figure, file: Any, form: str, mark: str | None = None) -> None:
-    """Into an open file or a path: ``png``, with the mark, or ``svg``.
+    """Into an open file or a path: ``png`` or ``svg``, with the mark.
 
     A PNG has a palette of 256 colours: a figure has few, and its file is a third as large.
     """
     if form == "svg":
-        figure.savefig(file, format="svg", metadata={"Date": None})
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        first, _, rest = text.getvalue().partition("\n")
+        made = f"<!-- made by {mark} -->\n" if mark is not None else ""
+        Path(file).write_text(f"{first}\n{made}{rest}", encoding="utf-8")
         return
     from PIL import Image, PngImagePlugin
 
@@ -103,8 +115,9 @@ def write(figure: Figure, file: Any, form: str, mark: str | None = None) -> None
 
 
 def save_plot(figure: Figure, path: Path | str, *, force: bool = False) -> None:
-    """The file of the methods ``plot``: a PNG, which replaces nothing but an earlier plot, unless ``force``."""
+    """The file of the methods ``plot``, which replaces nothing but an earlier plot, unless ``force``."""
     path, writer = Path(path), Writer("plot", force=force)
+    form_of(path)
     writer.check(path)
     make_folder(path.parent)
     save(figure, path, mark=writer.mark)

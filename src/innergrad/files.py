@@ -32,7 +32,7 @@ SEAL, AN_HOUR = ".sha256", 3600.0
 BEFORE = "files_before"  # of an index, while files take their places
 _JSON = re.compile(rb'\s*\[?\s*\{\s*"made_by": "innergrad ([a-z]+)"')
 _PNG = re.compile(rb"\x89PNG.*(.{4})tEXtSoftware\0innergrad ([a-z]+)", re.DOTALL)  # the length of the text first
-_PAGE = re.compile(rb"(?:<!doctype html>\s*)?<!-- made by innergrad ([a-z]+) -->")
+_PAGE = re.compile(rb"(?:<!doctype html>\s*|<\?xml[^>]*\?>\s*)?<!-- made by innergrad ([a-z]+) -->")
 _GIF = re.compile(rb"GIF8.*?innergrad ([a-z]+)\0", re.DOTALL)
 _ONNX = re.compile(rb'"made_by": "innergrad ([a-z]+)"')
 

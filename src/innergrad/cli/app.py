@@ -226,7 +226,7 @@ def verify(
             "bound, and a health table; on the given data, else on a random prompt.",
         ),
     ] = False,
-    figure: Annotated[Path | None, flags.path("--figure", "With --explain: draw it, a PNG.")] = None,
+    figure: Annotated[Path | None, flags.figure("With --explain: draw it, a PNG or an SVG.")] = None,
     attack: Annotated[
         bool,
         typer.Option("--attack", help="Also search for the prompt and weights with the largest error, in the domain."),

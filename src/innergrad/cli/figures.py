@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +19,10 @@ from innergrad.files import read_text
 if TYPE_CHECKING:
     from innergrad.papers.frame import Figure
 
-STORED = (Path("out/figures"), Path("results/figures"))  # your own results first, then those of the checkout
+OWN = Path("out/figures")
+PUBLISHED = Path(__file__).with_name("verdicts.json")  # those of docs/reproduction.md, written by benchmarks/tables.py
 NOT_RUN = "not run"
+NOTHING = {"verdict": None, "caveat": None}
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +35,9 @@ def figures(
         str | None, typer.Argument(help="A figure. Without a name, the list of all, with the verdicts that are stored.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller learners and networks: minutes on a CPU.")] = False,
+    small: Annotated[
+        bool, typer.Option("--small", help="Sizes between both: about an hour on a CPU. Some figures have them.")
+    ] = False,
     seconds: Annotated[
         float | None, flags.amount("--seconds", "Training is shortened so that everything ends within these.")
     ] = None,
@@ -42,7 +46,7 @@ def figures(
         typer.Option("--stages", help="Run only these. none: draw the records that are there.", metavar="STAGE,..."),
     ] = None,
     out: Annotated[
-        Path | None, flags.path("--out", "Folder; default out/figures, or out/figures-quick.", FOLDER)
+        Path | None, flags.path("--out", "Folder; default out/figures, out/figures-quick or out/figures-small.", FOLDER)
     ] = None,
     device: Device = None,
     force: Force = False,
@@ -60,20 +64,38 @@ def figures(
     from innergrad.papers.catalogue import FIGURES
 
     if name is None:
-        given = {"--quick": quick, "--seconds": seconds is not None, "--stages": stages is not None, "--force": force}
+        given = {
+            "--quick": quick,
+            "--small": small,
+            "--seconds": seconds is not None,
+            "--stages": stages is not None,
+            "--force": force,
+        }
         if any(given.values()):
             got = ", ".join(flag for flag, here in given.items() if here)
             raise InputError("these are settings of one figure", got=got, hint="name it: innergrad figures NAME ...")
-        _print_list(list(FIGURES.values()), (out,) if out else STORED, as_json)
+        _print_list(list(FIGURES.values()), out, as_json)
         return
+    figure, size = FIGURES[name], _size(quick=quick, small=small)
+    if size not in figure.study.sizes:
+        allowed = ", ".join(one.name for one in FIGURES.values() if size in one.study.sizes)
+        raise InputError(f"{name} has no {size} sizes", got=f"--{size}", allowed=allowed, hint="or take --quick")
     limit = math.inf if seconds is None else seconds
     chosen = None if stages is None else [] if stages == "none" else stages.split(",")
-    found = _run(FIGURES[name], "quick" if quick else "full", limit, chosen, out, device, force, seed, quiet)
+    found = _run(figure, size, limit, chosen, out, device, force, seed, quiet)
     if as_json:
         print(json.dumps(found))
     elif not quiet:
         print(f"{found['verdict']}{f' ({caveat})' if (caveat := found['caveat']) else ''}: {found['reason']}")
+        if size != "full" and (whole := published(name)):
+            print(f"A small version is no evidence. docs/reproduction.md has the larger one: {worded(whole)}.")
         print(f"wrote {name}.json, {name}.png and {name}.svg into {found['folder']}")
+
+
+def _size(*, quick: bool, small: bool) -> str:
+    if quick and small:
+        raise InputError("these are two sizes", got="--quick --small", allowed="one of them")
+    return "quick" if quick else "small" if small else "full"
 
 
 def _run(
@@ -102,7 +124,8 @@ def _run(
     return found
 
 
-def _print_list(found: list[Figure], folders: Sequence[Path], as_json: bool) -> None:
+def _print_list(found: list[Figure], folder: Path | None, as_json: bool) -> None:
+    """Every figure with its verdict: that of ``folder``; or your own, or else the one of docs/reproduction.md."""
     rows = [
         {
             "name": one.name,
@@ -110,26 +133,38 @@ def _print_list(found: list[Figure], folders: Sequence[Path], as_json: bool) -> 
             "number": one.number,
             "study": one.study.name,
             "title": one.title,
-            "verdict": _stored(one.name, folders),
+            **(stored(one.name, folder or OWN) or (None if folder else published(one.name)) or NOTHING),
         }
         for one in found
     ]
     if as_json:
         print(json.dumps(rows))
         return
-    name, verdict = (max(len(row[key] or NOT_RUN) for row in rows) for key in ("name", "verdict"))
-    for row in rows:
-        print(f"{row['name']:<{name}}  {row['verdict'] or NOT_RUN:<{verdict}}  {row['title']}")
+    told = [worded(row) if row["verdict"] else NOT_RUN for row in rows]
+    name, verdict = max(len(row["name"]) for row in rows), max(map(len, told))
+    for row, words in zip(rows, told, strict=True):
+        print(f"{row['name']:<{name}}  {words:<{verdict}}  {row['title']}")
 
 
-def _stored(name: str, folders: Sequence[Path]) -> str | None:
-    """The verdict of the first of these folders that has one: its word, and under which reservation."""
+def worded(found: dict[str, Any]) -> str:
+    """The verdict in words, and under which reservation."""
     from innergrad.papers.frame import SAID
 
-    for folder in folders:
-        try:
-            found = json.loads(read_text(folder / f"{name}.json"))
-            return f"{SAID[found['verdict']]}{f' ({caveat})' if (caveat := found['caveat']) else ''}"
-        except (OSError, ValueError, KeyError, TypeError):  # not there, or of another form
-            continue
-    return None
+    return f"{SAID[found['verdict']]}{f' ({caveat})' if (caveat := found['caveat']) else ''}"
+
+
+def stored(name: str, folder: Path) -> dict[str, Any] | None:
+    """The verdict that a folder has: its word, and the reservation; None if it is not there, or of another form."""
+    from innergrad.papers.frame import SAID
+
+    try:
+        found = json.loads(read_text(folder / f"{name}.json"))
+        return {key: found[key] for key in NOTHING} if found["verdict"] in SAID else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def published(name: str) -> dict[str, Any] | None:
+    """The verdict of docs/reproduction.md, which comes with the package; None if the figure was not run."""
+    found: dict[str, Any] | None = json.loads(read_text(PUBLISHED)).get(name)
+    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -52,6 +53,19 @@ def amount(flag: str, text: str, low: float = 0.0) -> Any:
 
 def path(flag: str, text: str, metavar: str = FILE) -> Any:
     return typer.Option(flag, help=text, metavar=metavar)
+
+
+def figure(text: str) -> Any:
+    """The flag --figure. Its ending is looked at before anything is computed."""
+
+    def check(value: Path | None) -> Path | None:
+        from innergrad.figures import form_of
+
+        if value is not None:
+            form_of(value)
+        return value
+
+    return typer.Option("--figure", help=text, metavar=FILE, callback=check)
 
 
 def _seed(value: int | None) -> int | None:

@@ -95,7 +95,7 @@ def train(
     ] = None,
     device: Device = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
-    figure: Annotated[Path | None, flags.path("--figure", "Draw the loss of training, a PNG.")] = None,
+    figure: Annotated[Path | None, flags.figure("Draw the loss of training, a PNG or an SVG.")] = None,
     force: Force = False,
     seed: Annotated[
         int | None,
@@ -212,7 +212,7 @@ def evaluate(
         Path | None,
         flags.path("--out", "Write the curves as JSON to this file; folders that are missing are made."),
     ] = None,
-    figure: Annotated[Path | None, flags.path("--figure", "Draw the curves, a PNG.")] = None,
+    figure: Annotated[Path | None, flags.figure("Draw the curves, a PNG or an SVG.")] = None,
     force: Force = False,
     seed: Annotated[int, flags.seed("Seed of the prompts.")] = 0,
     as_json: Json = False,
@@ -302,7 +302,7 @@ def sweep(
     out: Annotated[
         Path | None, flags.path("--out", "Folder of the runs; default out/, the name, and -sweep.", FOLDER)
     ] = None,
-    figure: Annotated[Path | None, flags.path("--figure", "Draw the losses of all runs, a PNG.")] = None,
+    figure: Annotated[Path | None, flags.figure("Draw the losses of all runs, a PNG or an SVG.")] = None,
     force: Force = False,
     device: Device = None,
     seed: Annotated[int | None, flags.seed("Instead of the seed in the file.")] = None,

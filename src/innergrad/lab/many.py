@@ -57,7 +57,8 @@ class Member:
     def settings(self) -> str:
         """The changes of the sweep without the seed; of a run by itself, its name."""
         changes = [change for change in self.changes if not change.startswith("seed=")]
-        return " ".join(changes) or str(self.table.get("name", self.run.name))
+        name = str(self.table.get("name", self.run.name))
+        return " ".join(changes) or name.removesuffix(f"-seed={self.seed}")  # of a sweep over seeds alone
 
 
 def evaluate_many(

@@ -30,13 +30,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="everything ends within these")
     parser.add_argument("--steps", type=int, help="training ends there at the latest; all that are planned by default")
     parser.add_argument("--stages", nargs="+", default=[], help="some of them; all by default")
-    parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
+    parser.add_argument("--size", choices=("full", "small", "quick", "tiny"), default="full")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     if given.steps is not None and given.steps < 1:
         parser.error(f"--steps is at least 1; got {given.steps}")
     clock = Clock(given.seconds, BEGAN)
     study = STUDIES[given.study]
+    if given.size not in study.sizes:
+        parser.error(f"{given.study} has no {given.size} sizes; it has {', '.join(study.sizes)}")
     run = Run(
         study, given.size, given.out, given.device, clock, lambda line: print(line, flush=True), steps=given.steps
     )

@@ -89,6 +89,26 @@ class Sizes:
 
 
 FULL = Sizes()
+SMALL = replace(
+    FULL,
+    steps=3000,
+    batch=32,
+    lr=3e-3,
+    precision="fp32",
+    n_points=31,
+    dims=(2, 4, 8),
+    smooth_dims=(2, 8),
+    waves=128,
+    blocks=4,
+    d_model=48,
+    heads=4,
+    d_mlp=96,
+    prompts=800,
+    long_prompts=400,
+    ks=(5, 10, 20, 30),
+    long_ks=(100, 400),
+    width=100,
+)
 QUICK = replace(
     FULL,
     steps=500,
@@ -351,4 +371,6 @@ def networks(run: Run) -> bool:
 
 
 STAGES: dict[str, Stage] = {name: partial(learners, name) for name in FAMILIES}
-BRIDGES = Study("bridges", {"full": FULL, "quick": QUICK, "tiny": TINY}, {**STAGES, "networks": networks})
+BRIDGES = Study(
+    "bridges", {"full": FULL, "small": SMALL, "quick": QUICK, "tiny": TINY}, {**STAGES, "networks": networks}
+)

@@ -183,6 +183,7 @@ class Finding:
 
     ``words``: what was found, with numbers. ``paper``: the paper's own number, if it gives one. ``testable``: False for
     a statement that no numbers can decide, such as one about an R^2 that is not defined. Then ``holds`` is None.
+    ``question``: the paper asks and claims nothing; ``holds`` is our answer.
     """
 
     claim: str
@@ -190,13 +191,20 @@ class Finding:
     words: str
     paper: str = ""
     testable: bool = True
+    question: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts for or against a figure."""
+        return self.testable and not self.question
 
 
 @dataclass(frozen=True)
 class Verdict:
     """``reproduced`` if all findings hold, ``not`` if none does, else ``partly``; ``open`` as long as one is open.
 
-    Findings that cannot be tested do not count; if there are no others, the verdict is ``open``. ``size``: of the run.
+    Questions, and findings that cannot be tested, do not count; if there are no others, the verdict is ``open``.
+    ``size``: of the run.
     ``trained``: the steps of the learners that were cut short most, taken and planned. With too few of them the verdict
     is ``open``, whatever was found. ``seeds``: of the curve that has the fewest, there and planned.
     """
@@ -212,7 +220,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        held = [one.holds for one in self.findings if one.testable]
+        held = [one.holds for one in self.findings if one.counts]
         if self.too_short or None in held or not held:
             return OPEN
         return REPRODUCED if all(held) else PARTLY if any(held) else NOT
@@ -222,7 +230,7 @@ class Verdict:
         """One sentence: what is open; else what does not hold; else, if all does, what was found."""
         if self.too_short:
             return "learners were trained for {:,} of {:,} steps, too few to be judged.".format(*self.trained)
-        tested = [one for one in self.findings if one.testable]
+        tested = [one for one in self.findings if one.counts]
         opened = [one for one in tested if one.holds is None]
         told = opened or [one for one in tested if not one.holds] or tested or self.findings
         return "; ".join(one.words for one in told) + "."

@@ -23,7 +23,17 @@ from functools import partial
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
-from innergrad.papers.functional_views import CAPPED, capped, draw_risks, factor, paired, pick, risk, risk_rows
+from innergrad.papers.functional_views import (
+    CAPPED,
+    capped,
+    cut_below,
+    draw_risks,
+    factor,
+    paired,
+    pick,
+    risk,
+    risk_rows,
+)
 
 ATTENTIONS = ("linear", "relu", "exp", "softmax")
 MANY = 6  # examples: from here on the paper sees softmax ahead of exp
@@ -97,7 +107,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             draw_risks(ax, rows, ATTENTIONS, f"labels of K = {kernel}", kernel=kernel)
             ax.set_xlabel("examples in the prompt")
             if kernel == "linear":  # below, there is nothing but rounding; above, intervals of learners that run away
-                ax.set_ylim(1e-3, 30.0)
+                cut_below(ax, 1e-3, 30.0)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
         figure.suptitle(title)

@@ -19,7 +19,7 @@ from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study, over_seeds
 from innergrad.papers.functional_examples import least
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage, task
-from innergrad.papers.functional_views import draw_risks, paired, pick, risk, risk_rows
+from innergrad.papers.functional_views import cut_below, draw_risks, paired, pick, risk, risk_rows
 
 LEARNERS = {"linear": ("linear",), "exp": ("exp",), "linear-exp": ("linear", "exp")}
 BOTH = "linear+exp"
@@ -84,7 +84,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             draw_risks(ax, rows, names, f"labels of {PANELS[kernel]}", kernel=kernel)
             ax.set_xlabel("layers")
             if kernel == "linear":  # the Bayes estimator's error is rounding
-                ax.set_ylim(bottom=1e-3)
+                cut_below(ax, 1e-3)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
         figure.suptitle(title)

@@ -116,6 +116,13 @@ def draw_curve(ax: Axes, at: Sequence[int], curve: Curve, label: str, **style: A
         ax.fill_between([at[i] for i in bounded], low, high, color=style["color"], alpha=0.18, lw=0)
 
 
+def cut_below(ax: Axes, bottom: float, top: float | None = None) -> None:
+    """An axis that ends there, and says so: curves that are only rounding below would take most of it."""
+    ax.set_ylim(bottom, top)
+    words = f"curves that leave it below\nare less than {bottom:g}"
+    ax.text(0.97, 0.97, words, transform=ax.transAxes, fontsize="small", color=DARK, ha="right", va="top")
+
+
 def draw_risks(ax: Axes, rows: Sequence[Record], heads: Sequence[str], title: str, **wanted: Any) -> None:
     """A panel: the risk of every attention, and that of the Bayes estimator."""
     bayes: dict[int, float] = {}

@@ -11,7 +11,8 @@ tokens as they come in. Judged by these rules, for each target:
 
 - the MLP's least error over layers is below that of its control, and below that of the untrained learner;
 - in its best layer it is at most half of that in layer 0;
-- the least error of the MLP over layers is below that of the linear read-out;
+- the least error of the MLP over layers is below that of the linear read-out, by more than the interval of the
+  difference;
 - moments come first: their error is halfway from layer 0 to its least in an earlier layer than that of the weights;
 - in its best layer, for every prefix, alpha is largest at the label of the prefix's last pair, or at the input after
   it. (Weights of d pairs or more are the same for every prefix, so any later token will do: they are left out.)
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from innergrad import figures
+from innergrad.papers import views
 from innergrad.papers.frame import Figure, Finding, Record, Save, number
 from innergrad.papers.linear_algorithms import PROBES, SHOWN, STUDY, TRAINED, UNTRAINED, Sizes
 from innergrad.papers.linear_learners import PAPER, mean_interval, span
@@ -103,6 +105,15 @@ def best(row: Record) -> int:
     return min(range(len(values)), key=lambda layer: values[layer])
 
 
+def clearer(row: Record, other: Record) -> bool:
+    """Whether the least error of the first is lower, by more than the interval of the difference."""
+    ends = [
+        (one["value"][layer], one["low"][layer], one["high"][layer]) for one in (row, other) for layer in [best(one)]
+    ]
+    mine, theirs = ((value, (high - low) / 2) for value, low, high in ends)
+    return views.larger(mine, theirs)
+
+
 def halfway(row: Record) -> int:
     """The first layer whose error is at most halfway from that of layer 0 to the least."""
     values, least = row["value"], min(row["value"])
@@ -126,9 +137,8 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         found.append(
             Finding(f"{target} are decoded deep in the network, not from its input", least <= HALF * first, words)
         )
-        other = min(linear["value"])
         words = f"{target}: least error {told[0]} with an MLP, {said(linear, best(linear))} with a linear read-out"
-        found.append(Finding(f"an MLP decodes {target} better than a linear read-out", least < other, words))
+        found.append(Finding(f"an MLP decodes {target} better than a linear read-out", clearer(mlp, linear), words))
         if target != "weights" or min(sizes.prefixes) < sizes.d:
             found.append(looked(sizes, mlp, target))
     moments, weights = (halfway(chosen[target]) for target in SHOWN)

@@ -95,9 +95,9 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
-    """A column a mean of the weights; raw labels above, rescaled ones below."""
+    """A column a mean of the weights; raw labels above, where some curves are far below zero, rescaled ones below."""
     means = (0.0, *sizes.weight_means)
-    with views.panels(2, len(means), title, save) as axes:
+    with views.panels(2, len(means), title, save, share_y="row") as axes:
         for ax, (labels, mean) in zip(axes, ((one, m) for one in LABELS for m in means), strict=True):
             test = about(mean, labels)
             views.draw_beside(ax, rows, test, POOLED)
@@ -108,8 +108,11 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
                 ax.text(0.5, 0.5, "all labels are zero:\nR² is not defined", transform=ax.transAxes, ha="center")
                 ax.set_xlim(0, sizes.asked - 1)
             views.frame(ax, POOLED, sizes.n_points - 1, f"weights N({mean:g}, 1), labels {labels}")
+            if labels == LABELS[0]:
+                ax.set_ylim(LOWEST, 1.02)
 
 
+LOWEST = -1.3  # of the axis of raw labels
 STAGES = ("learners", "references", "fits")  # learners of deeper networks are not measured here
 
 

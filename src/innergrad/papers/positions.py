@@ -2,7 +2,8 @@
 
 The paper believes that the absolute positions of GPT-2 are the reason. So one learner of 4-layer networks has them, one
 has rotary positions, one has none; softmax attention, one seed. Judged by these rules, in distribution: the first has a
-lower pooled R^2 with the longest prompts than with the longest of training; the others have not.
+lower pooled R^2 with the longest prompts than with the longest of training, by more than the interval of the
+difference; the others have not.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         declines = kind == "learned"
         claim = f"positions {kind}: performance past training {'declines' if declines else 'does not decline'}"
         row = pick(rows, LEARNER, variant=kind)
-        first, last = (None if row is None else at(row, POOLED, k) for k in ends)
-        if row is None or first is None or last is None:
+        if row is None or any(at(row, POOLED, k) is None for k in ends):
             found.append(Finding(claim, None, f"positions {kind}: not measured yet"))
             continue
-        told = [f"{views.said(views.spread(row, POOLED, k))} at k = {k}" for k in ends]
+        first, last = (views.spread(row, POOLED, k) for k in ends)
+        told = [f"{views.said(one)} at k = {k}" for one, k in zip((first, last), ends, strict=True)]
         words = f"positions {kind}: pooled R² {', '.join(told)}"
-        found.append(Finding(claim, (last < first) == declines, words))
+        found.append(Finding(claim, views.larger(last, first) == declines, words))
     return found
 
 
@@ -50,15 +51,16 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
-    """Pooled R^2 on the left, within-prompt R^2 on the right."""
-    with views.panels(1, 2, title, save) as axes:
+    """Pooled R^2 on the left, from near its top, within-prompt R^2 on the right. One seed: intervals over prompts."""
+    with views.panels(1, 2, title, save, share_y=False) as axes:
         for ax, measure in zip(axes, (POOLED, WITHIN), strict=True):
             views.draw_beside(ax, rows, {}, measure)
             for kind, colour in zip(KINDS, COLOURS, strict=True):
                 row = pick(rows, LEARNER, variant=kind)
                 if row is not None:
                     views.draw_row(ax, row, measure, f"learner, positions: {kind}", color=colour, lw=2.0, zorder=3)
-            views.frame(ax, measure, sizes.n_points - 1)
+            views.frame(ax, measure, sizes.n_points - 1, "one seed; shaded: 95 % intervals over prompts")
+        axes[0].set_ylim(0.85, 1.0)
 
 
 def one_seed(sizes: Sizes) -> Sizes:

@@ -11,7 +11,8 @@ over prompts and seeds. Those of networks are at the epoch that is best for all 
 
 Balls (Theorem 3):
 
-- with prompts of K examples, networks of 3 layers have at most 0.98 times the error of those of 2, for every dimension;
+- with prompts of K examples, networks of 3 layers err less than those of 2, for every dimension, by more than the
+  interval of the difference;
 - the error of 2 layers over that of 3 layers, at K, rises with the dimension;
 - at k, the learner's error is at most that of networks of 3 layers trained on the prompt, for every dimension;
 - at k, no other predictor is nearer to the learner than networks of 3 layers, for every dimension.
@@ -27,6 +28,7 @@ Smooth functions (Theorem 4):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 
 PAPER = "Transformers Perform In-Context Learning through Neural Networks"
 SHALLOW, THREE = 2, 3  # layers
-BETTER = 0.98  # of another's error: a difference that counts
 Families = Callable[[Sizes], list[Functions]]
 Values = Mapping[Functions, float]
 
@@ -101,6 +102,15 @@ class Table:
         """The error of networks of 2 layers over that of deeper ones, with the longest prompts."""
         shallow, deep = (self.networks(each, self.longest) for each in (SHALLOW, layers))
         return {one: shallow[one] / (deep[one] or float("nan")) for one in self.families}
+
+    def gain_halves(self, layers: int) -> dict[Functions, float]:
+        """Half the intervals of ``gains``, as if both errors were independent."""
+        parts = []
+        for each in (SHALLOW, layers):
+            values = self.networks(each, self.longest)
+            halves = self.halves(network(each, "pooled"), self.longest)
+            parts.append({one: halves[one] / (values[one] or float("nan")) for one in self.families})
+        return {one: gain * math.hypot(*(part[one] for part in parts)) for one, gain in self.gains(layers).items()}
 
     def distances(self, one: Functions) -> dict[str, float]:
         """From the learner to every predictor, networks at their best epoch, with k examples."""
@@ -154,20 +164,22 @@ def eased(values: Values) -> bool:
 def judge_balls(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     table = Table(sizes, rows, balls(sizes))
     two, three = (table.networks(layers, table.longest) for layers in (SHALLOW, THREE))
+    halves = [table.halves(network(layers, "pooled"), table.longest) for layers in (SHALLOW, THREE)]
     gains = table.gains(THREE)
     return [
         judged(
-            "networks of 3 layers can be balls, those of 2 cannot",
+            "networks of 3 layers learn balls better than those of 2",
             f"errors of networks of 2 and of 3 layers trained on {table.longest} examples",
             [two, three],
-            all(three[one] <= BETTER * two[one] for one in two),
-            [table.halves(network(layers, "pooled"), table.longest) for layers in (SHALLOW, THREE)],
+            all(views.larger((three[one], halves[1][one]), (two[one], halves[0][one])) for one in two),
+            halves,
         ),
         judged(
             "the more inputs, the more a third layer gains",
             f"error of 2 layers over that of 3, {table.longest} examples",
             [gains],
             all(a < b for a, b in pairwise(gains.values())),
+            [table.gain_halves(THREE)],
         ),
         as_good(table, THREE),
         nearest(table, "a learner predicts as a network of 3 layers that was trained on the prompt", three_layers()),
@@ -202,6 +214,7 @@ def judge_smooth(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             f"error of 2 layers over that of {deep}, {table.longest} examples",
             [gains],
             eased({one: -gain for one, gain in gains.items()}),
+            [table.gain_halves(deep)],
         ),
         as_good(table, deep),
         nearest(table, "a learner predicts as a network that was trained on the prompt", "networks of"),

@@ -141,7 +141,8 @@ def panels(
             name_outside(ax)
             handles, labels = ax.get_legend_handles_labels()
             known |= dict(zip(labels, handles, strict=True))
-        figure.legend(list(known.values()), list(known), loc="outside right center")
+        size_of_words = figures.SMALL if rows == 1 else figures.STYLE["font.size"]  # a high figure is shown smaller
+        figure.legend(list(known.values()), list(known), loc="outside right center", fontsize=size_of_words)
         figure.suptitle(title)
         save(figure)
 
