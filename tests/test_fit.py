@@ -740,6 +740,31 @@ def test_bars_begin_at_the_score_of_who_learned_nothing(key: str, base: float, v
     assert [end for _, end in ends] == pytest.approx(sorted(max(value, -1.0) for value in values))
 
 
+def test_what_an_earlier_fit_left_is_not_shown_as_this_ones(quick: Path) -> None:
+    """Predictions and a report of another target go when a fit does not write them; what others wrote stays, unseen."""
+    data, out = quick / "data.csv", quick / "out"
+    price = ("fit", data, "--target", "y", "--drop", "kind", "--out", out)
+    kind = ("fit", quick / "all.csv", "--target", "kind", "--drop", "y", "--out", out)  # no row to predict
+    (quick / "all.csv").write_text(data.read_text().replace("0.5,0.5,,\n", ""))
+    good(*price, "--report")
+    assert "removed, since an earlier fit wrote them: predictions.json, predictions.csv, report.html" in good(*kind)
+    assert sorted(one.name for one in out.iterdir()) == ["demonstrations.csv", "fit.json", "validation.csv"]
+    good(*price, "--report")
+    told = good(*kind, "--report")
+    assert "report.html" not in told.partition("removed")[2]
+    assert "New rows" not in read_page(out / "report.html").text
+    good(*price)
+    kept = (out / "predictions.json").read_text(), (out / "predictions.csv").read_text()
+    good(*kind)
+    for name, text in zip(("predictions.json", "predictions.csv"), kept, strict=True):
+        (out / name).write_text(text)  # put back by hand: whole, but of another fit
+    good("report", out, "--out", quick / "again.html")
+    assert "New rows" not in read_page(quick / "again.html").text
+    (out / "report.html").write_text("mine")
+    good(*kind)
+    assert (out / "report.html").read_text() == "mine"
+
+
 def test_files_of_others_stay_and_damage_is_seen(quick: Path) -> None:
     data, out = quick / "data.csv", quick / "out"
     given = ("fit", data, "--target", "y", "--drop", "kind", "--out", out)

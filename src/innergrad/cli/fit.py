@@ -17,7 +17,7 @@ from innergrad.cli.lab import Json, Quiet
 from innergrad.cli.names import FIT_FILES, PREDICTION_FILES
 from innergrad.cli.places import near_path, require_there
 from innergrad.errors import InputError, require_packages
-from innergrad.files import Writer, write_whole
+from innergrad.files import Writer, digest, digests, write_whole
 from innergrad.tables.new_rows import NewRows, read_new, without_target
 from innergrad.tables.table import ROWS, Asked, read_table
 
@@ -159,6 +159,7 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
         validation = validate(table, engine, seed=asked.seed, progress=progress)
     model = Fitted.of(table, engine)
     found = keep(writer, out, model, table, validation)
+    removed = _remove_earlier(writer, out, [*PREDICTION_FILES * (not asks), *[REPORT] * (not wanted.report)])
     predictions, told = None, dict[str, Any]()
     with working("predicting and drawing", quiet or as_json):
         if asks:
@@ -175,7 +176,23 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
         print_fit(table.plans, found, table.task)
         if predictions is not None:
             print_predictions(predictions, told)
-        print_files(out, [*FIT_FILES, *PREDICTION_FILES * asks, *[REPORT] * wanted.report])
+        print_files(out, [*FIT_FILES, *PREDICTION_FILES * asks, *[REPORT] * wanted.report], removed)
+
+
+def _remove_earlier(writer: Writer, out: Path, names: Sequence[str]) -> list[str]:
+    """Removes what an earlier fit left in the folder and this one does not write: it would look like this one's. Files
+    that ``innergrad fit`` did not write, or that were changed since, stay.
+    """
+    known, removed = digests(out / PREDICTION_FILES[0]) if (out / PREDICTION_FILES[0]).is_file() else {}, []
+    for name in reversed(names):  # the file that knows the others goes last
+        try:
+            writer.check(out / name, known)
+        except InputError:
+            continue
+        if (out / name).is_file():
+            (out / name).unlink()
+            removed.insert(0, name)
+    return removed
 
 
 def _use(
@@ -233,7 +250,7 @@ def _predicted(
     from innergrad.tables import unusual
 
     predictions = model.predict(new.columns, new.places, interval)
-    told: dict[str, Any] = {"model": str(model_folder), "of": new.sheet.path.name, "rows": len(predictions)}
+    told: dict[str, Any] = {"model": str(model_folder), "fit": digest(model_folder / FIT_FILES[0]), "of": new.sheet.path.name, "rows": len(predictions)}
     told |= {"columns": predictions.header, "separator": new.sheet.separator}
     told |= {"interval": interval} if predictions.ends is not None else {}
     notes = [*new.notes, *unusual.notes(model, new, matters)]

@@ -98,5 +98,7 @@ def print_predictions(predictions: Predictions, told: Mapping[str, Any]) -> None
         say(words.about_score(score))
 
 
-def print_files(folder: Path, names: Sequence[str]) -> None:
+def print_files(folder: Path, names: Sequence[str], removed: Sequence[str] = ()) -> None:
     say(f"wrote to {folder}: {', '.join(names)}", style="dim")
+    if removed:
+        say(f"removed, since an earlier fit wrote them: {', '.join(removed)}", style="dim")

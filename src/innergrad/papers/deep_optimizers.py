@@ -295,8 +295,8 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
         run.say(f"{stage}: {seconds:.0f} s are too few")
         return False
     rehearse(run, stack[0])
-    start = load_pretrained(name)[0] if (name := variant.start(sizes)) else None
-    learner, stack = train_stack(run, records, stack, seconds - sizes.evaluation, start)
+    first = load_pretrained(name)[0] if (name := variant.start(sizes)) else None
+    learner, stack = train_stack(run, records, stack, seconds - sizes.evaluation, first)
     longest = 0.0
     for test in dict.fromkeys(test for _, test in wanted):
         if run.clock.left < 1.2 * longest:

@@ -327,11 +327,13 @@ def read_validation(folder: Path) -> tuple[list[int], list[str], np.ndarray]:
 
 def read_predictions(folder: Path, most: int) -> tuple[dict[str, Any], list[list[str]]]:
     """What is known of the predictions in a folder, and the first rows of their file, header first; nothing if there
-    are none, or if the file was changed.
+    are none, if the file was changed, or if they are of another fit than the one that is there.
     """
     index, path = folder / PREDICTED, folder / PREDICTIONS
     if not path.is_file() or digest(path) not in digests(index).get(PREDICTIONS, ()):
         return {}, []
     known = json.loads(read_text(index))
+    if known.get("fit") != digest(folder / FIT):
+        return {}, []
     with path.open(newline="", encoding="utf-8-sig") as file:
         return known, list(islice(csv.reader(file, delimiter=known.get("separator", ",")), 1 + most))
