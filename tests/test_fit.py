@@ -22,6 +22,7 @@ from innergrad import written as columns
 from innergrad.cli import names
 from innergrad.config import parse
 from innergrad.errors import InputError
+from innergrad.estimators import Column
 from innergrad.report.tables import _draw_bars
 from innergrad.tables import fitted, models, scoring, unusual, words
 from innergrad.tables.new_rows import read_new
@@ -621,6 +622,7 @@ class Nearest:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Nearest:
         self.x, self.y, self.classes_ = X[:, 0].astype(float), y, np.unique(y)
+        self.columns_ = [Column(f"column {place + 1}", "number", "numbers") for place in range(X.shape[1])]
         return self
 
     def _near(self, X: np.ndarray) -> np.ndarray:
@@ -738,6 +740,14 @@ def test_bars_begin_at_the_score_of_who_learned_nothing(key: str, base: float, v
         assert begin == base
         assert low < end < high
     assert [end for _, end in ends] == pytest.approx(sorted(max(value, -1.0) for value in values))
+
+
+def test_what_the_learner_leaves_out_is_said(tmp_path: Path) -> None:
+    """A column that can be read, and still does not teach: a copy of another."""
+    rows = [f"{n % 7},{n},{n},{3 * n + n % 5}" for n in range(40)]
+    (tmp_path / "data.csv").write_text("\n".join(["first,size,again,price", *rows]) + "\n")
+    told = good("fit", tmp_path / "data.csv", "--target", "price", "--engine", "ridge", "--out", tmp_path / "out")
+    assert "'again', to the learner: a copy of 'size': left out" in " ".join(told.split())
 
 
 def test_what_an_earlier_fit_left_is_not_shown_as_this_ones(quick: Path) -> None:

@@ -461,23 +461,33 @@ def test_a_race_begins_anew() -> None:
     assert not torch.equal(fresh[0].state["theta"], fresh[1].state["theta"])
 
 
-def test_priors_that_lack_a_part(tmp_path: Path) -> None:
-    """Each lacks what its name says, and a run that was cut off goes on."""
+def test_priors_that_lack_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lacks what its name says, a run that was cut off goes on, and what is lost is measured prompt by prompt."""
     import table_ablation as script
 
     whole = lab.TableRegression(d=20)
     for name, prior in script.PRIORS.items():
         assert all(getattr(whole, part) != value for part, value in prior.items()), name
         assert all(part in ("missing", "derived_share") or value for part, value in prior.items()), name
-    given = ["--out", str(tmp_path), "--size", "tiny", "--device", "cpu", "--compile", "off", "--steps", "12"]
-    given += ["--prompts", "2", "--ks", "8", "--seeds", "1", "--priors"]
+    given = ["train", "--out", str(tmp_path), "--size", "tiny", "--device", "cpu", "--steps", "12", "--guess", "off"]
+    given += ["--prompts", "4", "--ks", "8", "--seeds", "0", "--priors"]
     script.main([*given, "straight lines only"])
     first = json.loads((tmp_path / script.FILE).read_text())["rows"]
-    script.main([*given, "the whole prior", "straight lines only"])
+    script.main([*given, script.WHOLE, "straight lines only"])
     rows = json.loads((tmp_path / script.FILE).read_text())["rows"]
-    assert [row["prior"] for row in rows] == ["straight lines only", "the whole prior"]
+    assert [row["prior"] for row in rows] == ["straight lines only", script.WHOLE]
     assert rows[:1] == first
-    assert rows[0]["on_the_whole_prior"] != rows[1]["on_the_whole_prior"]
+    lines, every = (np.array(row["scores"]["8 rows"]) for row in rows)
+    assert lines.shape == every.shape == (4,)
+    assert (lines != every).any()
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(script, "store", lambda name, command, data: kept.update(data))
+    script.main(["store", str(tmp_path)])
+    summary = {row["prior"]: row["8 rows"] for row in kept["rows"]}
+    assert summary[script.WHOLE]["lost"] == 0.0
+    found = summary["straight lines only"]
+    assert found["lost"] == pytest.approx((every - lines).mean(), abs=1e-4)
+    assert found["half"] == pytest.approx(1.96 * (every - lines).std(ddof=1) / 2.0, abs=1e-4)
 
 
 @both

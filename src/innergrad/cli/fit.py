@@ -183,7 +183,8 @@ def _remove_earlier(writer: Writer, out: Path, names: Sequence[str]) -> list[str
     """Removes what an earlier fit left in the folder and this one does not write: it would look like this one's. Files
     that ``innergrad fit`` did not write, or that were changed since, stay.
     """
-    known, removed = digests(out / PREDICTION_FILES[0]) if (out / PREDICTION_FILES[0]).is_file() else {}, []
+    index, removed = out / PREDICTION_FILES[0], list[str]()
+    known = digests(index) if index.is_file() else {}
     for name in reversed(names):  # the file that knows the others goes last
         try:
             writer.check(out / name, known)
@@ -250,7 +251,12 @@ def _predicted(
     from innergrad.tables import unusual
 
     predictions = model.predict(new.columns, new.places, interval)
-    told: dict[str, Any] = {"model": str(model_folder), "fit": digest(model_folder / FIT_FILES[0]), "of": new.sheet.path.name, "rows": len(predictions)}
+    told: dict[str, Any] = {
+        "model": str(model_folder),
+        "fit": digest(model_folder / FIT_FILES[0]),
+        "of": new.sheet.path.name,
+        "rows": len(predictions),
+    }
     told |= {"columns": predictions.header, "separator": new.sheet.separator}
     told |= {"interval": interval} if predictions.ends is not None else {}
     notes = [*new.notes, *unusual.notes(model, new, matters)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -292,9 +293,20 @@ def _found(table: Table, model: Fitted, validation: Validation) -> dict[str, Any
             {"over": one, "gain": gain, "spread": spread} for one, (gain, spread) in zip(over, gains, strict=True)
         ],
         "matters": [{"column": name, "fall": fall} for name, fall in validation.matters],
-        "learner": [*model.estimator.notes_],
+        "learner": [*model.estimator.notes_, *_by_the_learner(model)],
         "model": model.to_json(),
     }
+
+
+def _by_the_learner(model: Fitted) -> list[str]:
+    """Columns that the learner leaves out, though they can be read: copies of others, text with too many values."""
+    used = [plan.name for plan in model.plans if plan.used]
+    found = []
+    for name, column in zip(used, model.estimator.columns_, strict=True):
+        if not column.used:  # it knows columns by their places
+            told = re.sub(r"column (\d+)", lambda match: f"'{used[int(match[1]) - 1]}'", column.words)
+            found.append(f"'{name}', to the learner: {told}")
+    return found
 
 
 def write_validation(path: Path, table: Table, validation: Validation) -> None:
