@@ -15,8 +15,7 @@ stand, on the same prompts, the mean of the labels seen, ridge regression, the p
 The paper leaves open the width of the networks that make the labels (200 here, as that of its baselines) and the
 learning rates. It trains for 500,000 steps of Adam; here it is 42,000 of Muon, or as many as fit into the time (and
 12,000 where depth or positions vary). ReLU learners of 6-layer networks are a stack of their own, whose coordinates
-come more slowly: with the curriculum of the others they do not begin to learn. The learner of mixed depths goes on from
-the zoo's learner of 3-layer networks, with all coordinates: few steps do, on a CPU. What is measured is what is kept:
+come more slowly: with the curriculum of the others they do not begin to learn. What is measured is what is kept:
 weights are rounded to 16 bits first. Needs torch, numpy and safetensors only.
 """
 
@@ -36,7 +35,6 @@ from innergrad.lab.evaluation import prompts
 from innergrad.lab.experiments import Curriculum, Experiment, TrainConfig
 from innergrad.lab.learners.gpt import GPTConfig
 from innergrad.lab.optimisers import Optimiser
-from innergrad.lab.pretrained import load_pretrained
 from innergrad.lab.tasks import GaussianMixture, Mixture, Networks, Task
 from innergrad.papers.frame import Record, Records, Run, Study
 from innergrad.papers.stacks import (
@@ -89,9 +87,6 @@ class Sizes:
     kept: int = 2  # seeds of each depth whose weights are kept
     evaluation: float = 50.0  # seconds that training leaves
     settled: float = 0.125  # of the steps: from there on all coordinates are in use
-    mixed_from: str = "networks-3-softmax"  # the learner of the zoo that the one of mixed depths goes on from
-    mixed_steps: int = 300  # of training, if it goes on from one
-    mixed_lr: float = 3e-4
 
     @property
     def shifted_layers(self) -> int:
@@ -126,7 +121,6 @@ QUICK = replace(
     other_widths=(10, 80),
     depths=(1, 2, 3, 4),
     evaluation=15.0,
-    mixed_from="",
 )
 TINY = replace(
     QUICK,
@@ -222,28 +216,18 @@ class Variant:
     slow: float | None = None
     effort: float = 1.0
 
-    def start(self, sizes: Sizes) -> str:
-        """The learner of the zoo that it goes on from, if there is one."""
-        return sizes.mixed_from if self.mixed else ""
-
     def layers(self, sizes: Sizes) -> list[int]:
         """The depths of the networks that it learns."""
         return [each for each in sizes.layers if self.deep is None or self.deep == (each > sizes.shifted_layers)]
 
     def train(self, sizes: Sizes) -> TrainConfig:
-        if self.start(sizes):
-            usual = self._train(sizes, sizes.mixed_steps, sizes.mixed_lr)
-            return replace(usual, curriculum=Curriculum(), precision="fp32", log_every=10)
-        return self._train(sizes, sizes.steps, sizes.lr)
-
-    def _train(self, sizes: Sizes, steps: int, lr: float) -> TrainConfig:
-        settled, leap = (sizes.settled, 1) if self.slow is None else (self.slow, 3)
+        steps, (settled, leap) = sizes.steps, (sizes.settled, 1) if self.slow is None else (self.slow, 3)
         leaps = max(1, -(-(sizes.d - 5) // leap))
         return TrainConfig(
             steps=steps,
             batch=sizes.batch,
             precision=sizes.precision,
-            optimiser=Optimiser("muon", lr=lr, schedule="cosine", warmup=max(8, steps // 50), clip=1.0),
+            optimiser=Optimiser("muon", lr=sizes.lr, schedule="cosine", warmup=max(8, steps // 50), clip=1.0),
             curriculum=Curriculum(
                 first_dims=min(5, sizes.d), more_dims=leap, every=max(1, int(settled * steps) // leaps)
             ),
@@ -264,11 +248,10 @@ def experiments(sizes: Sizes, variant: Variant) -> list[Experiment]:
     if variant.mixed:
         tasks = {variant.name: Mixture(tuple(tasks.values()))}
     shape, config = variant.shape(sizes), variant.train(sizes)
-    seeds = sizes.seeds[:1] if variant.start(sizes) else sizes.seeds  # the zoo has one seed
     return [
         Experiment(f"networks-{name}-{seed}", seed, sizes.n_points, task, shape, config)
         for name, task in tasks.items()
-        for seed in seeds
+        for seed in sizes.seeds
     ]
 
 
@@ -295,8 +278,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
         run.say(f"{stage}: {seconds:.0f} s are too few")
         return False
     rehearse(run, stack[0])
-    first = load_pretrained(name)[0] if (name := variant.start(sizes)) else None
-    learner, stack = train_stack(run, records, stack, seconds - sizes.evaluation, first)
+    learner, stack = train_stack(run, records, stack, seconds - sizes.evaluation)
     longest = 0.0
     for test in dict.fromkeys(test for _, test in wanted):
         if run.clock.left < 1.2 * longest:

@@ -31,10 +31,10 @@ EPOCHS = {"last": "networks, last epoch", "pooled": "networks, best epoch (oracl
 
 
 def train_stack(
-    run: Run, records: Records, stack: list[Experiment], seconds: float, start: Learner | None = None
+    run: Run, records: Records, stack: list[Experiment], seconds: float
 ) -> tuple[Learner, list[Experiment]]:
-    """The trained stack, in 16 bits, and its experiments with the steps that were taken. ``start``: where it begins."""
-    sizes, planned = run.sizes, stack[0].train.steps
+    """The trained stack, in 16 bits, and its experiments with the steps that were taken."""
+    sizes = run.sizes
     began, said = time.monotonic(), -10.0
 
     def progress(step: int, words: str = "") -> None:
@@ -48,10 +48,10 @@ def train_stack(
 
     if run.steps is not None:
         stack = [replace(one, train=replace(one.train, steps=min(run.steps, one.train.steps))) for one in stack]
-    result = train_within(stack, max(seconds, 1.0), device=run.device, progress=progress, keep=keep, start=start)
+    result = train_within(stack, max(seconds, 1.0), device=run.device, progress=progress, keep=keep)
     took, log = time.monotonic() - began, result.log
     rate = (log[-1]["step"] - log[0]["step"]) * len(stack) / max(log[-1]["seconds"] - log[0]["seconds"], 1e-9)
-    about: Record = {"planned": planned, "chosen": result.experiments[0].train.steps, "steps": result.step}
+    about: Record = {"planned": sizes.steps, "chosen": result.experiments[0].train.steps, "steps": result.step}
     about |= {"seconds": round(took, 1), "warm_up_seconds": log[0]["seconds"], "model_steps_a_second": round(rate, 1)}
     every = -(-len(log) // LINES)
     thin = [{name: row[name] for name in ("step", "loss", "seconds")} for row in log[::-1][::every][::-1]]
