@@ -350,7 +350,7 @@ def networks(run: Run) -> bool:
     sizes: Sizes = run.sizes
     records, began, slowest = run.records("networks"), time.monotonic(), PACE
     for layers in sizes.layers:
-        for one in (*balls(sizes), *smooth(sizes)):
+        for one in (*smooth(sizes), *balls(sizes)):
             if records.has(by=network(layers, "last"), test=vars(one)):
                 continue
             weights = sizes.width * (one.inputs + 2 + (layers - 2) * sizes.width)
