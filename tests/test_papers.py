@@ -381,6 +381,39 @@ def test_mixed_depths_are_judged_by_their_rules(
     assert [one.holds for one in shapes.mixed_judge(sizes, rows)] == held
 
 
+def test_mixed_depths_have_intervals() -> None:
+    """0.3 of 1.2 and 0.2 of 1 together: a share of the square root of 0.25² + 0.2², of the ratio 1.2."""
+    sizes, rows, at = replace(TINY, other_layers=(6,)), [], TINY.n_points - 1
+    for layers in (3, 4, 6):
+        test = trained(TINY, layers)
+        rows.append(row("NNGP", test, [2.0] * TINY.asked))
+        for learned, value, half in ((layers, 1.0, 0.2), (4, 1.0, 0.2), (MIXED, 1.2, 0.3)):
+            one = row(LEARNER, test, [value], layers=learned, k=[at])
+            ends = {"value": [value], "low": [value - half], "high": [value + half]}
+            rows.append(one | {ERROR: ends})
+    own, mixed, both = shapes.mixed_halves(sizes, rows).values()
+    assert own == pytest.approx(dict.fromkeys(("3 layers", "4 layers", "6 layers"), 0.1))
+    assert mixed == pytest.approx(dict.fromkeys(own, 0.15))
+    assert both == pytest.approx({f"{layers} layers": 1.2 * (0.25**2 + 0.2**2) ** 0.5 for layers in sizes.layers})
+    assert "± 0.384" in shapes.mixed_judge(sizes, rows)[1].words
+
+
+def test_the_parts_of_a_stage_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one device; those on others are told apart. What is complete stays."""
+    run, now = tiny(tmp_path), time.monotonic()
+    records = run.records("learners")
+    monkeypatch.setattr(time, "monotonic", lambda: now + 10.0)
+    stacks.noted(records, run, now, complete=False)
+    stacks.noted(records, run, now + 5.0, complete=False)
+    assert (records.notes["seconds"], records.notes["complete"]) == (15.0, False)
+    monkeypatch.setattr(stacks, "device_name", lambda device: "GPU")
+    stacks.noted(records, run, now + 8.0)
+    stacks.noted(records, run, now)
+    assert (records.notes["seconds"], records.notes["device"], records.notes["complete"]) == (2.0, "GPU", True)
+    assert records.notes["earlier"] == [{"seconds": 15.0, "device": "CPU"}]
+    assert run.records("learners").notes["earlier"] == records.notes["earlier"]
+
+
 def bridge_rows(families: list[Functions], errors: dict[str, list[float]]) -> list[Record]:
     """A value for each family and predictor, at all lengths."""
     longest = max(bridges.TINY.long_ks) + 1

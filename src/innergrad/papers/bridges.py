@@ -232,6 +232,7 @@ def learners(stage: str, run: Run) -> bool:
     records.clear()  # of a run that was cut off: all are measured on one training
     for place, one in enumerate(families):
         if run.clock.left < 1.2 * longest:
+            noted(records, run, began, complete=False)
             return False
         start = time.monotonic()
         measure(run, records, one, [learner.model(place * seeds + number) for number in range(seeds)])
@@ -357,6 +358,7 @@ def networks(run: Run) -> bool:
             # PACE is that of 100 epochs on 40 examples
             work = sizes.long_prompts * weights * sizes.epochs / 100 * sum(sizes.long_ks) / 40
             if run.clock.left < 1.5 * work * slowest + SLACK:
+                noted(records, run, began, complete=False)
                 return False
             start = time.monotonic()
             x, y = draw_prompts(run, one, long=True)

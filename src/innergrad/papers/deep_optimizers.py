@@ -282,6 +282,7 @@ def learners(stage: str, stages: Mapping[str, Variant], run: Run) -> bool:
     longest = 0.0
     for test in dict.fromkeys(test for _, test in wanted):
         if run.clock.left < 1.2 * longest:
+            noted(records, run, began, complete=False)
             return False
         start = time.monotonic()
         x, y = test.draw(sizes, run.device)
@@ -330,6 +331,7 @@ def references(run: Run) -> bool:
     for test in all_tests(sizes):
         lacking = [one for one in cheap(test) if not records.has(by=one.name, test=vars(test))]
         if lacking and run.clock.left < 1.5 * longest + SLACK:
+            noted(records, run, began, complete=False)
             return False
         start = time.monotonic()
         if lacking:
@@ -368,6 +370,7 @@ def fits(run: Run) -> bool:
         many = test in [trained(sizes, layers) for layers in sizes.layers]
         work = (sizes.prompts if many else sizes.shifted_prompts) * len(ks) * weights(sizes, test)
         if run.clock.left < 1.3 * work * slowest + SLACK:
+            noted(records, run, began, complete=False)
             return False
         lr = rate(run, records, test)
         start = time.monotonic()

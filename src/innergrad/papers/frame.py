@@ -276,6 +276,8 @@ class Figure:
             raise InputError(f"there are no results of {self.study.name} in {run.out}", hint="run it first")
         rows = self.rows(run.sizes, records)
         cost = {name: {key: one.notes.get(key) for key in ("seconds", "device")} for name, one in stages.items()}
+        for name, one in stages.items():
+            cost |= {f"{name}, {part['device']}": part for part in one.notes.get("earlier", [])}
         about: Record = {"figure": self.name, "paper": self.paper, "number": self.number, "title": self.title}
         made = {name: one.notes.get("manifest") for name, one in stages.items()}
         notes = {name: one.notes["training"] for name, one in stages.items() if "training" in one.notes}

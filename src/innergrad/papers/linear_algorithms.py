@@ -73,6 +73,24 @@ class Sizes(base.Sizes):
 
 
 FULL = Sizes()
+SMALL = replace(
+    FULL,
+    steps=4000,
+    lr=2e-3,
+    precision="fp32",
+    d=4,
+    n_points=21,
+    blocks=6,
+    d_model=64,
+    init_std=0.08,
+    prompts=1600,
+    ks=(1, 2, 3, 4, 5, 6, 8, 12, 20),
+    prefixes=(1, 2, 3, 4, 6, 10),
+    probe_batch=128,
+    probe_lr=3e-3,
+    probe_seconds=600.0,
+    evaluation=0.0,
+)
 QUICK = replace(
     FULL,
     steps=800,
@@ -108,7 +126,7 @@ TINY = replace(
     probe_prompts=20,
     evaluation=0.0,
 )
-SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
+SIZES = {"full": FULL, "small": SMALL, "quick": QUICK, "tiny": TINY}
 
 
 # --------------------------------------------------------------------------------------------------------------- study

@@ -16,6 +16,7 @@ layers, beside the learner of 4. Judged by these rules, at the longest prompt of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -52,14 +53,17 @@ def over(error: float | None, other: float | None) -> float | None:
     return error / other if error is not None and other else None
 
 
+def spread(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str) -> float | None:
+    """Half the interval of a learner's squared error at the longest prompt of training."""
+    row = pick(rows, LEARNER, {"layers": on[0], "width": on[1]}, layers=learned)
+    return None if row is None else views.spread(row, ERROR, sizes.n_points - 1)[1]
+
+
 def half(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str) -> float | None:
     """Half the interval of a learner's error over that of the posterior. Both are measured on the same prompts, and the
     posterior has no seed: it is that of the learner.
     """
-    row = pick(rows, LEARNER, {"layers": on[0], "width": on[1]}, layers=learned)
-    return over(
-        None if row is None else views.spread(row, ERROR, sizes.n_points - 1)[1], error(sizes, rows, "NNGP", on)
-    )
+    return over(spread(sizes, rows, on, learned), error(sizes, rows, "NNGP", on))
 
 
 def told(ratios: Record, halves: Sequence[float | None] = ()) -> str:
@@ -177,31 +181,57 @@ def mixed_numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
     return found
 
 
+def mixed_halves(sizes: Sizes, rows: Sequence[Record]) -> Record:
+    """Half the intervals of ``mixed_numbers``, by their keys. A ratio of two learners has the intervals of both."""
+    names = tuple(mixed_numbers(sizes, rows))
+    wanted: tuple[int | str, ...] = (sizes.shifted_layers, MIXED)
+    found: Record = {name: {} for name in names}
+    for on in depths(sizes):
+        for name, learned in zip(names, wanted, strict=False):
+            found[name][f"{on[0]} layers"] = half(sizes, rows, on, learned)
+        if on[0] in sizes.layers:
+            mine = [(error(sizes, rows, LEARNER, on, one), spread(sizes, rows, on, one)) for one in (MIXED, on[0])]
+            shares = [over(width, value) for value, width in mine]
+            ratio = over(mine[0][0], mine[1][0])
+            found[names[-1]][f"{on[0]} layers"] = ratio and ratio * math.hypot(*(share or 0.0 for share in shares))
+    return found
+
+
 def mixed_judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     one, mixed, alone = mixed_numbers(sizes, rows).values()
+    one_half, mixed_half, alone_half = mixed_halves(sizes, rows).values()
     new = {name: ratio for name, ratio in mixed.items() if name not in alone}
     where = f"at k = {sizes.n_points - 1}"
     rules = [
-        ("a learner of one depth is for that depth", one, own_alone, "the learner of one depth, over the posterior"),
+        (
+            "a learner of one depth is for that depth",
+            one,
+            one_half,
+            own_alone,
+            "the learner of one depth, over the posterior",
+        ),
         (
             "a learner of mixed depths is as good at each as a learner of that depth alone",
             alone,
+            alone_half,
             lambda ratios: all(ratio <= NEAR for ratio in ratios.values()),
             "the learner of mixed depths, over the learner of that depth",
         ),
         (
             "a learner of mixed depths is for those depths",
             new,
+            mixed_half,
             lambda ratios: all(ratio >= NEAR for ratio in ratios.values()),
             "the learner of mixed depths, over the posterior",
         ),
     ]
     found = []
-    for claim, ratios, rule, what in rules:
+    for claim, ratios, halves, rule, what in rules:
         if None in ratios.values():
             found.append(Finding(claim, None, f"{what}: not all depths are measured yet"))
         elif ratios:
-            found.append(Finding(claim, rule(ratios), f"error of {what}, {where}: {told(ratios)}"))
+            intervals = [halves.get(name) for name in ratios]
+            found.append(Finding(claim, rule(ratios), f"error of {what}, {where}: {told(ratios, intervals)}"))
     return found
 
 

@@ -79,9 +79,17 @@ def save(run: Run, learner: Learner, stack: Sequence[Experiment], step: int, see
             write_learner(run.out / one.name, learner, one, step, model=place)
 
 
-def noted(records: Records, run: Run, began: float) -> None:
-    if not records.notes.get("complete"):
-        records.note(seconds=round(time.monotonic() - began, 1), device=device_name(run.device), complete=True)
+def noted(records: Records, run: Run, began: float, *, complete: bool = True) -> None:
+    """What a stage took, until it is complete: parts on one device are added up, those on others are ``earlier``."""
+    notes, device, seconds = records.notes, device_name(run.device), time.monotonic() - began
+    if notes.get("complete"):
+        return
+    if "seconds" in notes and notes["device"] == device:
+        seconds += notes["seconds"]
+    elif "seconds" in notes:
+        part = {"seconds": notes["seconds"], "device": notes["device"]}
+        records.note(earlier=[*notes.get("earlier", []), part])
+    records.note(seconds=round(seconds, 1), device=device, complete=complete)
 
 
 def device_name(device: str) -> str:

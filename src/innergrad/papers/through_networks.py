@@ -244,7 +244,7 @@ def styles(sizes: Sizes) -> dict[str, tuple[str, dict[str, Any]]]:
         MEAN: ("mean of the labels", {"color": GREY, "lw": 1.2}),
         RIDGE: ("ridge", {"color": GREY, "lw": 1.2, "ls": "--"}),
         LIFTED: ("ridge on x and |x|²", {"color": DARK, "lw": 1.4, "ls": ":"}),
-        POSTERIOR: ("posterior", {"color": DARK, "lw": 1.4, "ls": ":"}),
+        POSTERIOR: ("posterior", {"color": DARK, "lw": 1.8, "ls": ":", "zorder": 4}),
     }
     for layers, colour, marker in zip(sizes.layers, (SKY, BLUE, GREEN), "v^o", strict=False):
         style = {"color": colour, "lw": 1.4, "marker": marker, "ms": 5}
@@ -255,7 +255,7 @@ def styles(sizes: Sizes) -> dict[str, tuple[str, dict[str, Any]]]:
 def draw(families: Families, sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """A column a family. Above: errors; below: distances from the learner. Shaded: 95 % intervals."""
     columns = families(sizes)
-    with views.panels(2, len(columns), title, save) as axes:
+    with views.panels(2, len(columns), title, save, share_y="row") as axes:
         for above, below, one in zip(axes, axes[len(columns) :], columns, strict=False):
             draw_row(above, rows, LEARNER, one, "learner", {"color": ORANGE, "lw": 2.2, "zorder": 3})
             for name, (label, style) in styles(sizes).items():
@@ -267,6 +267,7 @@ def draw(families: Families, sizes: Sizes, rows: Sequence[Record], title: str, s
             above.set(title=one.words, ylabel="squared error / mean square")
             below.set(ylabel="squared distance to learner")
         axes[0].set_ylim(0, 1.1 * top(rows, min(sizes.ks)))
+        axes[-1].set_ylim(bottom=0)
 
 
 def top(rows: Sequence[Record], least: int) -> float:
