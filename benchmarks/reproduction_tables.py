@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import reproduction_lessons
 from innergrad.papers import functional_gradient, linear_algorithms, parameters, views
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.frame import SAID, Figure, fewest_seeds
@@ -13,6 +14,7 @@ from innergrad.papers.mixtures import window
 from innergrad.papers.views import BEST, LEARNER, LOSS, POOLED, WITHIN
 
 FOLDER = Path(__file__).parent.parent / "results" / "figures"
+SMALL = FOLDER / "small"
 VERDICTS = "src/innergrad/cli/verdicts.json"  # what the command line knows of them
 HOLDS = {True: "yes", False: "no", None: "open"}
 READINGS = {"over all prompts": POOLED, "within a prompt": WITHIN}  # what R^2 is a share of: the variance of labels
@@ -20,7 +22,7 @@ READINGS = {"over all prompts": POOLED, "within a prompt": WITHIN}  # what R^2 i
 
 def place(figure: Figure) -> Path | None:
     """Where its files are: of full sizes, or else of small ones; None if it was not run."""
-    return next((one for one in (FOLDER, FOLDER / "small") if (one / f"{figure.name}.json").is_file()), None)
+    return next((one for one in (FOLDER, SMALL) if (one / f"{figure.name}.json").is_file()), None)
 
 
 def stored(figure: Figure) -> dict[str, Any] | None:
@@ -107,11 +109,31 @@ def sections() -> list[str]:
         folder = place(figure)
         if folder and (picture := folder / f"{figure.name}.png").is_file():
             lines += [f"![{figure.title}](../results/figures/{picture.relative_to(FOLDER)})", ""]
-        lines += ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]
-        for one in found["findings"]:
-            ours = one["words"].replace("|", "\\|")
-            lines.append(f"| {one['claim']} | {one.get('paper') or 'none given'} | {ours} | {held(one)} |")
+        lines += claims(found)
+        if folder == FOLDER and (SMALL / f"{figure.name}.json").is_file():
+            lines += smaller(figure)
     return lines[1:]
+
+
+def claims(found: dict[str, Any]) -> list[str]:
+    """Finding by finding, the paper's number and ours."""
+    lines = ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]
+    for one in found["findings"]:
+        ours = one["words"].replace("|", "\\|")
+        lines.append(f"| {one['claim']} | {one.get('paper') or 'none given'} | {ours} | {held(one)} |")
+    return lines
+
+
+def smaller(figure: Figure) -> list[str]:
+    """The same figure with smaller learners, which have all their seeds where the large ones do not."""
+    found = json.loads((SMALL / f"{figure.name}.json").read_text())
+    sizes, seeds = found["sizes"], fewest_seeds(found["rows"], len(found["sizes"]["seeds"]))
+    what = f"{seeds} learners of {sizes['blocks']} blocks of {sizes['d_model']}, {sizes['d']} inputs, "
+    what += f"{sizes['n_points'] - 1} pairs; intervals over seeds"
+    lines = ["", f"**With small learners** ({what}; `innergrad figures {figure.name} --small`, {cost(found)}):", ""]
+    if (picture := SMALL / f"{figure.name}.png").is_file():
+        lines += [f"![{figure.title}, small learners](../results/figures/{picture.relative_to(FOLDER)})", ""]
+    return lines + claims(found)
 
 
 def held(finding: dict[str, Any]) -> str:
@@ -205,4 +227,5 @@ TABLES = {
     "reproduction_sections": sections,
     "reproduction_readings": readings,
     "reproduction_batches": batches,
+    **reproduction_lessons.TABLES,
 }

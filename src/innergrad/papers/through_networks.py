@@ -304,6 +304,7 @@ FIGURES = tuple(
         judge,
         partial(numbers, families),
         partial(draw, families),
+        (name, "networks"),
     )
     for name, number, subject, kind, families, judge in (
         ("balls", "Theorem 3", "indicators of balls", "ball", balls, judge_balls),
