@@ -281,34 +281,60 @@ def test_seven_of_nine_pairs_must_converge(far: int, holds: bool) -> None:
     assert functional_identity.judge(False, sizes, rows[1:])[0].holds is None
 
 
-def test_the_least_error_is_compared_at_every_place() -> None:
-    def row(heads: str, values: list[float | None]) -> Record:
-        low, high = ([value and value + way for value in values] for way in (-0.06, 0.06))
-        return {"kernel": "exp", "heads": heads, "at": [6, 8], "risk": {"value": values, "low": low, "high": high}}
+def test_pairs_that_converge_with_their_whole_interval_are_counted() -> None:
+    sizes = functional_identity.SIZES["tiny"]
+    pairs = [(k, h) for k in sizes.kernels for h in functional_identity.ATTENTIONS]
+    rows = [
+        pair(k, h, 0.05) | {"last interval": {"BC1": [0.0, 0.2 if n < 2 else 0.06]}} for n, (k, h) in enumerate(pairs)
+    ]
+    finding = functional_identity.judge(False, sizes, rows)[0]
+    assert finding.holds
+    assert "in 9 of 9 pairs" in finding.words
+    assert "in 7 with its whole interval over seeds" in finding.words
 
-    rows = [row("softmax", [0.4, 0.4]), row("exp", [0.6, 0.5])]
-    holds, words = functional_examples.least(rows, "exp", "softmax", ["exp"], [6, 8], "n")
-    assert (holds, words) == (True, "exp err at least 1.25 times as much (n = 8); intervals overlap at n = 8")
-    rows = [row("softmax", [0.5, 0.4]), row("exp", [0.6, 0.3])]
-    holds, words = functional_examples.least(rows, "exp", "softmax", ["exp"], [6, 8], "n")
-    assert (holds, words) == (False, "the best of exp errs only 0.750 times at n = 8")
-    rows = [row("softmax", [0.5, 0.4]), row("exp", [0.6, None])]
-    assert functional_examples.least(rows, "exp", "softmax", ["exp"], [6, 8], "n")[0] is None
+
+def risks(heads: str, each: list[list[float | None]], **more: Any) -> Record:
+    """The row of an attention on exp labels, at 6 examples, 8, ...; ``each``: an error a seed at every place."""
+    values = [None if None in seeds else math.prod(seeds) ** (1 / len(seeds)) for seeds in each]
+    at = [6, 8, 10][: len(each)]
+    return {"kernel": "exp", "heads": heads, "at": at, "risk": {"value": values}, "each": each, **more}
+
+
+def least(*rows: Record, places: tuple[int, ...] = (6, 8)) -> tuple[bool | None, str]:
+    return functional_examples.least(rows, "exp", "softmax", [row["heads"] for row in rows[1:]], places, "n")
+
+
+def test_the_least_error_is_compared_at_every_place() -> None:
+    mine = risks("softmax", [[0.4], [0.4]])
+    assert least(mine, risks("exp", [[0.6], [0.5]])) == (True, "exp err at least 1.25 times as much (n = 8)")
+    assert least(mine, risks("exp", [[0.6], [0.3]])) == (False, "the best of exp errs only 0.750 times at n = 8")
+    assert least(mine, risks("exp", [[0.6], [None]]))[0] is None
 
 
 def test_a_factor_has_the_interval_of_seeds_compared_with_themselves() -> None:
     """Seeds differ a hundredfold, and the factor is 2 for all of them but for a little."""
+    mine = risks("softmax", [[0.01, 0.1, 1.0]])
+    holds, words = least(mine, risks("exp", [[0.0198, 0.2, 2.02]]), places=(6,))
+    assert (holds, words) == (True, "exp err at least 2.00 times (1.951 to 2.05) as much (n = 6)")
 
-    def row(heads: str, each: list[float]) -> Record:
-        curve = {"value": [math.prod(each) ** (1 / 3)], "low": [1e-3], "high": [1e3]}
-        return {"kernel": "exp", "heads": heads, "at": [6], "risk": curve, "each": [each]}
 
-    rows = [row("softmax", [0.01, 0.1, 1.0]), row("exp", [0.0198, 0.2, 2.02])]
-    holds, words = functional_examples.least(rows, "exp", "softmax", ["exp"], [6], "n")
-    assert holds
-    assert "2.00 times (1.951 to 2.05)" in words
-    one = [one | {"each": [one["each"][0][:1]]} for one in rows]
-    assert "times as much" in functional_examples.least(one, "exp", "softmax", ["exp"], [6], "n")[1]
+def test_an_error_is_less_than_every_other_by_more_than_the_interval() -> None:
+    """linear has a larger error on average than exp, but not for every seed."""
+    mine, near, far = (risks("softmax", [[0.1, 0.1]]), risks("exp", [[0.2, 0.2]]), risks("linear", [[0.08, 0.9]]))
+    assert least(mine, near, places=(6,))[0] is True
+    holds, words = least(mine, near, far, places=(6,))
+    assert holds is False
+    assert "not by more than the interval: linear at n = 6 (" in words
+
+
+def test_a_cap_that_matters_is_told() -> None:
+    mine, words = (
+        risks("softmax", [[0.1], [0.1]]),
+        "; the cap of the scores has an effect for h = exp (n = 8; up to 30 %",
+    )
+    assert words in least(mine, risks("exp", [[0.2], [0.2]], capped=[0.01, 0.3]))[1]
+    assert words in least(mine, risks("exp", [[0.2], [0.05]], capped=[0.01, 0.3]))[1]
+    assert "cap" not in least(mine, risks("exp", [[0.2], [0.2]], capped=[0.01, 0.02]))[1]
 
 
 def test_a_condition_number_improves_with_its_whole_interval() -> None:

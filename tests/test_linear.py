@@ -301,6 +301,13 @@ def test_fig_2_is_judged_by_its_rules() -> None:
     assert "not judged" not in linear_noise.judge(sizes, rows)[0].words
 
 
+class Shrunk(Predictor, kind="shrunk"):
+    """A third of a step of gradient descent."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return OneStep()(x, y) / 3
+
+
 def sizes_rows(depths: list[Predictor], narrow: Predictor) -> list[Record]:
     sizes = replace(linear_sizes.TINY, depths=(1, 2, 4), widths=(8,), blocks=4, d_model=32)
     run = Run(replace(linear_sizes.STUDY, sizes={"tiny": sizes}), "tiny", Path(), "cpu", Clock())
@@ -315,14 +322,21 @@ def sizes_rows(depths: list[Predictor], narrow: Predictor) -> list[Record]:
 def test_fig_3_is_judged_by_its_rules() -> None:
     sizes = replace(linear_sizes.TINY, depths=(1, 2, 4), widths=(8,), blocks=4, d_model=32)
     gd, ridge, exact = OneStep(), Ridge(0.3, intercept=False), LeastSquares()
-    assert held(linear_sizes.judge(sizes, sizes_rows([gd, ridge, exact], ridge))) == [True, True]
-    assert held(linear_sizes.judge(sizes, sizes_rows([gd, exact, exact], exact))) == [False, False]
-    assert held(linear_sizes.judge(sizes, sizes_rows([ridge, gd, exact], gd))) == [False, False]
-    assert held(linear_sizes.judge(sizes, sizes_rows([gd, ridge, exact], ridge)[:6])) == [None, None]
+    assert held(linear_sizes.judge(sizes, sizes_rows([gd, ridge, exact], ridge))) == [True] * 4
+    assert held(linear_sizes.judge(sizes, sizes_rows([gd, exact, exact], exact))) == [True, False, False, True]
+    assert held(linear_sizes.judge(sizes, sizes_rows([ridge, gd, exact], gd))) == [False, False, False, True]
+    assert held(linear_sizes.judge(sizes, sizes_rows([gd, ridge, exact], ridge)[:6])) == [None] * 4
+    little = Shrunk()  # nearest to a step of descent, and to zero still nearer
+    assert linear_sizes.matched(sizes_rows([little, ridge, exact], little)[:6])["family"] == linear_sizes.GD
+    assert held(linear_sizes.judge(sizes, sizes_rows([little, ridge, exact], little))) == [False, True, False, True]
 
 
-def probe_rows(moments: list[float], weights: list[float], control: float, token: int) -> list[Record]:
-    """Rows of Fig. 4: errors of MLPs by layer, of every control, and where alpha looks (from the right token)."""
+def probe_rows(
+    moments: list[float], weights: list[float], control: float, token: int, half: float = 0.01
+) -> list[Record]:
+    """Rows of Fig. 4: errors of MLPs by layer, of every control, and where alpha looks (from the right token). Linear
+    read-outs are worse by 0.1. ``half``: of every interval.
+    """
     sizes, found = linear_algorithms.SIZES["tiny"], []
     for states in ("trained", "untrained"):
         for readout in ("linear", "mlp"):
@@ -332,7 +346,8 @@ def probe_rows(moments: list[float], weights: list[float], control: float, token
                 for name, errors in ((target, worse), (f"{target}, control", [control] * len(values))):
                     errors = errors if states == "trained" else [control] * len(values)
                     key = {"states": states, "readout": readout, "target": name, "steps": [7]}
-                    found.append({**key, "value": errors, "attention": looks})
+                    ends = {"low": [value - half for value in errors], "high": [value + half for value in errors]}
+                    found.append({**key, "value": errors, **ends, "attention": looks})
     return found
 
 
@@ -344,6 +359,8 @@ def test_fig_4_is_judged_by_its_rules() -> None:
         False
     ]
     assert held(linear_probes.judge(sizes, [])) == [None]
+    wide = held(linear_probes.judge(sizes, probe_rows(early, late, 0.5, 0, half=0.2)))
+    assert [place for place, one in enumerate(wide) if not one] == [2, 6]  # an MLP is better, within the interval
 
 
 def test_table_1_is_judged_by_its_rules() -> None:

@@ -404,6 +404,9 @@ def test_the_parts_of_a_stage_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     records = run.records("learners")
     monkeypatch.setattr(time, "monotonic", lambda: now + 10.0)
     stacks.noted(records, run, now, complete=False)
+    assert not records.notes  # there is no record yet
+    records.add({"by": LEARNER})
+    stacks.noted(records, run, now, complete=False)
     stacks.noted(records, run, now + 5.0, complete=False)
     assert (records.notes["seconds"], records.notes["complete"]) == (15.0, False)
     monkeypatch.setattr(stacks, "device_name", lambda device: "GPU")

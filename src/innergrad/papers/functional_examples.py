@@ -1,10 +1,9 @@
 """Fig. 1 of Cheng et al. (2024): the error by the number of examples, for three kernels and four attentions.
 
-Learners of three layers, A free. Errors are expected squared errors, exact means over the labels. They are compared by
-their means over seeds (of logarithms, as the paper's axis). Where 95 % intervals over seeds overlap, it is said: seeds
-have axes of their own, which all attentions share, so such intervals are wider than that of a difference. Beside a
-factor stands its own interval, of each seed compared with itself. Judged by these rules, each for every number of
-examples:
+Learners of three layers, A free. Errors are expected squared errors, exact means over the labels, and means over seeds
+(of logarithms, as the paper's axis). An error is less than another if its mean is, and if the 95 % interval of their
+factor has no 1 in it. That interval is of each seed compared with itself: seeds have axes of their own, which all
+attentions share. Judged by these rules, each for every number of examples:
 
 - labels of K = linear: h = linear has the least error among linear, relu and exp ("ignoring softmax");
 - labels of K = relu: h = relu has the least error among them;
@@ -25,12 +24,14 @@ from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
 from innergrad.papers.functional_views import (
     CAPPED,
+    cap_said,
     capped,
     cut_below,
     draw_risks,
     factor,
     paired,
     pick,
+    ratio,
     risk,
     risk_rows,
 )
@@ -51,8 +52,10 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
 def least(
     rows: Sequence[Record], kernel: str, best: str, others: Sequence[str], places: Sequence[int], along: str
 ) -> tuple[bool | None, str]:
-    """Whether an attention has the least error at every place; and where it has not, or by which factor at least."""
-    factors, overlap, spans = dict[int, float](), [], dict[int, str]()
+    """Whether an attention has the least error at every place, by more than intervals; and by which factor at least, or
+    where it has not.
+    """
+    factors, unclear, spans = dict[int, float](), [], dict[int, str]()
     for place in places:
         mine = risk(rows, place, kernel=kernel, heads=best)
         theirs = [risk(rows, place, kernel=kernel, heads=other) for other in others]
@@ -60,21 +63,23 @@ def least(
         if mine is None or len(known) < len(theirs):
             return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}"
         factors[place] = min(known) / mine
-        rival = others[theirs.index(min(known))]
-        heads = [{"kernel": kernel, "heads": one} for one in (best, rival)]
-        spans[place] = factor(paired(rows, place, *heads))
-        high = risk(rows, place, "high", kernel=kernel, heads=best)
-        lows = [risk(rows, place, "low", kernel=kernel, heads=other) for other in others]
-        if high is not None and any(low is not None and low <= high for low in lows):
-            overlap.append(place)
+        for other, value in zip(others, known, strict=True):
+            heads = [{"kernel": kernel, "heads": one} for one in (best, other)]
+            pairs = paired(rows, place, *heads)
+            span = ratio(pairs)
+            if value == min(known):
+                spans[place] = factor(pairs)
+            if span is not None and span[0] <= 1.0:
+                unclear.append(f"{other} at {along} = {place}{factor(pairs)}")
+    cap = cap_said(rows, places, along, kernel, (best, *others))
     lost = [place for place, factor in factors.items() if factor <= 1.0]
-    if not lost:
-        place = min(factors, key=lambda one: factors[one])
-        shared = f"; intervals overlap at {along} = {', '.join(map(str, overlap))}" if overlap else ""
-        times = f"{factors[place]:.2f} times{spans[place]}"
-        return True, f"{' and '.join(others)} err at least {times} as much ({along} = {place}){shared}"
-    told = ", ".join(f"{factors[place]:.3f} times{spans[place]} at {along} = {place}" for place in lost)
-    return False, f"the best of {' and '.join(others)} errs only {told}"
+    if lost:
+        told = ", ".join(f"{factors[place]:.3f} times{spans[place]} at {along} = {place}" for place in lost)
+        return False, f"the best of {' and '.join(others)} errs only {told}{cap}"
+    place = min(factors, key=lambda one: factors[one])
+    words = f"{' and '.join(others)} err at least {factors[place]:.2f} times{spans[place]} as much ({along} = {place})"
+    words += f"; not by more than the interval: {', '.join(unclear)}" if unclear else ""
+    return not unclear, words + cap
 
 
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:

@@ -73,6 +73,12 @@ def worst(row: Record) -> float:
     return max(float("inf") if value is None else value for value in row["last"].values())
 
 
+def top(row: Record) -> float:
+    """The largest upper end of an interval over seeds at the end; of one seed, the largest distance."""
+    ends = [high for _, high in row.get("last interval", {}).values() if high is not None]
+    return max([worst(row), *ends])
+
+
 def worst_said(row: Record, digits: int) -> str:
     """The same in words, with its interval over seeds."""
     values = {m: float("inf") if value is None else value for m, value in row["last"].items()}
@@ -91,6 +97,7 @@ def judge(free_A: bool, sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         return [Finding(claim, None, f"{len(mine)} of {pairs} pairs are measured")]
     far = sorted((row for row in mine if worst(row) >= NEAR), key=worst)
     words = f"in {pairs - len(far)} of {pairs} pairs every matrix ends within {NEAR:g} of a multiple of the identity"
+    words += f", in {sum(top(row) < NEAR for row in mine)} with its whole interval over seeds"
     told = ", ".join(f"K = {row['kernel']}, h = {row['heads']}: {worst_said(row, 2)}" for row in far)
     largest = worst_said(max(mine, key=worst), 3)
     words += f" (the others: {told})" if far else f" (the largest distance is {largest})"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CAPPED = "share of prompts that the cap changes"
+FEW = 0.05  # of the prompts: a cap that changes fewer is not spoken of
 Curve = dict[str, Any]  # value, low and high: lists of numbers or None
 #: Of the attentions, by their activations.
 STYLES: dict[str, dict[str, Any]] = {
@@ -56,7 +57,7 @@ def risk_rows(records: Iterable[Record], along: str) -> list[Record]:
         about = {"along": along, "at": at, "seeds": sorted(record["seed"] for record in places[at[0]])}
         bayes = [places[place][0]["bayes"] for place in at]
         capped = [max((record.get("capped") or 0.0 for record in places[place]), default=0.0) for place in at]
-        about |= {"capped": capped} if "capped" in places[at[0]][0] else {}
+        about |= {"capped": capped} if any("capped" in places[place][0] for place in at) else {}
         about["each"] = [[one["risk"] for one in sorted(places[place], key=lambda one: one["seed"])] for place in at]
         rows.append({**json.loads(key), **about, "interval": "seeds", "risk": risk, "bayes": bayes})
     return rows
@@ -86,20 +87,39 @@ def paired(rows: Sequence[Record], place: int, first: Record, second: Record) ->
     return list(zip(*known, strict=True))
 
 
-def factor(pairs: Sequence[tuple[float, float]]) -> str:
-    """The interval of second over first, seeds being compared with themselves: " (1.01 to 1.05)"; or nothing."""
+def ratio(pairs: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """The interval of second over first, seeds being compared with themselves; None of one seed."""
     found = log_mean([[b / a] for a, b in pairs]) if len(pairs) > 1 else {"low": [None], "high": [None]}
     low, high = found["low"][0], found["high"][0]
-    return "" if low is None or high is None else f" ({low:.4g} to {high:.4g})"
+    return None if low is None or high is None else (low, high)
+
+
+def factor(pairs: Sequence[tuple[float, float]]) -> str:
+    """The same in words, " (1.01 to 1.05)"; or nothing."""
+    found = ratio(pairs)
+    return "" if found is None else f" ({found[0]:.4g} to {found[1]:.4g})"
 
 
 def capped(rows: Iterable[Record]) -> Record:
-    """Of learners with exp: the largest share over seeds, by kernel and heads, at every place."""
+    """Of learners whose scores are capped: the largest share over seeds, by kernel and heads, at every place."""
     mine = [row for row in rows if "capped" in row]
     return {
         f"{row['kernel']}, {row['heads']}, {_fixed(row)}": dict(zip(row["at"], row["capped"], strict=True))
         for row in mine
     }
+
+
+def cap_said(rows: Sequence[Record], places: Sequence[int], along: str, kernel: str, heads: Sequence[str]) -> str:
+    """Where the cap of the scores changes the answers to many prompts; nothing if it does nowhere."""
+    told = []
+    for one in heads:
+        row = pick(rows, kernel=kernel, heads=one)
+        shares = dict(zip(row["at"], row["capped"], strict=True)) if row is not None and "capped" in row else {}
+        met = [place for place in places if shares.get(place, 0.0) > FEW]
+        if met:
+            most = 100 * max(shares[place] for place in met)
+            told.append(f"h = {one} ({along} = {', '.join(map(str, met))}; up to {most:.0f} % of the prompts)")
+    return f"; the cap of the scores has an effect for {' and '.join(told)}" if told else ""
 
 
 def _fixed(row: Record) -> str:

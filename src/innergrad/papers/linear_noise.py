@@ -173,7 +173,7 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
 
 def said(row: Record) -> str:
     """The lambda of a cell, with its interval."""
-    return f"{row['lam']:.3g} ({row['low']:.2g} to {row['high']:.2g})"
+    return f"{row['lam']:.3g} ({row['low']:.3g} to {row['high']:.3g})"
 
 
 def _by_truth(rows: Sequence[Record]) -> dict[float, list[Record]]:

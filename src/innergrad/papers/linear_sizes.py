@@ -3,14 +3,16 @@
 Depth is varied at one width, and width at one depth; the paper tunes the other of the two, and the heads, each time.
 No noise. For every learner the mean of SPD over all lengths is taken to each algorithm: one step of gradient descent at
 its best rate, one pass of SGD, ridge regression with lambda = 0.1 and 1, least squares. (The paper does not give its
-lambdas.) The least of them is the match. To predict zero is shown beside them: a learner that has learned little is
-near it. A stage is a shape; its seeds are one stack.
+lambdas.) The least of them is the match, unless to predict zero is nearer still: then there is none, since the learner
+has learned little. A stage is a shape; its seeds are one stack.
 
 Judged by these rules, by geometric means over seeds:
 
-- depth: from the shallowest to the deepest, matches go from gradient descent by ridge regression to least squares, each
-  of the three is the match of some depth, and none comes back;
-- width: the narrowest matches ridge regression, and least squares matches from 32 numbers on.
+- depth: the shallowest matches gradient descent;
+- after those that match gradient descent or nothing, matches go from ridge regression to least squares, both are there,
+  and neither comes back;
+- width: the narrowest matches ridge regression;
+- from 32 numbers on, least squares matches.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import Any, Literal
 
 from innergrad import figures
@@ -175,31 +177,46 @@ def matched(group: Sequence[Record]) -> Record:
     return min((row for row in group if row["family"] != NOTHING), key=lambda row: float(row["value"]))
 
 
+def family(group: Sequence[Record]) -> str:
+    """That of the match; or none, if zero is nearer."""
+    best = matched(group)
+    return NOTHING if zero(group)["value"] < best["value"] else str(best["family"])
+
+
+def zero(group: Sequence[Record]) -> Record:
+    return next(row for row in group if row["family"] == NOTHING)
+
+
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
-    return [judge_depth(sizes, rows), judge_width(sizes, rows)]
+    return [*judge_depth(sizes, rows), *judge_width(sizes, rows)]
 
 
-def judge_depth(sizes: Sizes, rows: Sequence[Record]) -> Finding:
-    claim, found = (
-        "as depth grows, the match goes from gradient descent by ridge to least squares",
-        series(sizes, rows, "blocks"),
+def judge_depth(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
+    found = series(sizes, rows, "blocks")
+    claims = (
+        "the shallowest transformers match gradient descent",
+        "as depth grows, the match goes from ridge regression to least squares",
     )
     if len(found) < len(sizes.depths):
-        return Finding(claim, None, "not all depths are measured yet")
-    families = [matched(group)["family"] for group in found.values()]
-    held = [family for family, _ in groupby(families)] == [GD, RIDGE, OLS]
-    return Finding(claim, held, f"matches by depth: {told(found)}")
+        return [Finding(claim, None, "not all depths are measured yet") for claim in claims]
+    matches = [one for one, _ in groupby(family(group) for group in found.values())]
+    shallow, *_ = matches
+    later = list(dropwhile(lambda one: one in (GD, NOTHING), matches))
+    words = f"matches by depth: {told(found)}"
+    held = (shallow == GD, later == [RIDGE, OLS])
+    return [Finding(claim, one, words) for claim, one in zip(claims, held, strict=True)]
 
 
-def judge_width(sizes: Sizes, rows: Sequence[Record]) -> Finding:
-    claim = "width matters little: the narrowest match ridge, from 32 on it is least squares"
+def judge_width(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     found = series(sizes, rows, "width")
+    claims = "the narrowest transformers match ridge regression", f"from {WIDE} numbers on they match least squares"
     if len(found) < len({*sizes.widths, sizes.d_model}):
-        return Finding(claim, None, "not all widths are measured yet")
-    families = {width: matched(group)["family"] for width, group in found.items()}
+        return [Finding(claim, None, "not all widths are measured yet") for claim in claims]
+    families = {width: family(group) for width, group in found.items()}
     narrow, *_ = families.values()
-    held = narrow == RIDGE and all(family == OLS for width, family in families.items() if width >= WIDE)
-    return Finding(claim, held, f"matches by width: {told(found)}")
+    words = f"matches by width: {told(found)}"
+    held = (narrow == RIDGE, all(one == OLS for width, one in families.items() if width >= WIDE))
+    return [Finding(claim, one, words) for claim, one in zip(claims, held, strict=True)]
 
 
 def told(found: dict[int, list[Record]]) -> str:
@@ -208,8 +225,7 @@ def told(found: dict[int, list[Record]]) -> str:
     for value, group in found.items():
         best = matched(group)
         agree = sum(FAMILY[name] == best["family"] for name in best["matches"])
-        zero = next(row for row in group if row["family"] == NOTHING)
-        nearer = ", zero is nearer" if zero["value"] < best["value"] else ""
+        nearer = ", zero is nearer" if family(group) == NOTHING else ""
         away = span(best["value"], best["low"], best["high"])
         words.append(f"{value}: {best['by']} ({away}, {agree} of {len(best['matches'])} seeds{nearer})")
     return "; ".join(words)

@@ -80,9 +80,12 @@ def save(run: Run, learner: Learner, stack: Sequence[Experiment], step: int, see
 
 
 def noted(records: Records, run: Run, began: float, *, complete: bool = True) -> None:
-    """What a stage took, until it is complete: parts on one device are added up, those on others are ``earlier``."""
+    """What a stage took, until it is complete: parts on one device are added up, those on others are ``earlier``.
+
+    A stage that ends before it has a record leaves no file.
+    """
     notes, device, seconds = records.notes, device_name(run.device), time.monotonic() - began
-    if notes.get("complete"):
+    if notes.get("complete") or not (complete or records.rows):
         return
     if "seconds" in notes and notes["device"] == device:
         seconds += notes["seconds"]
