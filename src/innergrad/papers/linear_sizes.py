@@ -199,12 +199,13 @@ def judge_depth(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     )
     if len(found) < len(sizes.depths):
         return [Finding(claim, None, "not all depths are measured yet") for claim in claims]
-    matches = [one for one, _ in groupby(family(group) for group in found.values())]
+    matches = {depth: family(group) for depth, group in found.items()}
     shallow, *_ = matches
-    later = list(dropwhile(lambda one: one in (GD, NOTHING), matches))
-    words = f"matches by depth: {told(found)}"
-    held = (shallow == GD, later == [RIDGE, OLS])
-    return [Finding(claim, one, words) for claim, one in zip(claims, held, strict=True)]
+    later = list(dropwhile(lambda depth: matches[depth] in (GD, NOTHING), matches))
+    order = [one for one, _ in groupby(matches[depth] for depth in later)]
+    words = f"match of the least depth: {told(found, [shallow])}", f"matches by depth: {told(found, later)}"
+    held = matches[shallow] == GD, order == [RIDGE, OLS]
+    return [Finding(*one) for one in zip(claims, held, words, strict=True)]
 
 
 def judge_width(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
@@ -212,17 +213,19 @@ def judge_width(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     claims = "the narrowest transformers match ridge regression", f"from {WIDE} numbers on they match least squares"
     if len(found) < len({*sizes.widths, sizes.d_model}):
         return [Finding(claim, None, "not all widths are measured yet") for claim in claims]
-    families = {width: family(group) for width, group in found.items()}
-    narrow, *_ = families.values()
-    words = f"matches by width: {told(found)}"
-    held = (narrow == RIDGE, all(one == OLS for width, one in families.items() if width >= WIDE))
-    return [Finding(claim, one, words) for claim, one in zip(claims, held, strict=True)]
+    matches = {width: family(group) for width, group in found.items()}
+    narrow, *_ = matches
+    wide = [width for width in matches if width >= WIDE]
+    words = f"match of the least width: {told(found, [narrow])}", f"matches by width: {told(found, wide)}"
+    held = matches[narrow] == RIDGE, all(matches[width] == OLS for width in wide)
+    return [Finding(*one) for one in zip(claims, held, words, strict=True)]
 
 
-def told(found: dict[int, list[Record]]) -> str:
+def told(found: dict[int, list[Record]], values: Sequence[int]) -> str:
     """Matches in words, with SPD / d, how many seeds agree, and whether zero is nearer."""
     words = []
-    for value, group in found.items():
+    for value in values:
+        group = found[value]
         best = matched(group)
         agree = sum(FAMILY[name] == best["family"] for name in best["matches"])
         nearer = ", zero is nearer" if family(group) == NOTHING else ""
