@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import save as serialised
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -169,6 +172,48 @@ def test_what_is_not_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write checkpoints"):
         save(tmp_path / "file", 1, {}, {})
+
+
+class Canary:
+    """Unpickling it is a failure of the test."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return pytest.fail, ("it was unpickled",)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_is_known_in_every_protocol(protocol: int, tmp_path: Path) -> None:
+    """Those of protocols 0 and 1 begin as text does, and the name of a file may say anything."""
+    path = tmp_path / "step-000000001.safetensors"
+    state = {"w": torch.zeros(2)}
+    canary = Canary()
+    for content in (state, OrderedDict(state), [state], (state, 1), state["w"], {"a": 1.0}, canary, {"a": canary}):
+        path.write_bytes(pickle.dumps(content, protocol))
+        with pytest.raises(InputError, match="is a pickle; allowed: safetensors"):
+            load(path)
+    torch.save(state, path, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
+    with pytest.raises(InputError, match="is a pickle; allowed: safetensors"):
+        load(path)
+
+
+@pytest.mark.parametrize("start", [b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"(d", b"(l", b"}q", b"]q"])
+def test_a_safetensors_file_is_no_pickle(start: bytes, tmp_path: Path) -> None:
+    """It begins with the length of its header, and with one of 640 bytes as pickles of protocol 2 do."""
+    length, bare = int.from_bytes(start, "little"), serialised({"w": torch.arange(2.0)})
+    size = 8 + int.from_bytes(bare[:8], "little")
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(length.to_bytes(8, "little") + bare[8:size].ljust(length) + bare[size:])  # spaces fill a header
+    assert path.read_bytes().startswith(start)
+    assert checkpoints.read_tensors(path)[1]["w"].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1]}', "[1, 2]", "(data)", "cat\ndog\npig\n", "cost,price\n1,2\n", "L1\n", "", "p"]
+)
+def test_a_text_is_no_pickle(text: str, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text(text)
+    with pytest.raises(InputError, match="is damaged"):
+        load(tmp_path / "model.safetensors")
 
 
 def test_another_models_tensors(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -12,6 +15,9 @@ from torch import Tensor, nn
 
 from innergrad import lab
 from innergrad.errors import InputError
+from innergrad.lab.baselines import LeastSquares, Predictor
+from innergrad.lab.learners.base import Learner
+from innergrad.lab.probes import hidden_states
 
 D, N, WIDTH, HEADS = 3, 6, 32, 4
 
@@ -50,6 +56,25 @@ def prompts(seed: int = 1) -> tuple[Tensor, Tensor]:
     return x, y
 
 
+def wrapped(theirs: Theirs, blocks: str = "") -> Learner:
+    return lab.wrap(
+        theirs._backbone,
+        d=D,
+        read_in=lambda x, y: theirs._read_in(lab.interleave(x, y)),
+        read_out=lambda states: theirs._read_out(states)[:, ::2, 0],
+        blocks=blocks,
+    )
+
+
+@pytest.fixture(params=["wrapped", "loaded"])
+def learner(request: pytest.FixtureRequest, theirs: Theirs, tmp_path: Path) -> Learner:
+    """Their model as a learner, in both ways."""
+    if request.param == "wrapped":
+        return wrapped(theirs, blocks="h")
+    save_file(dict(theirs.state_dict()), tmp_path / "model.safetensors")
+    return lab.load_garg(tmp_path / "model.safetensors", n_heads=HEADS)
+
+
 def test_a_checkpoint_of_garg_is_hugging_faces_model(theirs: Theirs, tmp_path: Path) -> None:
     x, y = prompts()
     with torch.no_grad():
@@ -66,12 +91,7 @@ def test_a_checkpoint_of_garg_is_hugging_faces_model(theirs: Theirs, tmp_path: P
 
 def test_a_wrapped_model_is_the_model(theirs: Theirs) -> None:
     """Predictions, activations by the names of its parts, edits, evaluation."""
-    learner = lab.wrap(
-        theirs._backbone,
-        d=D,
-        read_in=lambda x, y: theirs._read_in(lab.interleave(x, y)),
-        read_out=lambda states: theirs._read_out(states)[:, ::2, 0],
-    )
+    learner = wrapped(theirs)
     x, y = prompts()
     with torch.no_grad():
         expected = theirs(x, y)
@@ -85,18 +105,104 @@ def test_a_wrapped_model_is_the_model(theirs: Theirs) -> None:
     assert torch.allclose(blind, other[:, -1])  # without attention no label is seen
     ours = lab.load_garg(theirs.state_dict(), n_heads=HEADS)
     names = ["blocks.0.resid_pre", "blocks.*.resid_post"]
-    named = lab.wrap(theirs._backbone, d=D, read_in=learner.read_in, read_out=learner.read_out, blocks="h")
+    named = wrapped(theirs, blocks="h")
     hidden, expected_hidden = (one.run_with_cache(x, y, names)[1] for one in (named, ours))
     assert set(hidden) == set(expected_hidden) == {"blocks.0.resid_pre", "blocks.0.resid_post", "blocks.1.resid_post"}
     for name, value in expected_hidden.items():
         assert torch.allclose(hidden[name][:, : 2 * N - 1], value, atol=1e-4 * float(value.abs().max())), name
     with pytest.raises(InputError, match="blocks is the name of a list of modules; got 'layers'; allowed: h"):
-        lab.wrap(theirs._backbone, d=D, read_in=learner.read_in, read_out=learner.read_out, blocks="layers")
+        wrapped(theirs, blocks="layers")
     errors = [
         lab.evaluate(one.predict, lab.Linear(d=D), n_prompts=32, n_points=N).curves["model"]["squared error"].value
         for one in (learner, ours)
     ]
     assert torch.allclose(*errors, rtol=1e-4)
+
+
+@dataclass(frozen=True)
+class Raw(Predictor):
+    """Their model itself, or zero times it, with nothing of the lab between."""
+
+    module: Any = None
+    times: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.times:g} x theirs"
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        found: Tensor = self.times * self.module(x, y)
+        return found
+
+
+def weights_by_numpy(module: Theirs, x: Tensor, y: Tensor, tests: Tensor, k: int) -> np.ndarray[Any, Any]:
+    """Of one prompt: the fit to what the module says at each test input after k pairs. The label there may be any."""
+    with torch.no_grad():
+        said = [
+            module(torch.cat((x[:k], one[None]))[None], torch.cat((y[:k], torch.tensor([7.0])))[None])[0, k]
+            for one in tests
+        ]
+    return np.linalg.lstsq(tests.double().numpy(), torch.stack(said).double().numpy(), rcond=None)[0]
+
+
+def test_spd_and_ilw_are_those_of_the_module(learner: Learner, theirs: Theirs) -> None:
+    """Equations (13) to (15) of Akyürek et al. by numpy, from the module's own forward pass."""
+    x, y = prompts()
+    ks = [0, 2, N - 1]
+    with torch.no_grad():
+        said = theirs(x, y).double()
+    found = lab.squared_prediction_difference(learner.predict(x, y), torch.zeros_like(y), d=D)
+    assert torch.allclose(found.value.double(), said.square().mean(0) / D, rtol=1e-4)
+    tests = torch.randn(len(x), 2 * D, D, generator=torch.Generator().manual_seed(0))
+    w = lab.implied_weights(learner.predict, x, y, tests, ks)
+    exact = np.array([[weights_by_numpy(theirs, *one, k) for k in ks] for one in zip(x, y, tests, strict=True)])
+    assert np.abs(w.numpy() - exact).max() < 1e-4 * np.abs(exact).max()
+    assert np.abs(exact[:, 1] - exact[:, 2]).max() > 0.1 * np.abs(exact).max()  # or a wrong length would pass
+    apart = lab.implied_weight_difference(w, torch.zeros_like(w), ks)
+    assert np.allclose(apart.value.numpy(), np.square(exact).sum(2).mean(0) / D, rtol=1e-4)
+
+
+def test_a_model_is_nearest_to_itself(learner: Learner, theirs: Theirs) -> None:
+    itself, nothing = Raw(theirs), Raw(theirs, 0.0)
+    found = lab.compare(learner.predict, lab.Linear(d=D), [LeastSquares(), nothing, itself], n_prompts=20, n_points=N)
+    for measure in ("SPD", "ILW"):
+        means = found.means(measure)
+        assert found.nearest(measure) == itself.name
+        assert means[itself.name] < 1e-8 * means[nothing.name]  # squares, of differences of 1e-5 and less
+
+
+def test_probes_find_what_is_in_the_tokens(learner: Learner, theirs: Theirs) -> None:
+    """Layer 0 has each point and each label at a token of its own, but the last label, which no learner is shown."""
+    x, y = prompts()
+    with torch.no_grad():
+        tokens = theirs._read_in(lab.interleave(x, y))[:, : 2 * N - 1]
+        exact = theirs._backbone(inputs_embeds=tokens, output_hidden_states=True).hidden_states[:-1]  # then a norm
+    layers = hidden_states(learner)(x, y)
+    assert layers.shape[0] == 3
+    for found, expected in zip(layers, exact, strict=False):
+        assert torch.allclose(found[:, : 2 * N - 1], expected, atol=1e-5 * float(expected.abs().max()))
+    targets: dict[str, lab.probes.Target] = {
+        "point": lambda x, y: x[:, -1],
+        "label": lambda x, y: y[:, -1:].expand(-1, D),
+    }
+    probes = lab.probe(
+        learner,
+        lab.Linear(d=D),
+        prefixes=[3, N],
+        n_points=N,
+        targets=targets,
+        readouts=["linear"],
+        config=lab.ProbeConfig(steps=150, batch=32, lr=3e-2, n_prompts=256),
+    )
+    error = {name: probes.errors["linear", name] for name in targets}
+    look = {name: int(probes.attention["linear", name][0, 0].argmax()) for name in targets}
+    assert error["point"].shape == (3, 2)
+    assert probes.attention["linear", "point"].shape == (3, 2, layers.shape[2])
+    assert error["point"][0].max() < 0.05
+    assert error["label"][0, 0] < 0.05
+    assert error["label"][0, 1] > 0.9
+    assert look == {"point": 4, "label": 5}  # x_3 and y_3
 
 
 def test_a_model_for_one_query_and_in_another_precision() -> None:
@@ -133,6 +239,10 @@ def test_what_is_no_such_checkpoint(theirs: Theirs, tmp_path: Path) -> None:
     torch.save(state, tmp_path / "state.pt")
     with pytest.raises(InputError, match=r"is a pickle; allowed: safetensors; convert it where you trust it"):
         lab.load_garg(tmp_path / "state.pt")
+    for protocol in (0, 1):  # they begin as text does
+        (tmp_path / "old.safetensors").write_bytes(pickle.dumps(state, protocol))
+        with pytest.raises(InputError, match=r"is a pickle; allowed: safetensors; convert it where you trust it"):
+            lab.load_garg(tmp_path / "old.safetensors")
     with pytest.raises(InputError, match=r"read_out\.bias; got no such tensor"):
         lab.load_garg({name: value for name, value in state.items() if name != "_read_out.bias"})
     with pytest.raises(InputError, match=r"no part of such a model; got lm_head"):

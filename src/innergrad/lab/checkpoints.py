@@ -33,6 +33,13 @@ MOST = 2**42  # bytes of a checkpoint
 NO_PICKLE = "a pickle runs code; none is ever loaded"
 NAME = re.compile(r"step-(\d+)\.safetensors")
 
+START = 256  # bytes of a file that tell what it is
+#: Zip files, which torch.save writes, and pickles of protocol 2 and later.
+PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+#: Protocols 0 and 1 have no mark of their own. A pickle of them begins with a dict, a list or a class, and puts it into
+#: the memo; or with the number that old versions of torch.save begin with. No JSON begins so.
+OLD_PICKLES = re.compile(rb"\(*(?:\([dl]|[}\]]|[ci][\w.]+\n[\w.]+\n)(?:p\d+\n|q[\x00-\x0f])|L\d+L\n\.")
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -117,11 +124,11 @@ def read_tensors(path: Path, hint: str = NO_PICKLE) -> tuple[dict[str, str], dic
     require_regular(path, MOST)
     try:
         with path.open("rb") as file:
-            start = file.read(9)
+            start = file.read(START)
         size = path.stat().st_size
     except OSError as error:
         raise InputError(f"cannot read the checkpoint {path}", got=error.strerror) from error
-    if start.startswith((b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
+    if _is_pickle(start):
         raise InputError(f"{path} is a pickle", allowed="safetensors", hint=hint)
     require_memory(2 * size, f"loading {path}", "it is larger than this machine")
     try:
@@ -131,6 +138,17 @@ def read_tensors(path: Path, hint: str = NO_PICKLE) -> tuple[dict[str, str], dic
     except SafetensorError as error:
         raise Damaged(f"the checkpoint {path} is damaged", got=str(error)) from error
     return header, tensors
+
+
+def _is_pickle(start: bytes) -> bool:
+    """Whether a file that begins so is a pickle, of any protocol. It is looked at, and not loaded.
+
+    A safetensors file begins with the length of its header, 8 bytes, and a brace. A length may look like a pickle (640
+    is 80 02); it is less than 2^32, so the brace comes after four zeros.
+    """
+    if start[4:9] == b"\0\0\0\0{":
+        return False
+    return start.startswith(PICKLES) or OLD_PICKLES.match(start) is not None
 
 
 def _read(path: Path, device: torch.device | str) -> Checkpoint:
