@@ -301,7 +301,9 @@ def risks(heads: str, each: list[list[float | None]], **more: Any) -> Record:
 
 
 def least(*rows: Record, places: tuple[int, ...] = (6, 8)) -> tuple[bool | None, str]:
-    return functional_examples.least(rows, "exp", "softmax", [row["heads"] for row in rows[1:]], places, "n")
+    heads = [row["heads"] for row in rows[1:]]
+    holds, words, cap = functional_examples.least(rows, "exp", "softmax", heads, places, "n")
+    return holds, words + cap
 
 
 def test_the_least_error_is_compared_at_every_place() -> None:

@@ -199,15 +199,17 @@ def test_a_verdict_follows_from_its_findings() -> None:
     yes, no, unknown = (Finding(word, holds, word) for word, holds in (("a", True), ("b", False), ("c", None)))
     words = [Verdict(found).word for found in ((yes, yes), (yes, no), (no, no), (yes, no, unknown))]
     assert words == ["reproduced", "partly", "not", "open"]
-    assert Verdict((yes, no)).reason == "b."
-    assert Verdict((yes, yes)).reason == "a; a."
+    assert Verdict((yes, no)).reason == "not so: b (b)."
+    assert Verdict((yes, no, replace(no, claim="d"))).reason == "not so: b; d."
+    assert Verdict((replace(no, brief="short"),)).reason == "not so: b (short)."
+    assert Verdict((yes, yes)).reason == "a (a)."
     assert Verdict((no, unknown)).reason == "c."
 
 
 def test_what_cannot_be_tested_decides_nothing() -> None:
     yes, no, never = Finding("a", True, "a"), Finding("b", False, "b"), Finding("c", None, "c", testable=False)
     assert [Verdict(found).word for found in ((yes, never), (no, never), (never,))] == ["reproduced", "not", "open"]
-    assert [Verdict(found).reason for found in ((yes, never), (no, never), (never,))] == ["a.", "b.", "c."]
+    assert [Verdict(found).reason for found in ((yes, never), (no, never), (never,))] == ["a (a).", "not so: b (b).", "c."]
     assert Verdict((never,)).to_json()["findings"][0]["testable"] is False
 
 

@@ -81,11 +81,14 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             told.append(f"k = {k}: " + ", ".join(views.said(one, 4) for one in known))
         else:
             words = f"{attention} attention, pooled R² for {', '.join(map(str, sizes.depths))} blocks: "
-            found.append(Finding(claim, all(ends), words + "; ".join(told)))
+            first, *_, last = sizes.depths
+            gain = f"{views.said(known[0], 4)} with {first} blocks, {views.said(known[-1], 4)} with {last}"
+            found.append(Finding(claim, all(ends), words + "; ".join(told), brief=f"pooled R² {gain} (k = {k})"))
             steps = [f"{a} to {b} blocks" for a, b in pairwise(sizes.depths)]
             clear = [step for step, each in zip(steps, zip(*gains, strict=True), strict=True) if all(each)]
             words = f"{attention} attention, steps that gain more than their interval at every k: "
-            found.append(Finding(every, len(clear) == len(steps), words + (", ".join(clear) or "none")))
+            brief = f"{len(clear)} of {len(steps)} steps gain more than their interval"
+            found.append(Finding(every, len(clear) == len(steps), words + (", ".join(clear) or "none"), brief=brief))
     return found
 
 
@@ -118,7 +121,8 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             ax.ticklabel_format(axis="y", useOffset=False)
             ax.set(xlabel="blocks of the transformer", ylabel="pooled R²", title=f"{attention} attention, {k} examples")
             ax.set_xticks(sizes.depths)
-        figure.suptitle(f"{title}; each panel has its own scale, where longer bars are cut")
+        words = "bars: 95 % intervals over seeds; each panel has its own scale, where longer bars are cut"
+        figure.suptitle(f"{title}\n{words}")
         save(figure)
 
 

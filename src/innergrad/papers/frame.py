@@ -181,9 +181,10 @@ class Study:
 class Finding:
     """One statement of the paper, and whether our numbers agree with it; None if these are not there yet.
 
-    ``words``: what was found, with numbers. ``paper``: the paper's own number, if it gives one. ``testable``: False for
-    a statement that no numbers can decide, such as one about an R^2 that is not defined. Then ``holds`` is None.
-    ``question``: the paper asks and claims nothing; ``holds`` is our answer.
+    ``words``: what was found, with numbers; ``brief``: the number that decides, where that is long. ``paper``: the
+    paper's own number, if it gives one. ``testable``: False for a statement that no numbers can decide, such as one
+    about an R^2 that is not defined. Then ``holds`` is None. ``question``: the paper asks and claims nothing; ``holds``
+    is our answer.
     """
 
     claim: str
@@ -192,6 +193,7 @@ class Finding:
     paper: str = ""
     testable: bool = True
     question: bool = False
+    brief: str = ""
 
     @property
     def counts(self) -> bool:
@@ -227,13 +229,18 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """One sentence: what is open; else what does not hold; else, if all does, what was found."""
+        """One sentence: what is open; else which claims do not hold; else, if all do, what the first is about."""
         if self.too_short:
             return "learners were trained for {:,} of {:,} steps, too few to be judged.".format(*self.trained)
-        tested = [one for one in self.findings if one.counts]
+        tested = [one for one in self.findings if one.counts] or self.findings
         opened = [one for one in tested if one.holds is None]
-        told = opened or [one for one in tested if not one.holds] or tested or self.findings
-        return "; ".join(one.words for one in told) + "."
+        failed = [one for one in tested if not one.holds]
+        if opened:
+            return "; ".join(dict.fromkeys(one.words for one in opened)) + "."
+        if not failed:
+            return f"{tested[0].claim} ({tested[0].brief or tested[0].words})."
+        claims = "; ".join(one.claim for one in failed)
+        return f"not so: {claims}" + (f" ({failed[0].brief or failed[0].words})." if len(failed) == 1 else ".")
 
     @property
     def caveat(self) -> str:

@@ -78,7 +78,8 @@ def judged(claim: str, rows: Sequence[Record], pairs: Sequence[tuple[str, str]])
     better = [row for row in known if improves(row)]
     told = "; ".join(f"K = {row['kernel']}, h = {row['heads']}: {_said(row)}" for row in known)
     words = f"the condition number becomes smaller in {len(better)} of {len(known)} pairs (factors by layer: {told})"
-    return Finding(claim, len(better) == len(known), words)
+    factors = f" (factors {told.partition(': ')[2]})" if len(known) == 1 else ""
+    return Finding(claim, len(better) == len(known), words, brief=f"in {len(better)} of {len(known)} pairs{factors}")
 
 
 def improves(row: Record) -> bool:
@@ -125,7 +126,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             ax.set_yticks(range(len(names)), names)
         axes[0].invert_yaxis()
         axes[0].set_ylabel("labels, attention")
-        axes[0].legend(loc="best")
+        axes[0].legend(loc="best", title="bars: 95 % intervals over seeds")
         figure.suptitle(title)
         save(figure)
 

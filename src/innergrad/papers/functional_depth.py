@@ -29,7 +29,7 @@ from functools import partial
 
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
-from innergrad.papers.functional_examples import least
+from innergrad.papers.functional_examples import compared, least
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
 from innergrad.papers.functional_views import (
     CAPPED,
@@ -37,6 +37,7 @@ from innergrad.papers.functional_views import (
     capped,
     draw_risks,
     factor,
+    finish,
     paired,
     pick,
     risk,
@@ -62,20 +63,20 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     found = []
     for n in sizes.n:
         mine = [row for row in rows if row["n"] == n]
-        holds, words = least(mine, "relu", "relu", ["exp"], sizes.layers, "L")
         claim = f"labels of K = relu, {n} examples: attention h = relu errs less than exp"
-        found.append(Finding(claim, holds, f"K = relu, n = {n}, h = relu: {words}"))
+        most = least(mine, "relu", "relu", ["exp"], sizes.layers, "L")
+        found.append(compared(claim, f"K = relu, n = {n}, h = relu", most))
     mine = [row for row in rows if row["n"] == long]
     few = [layers for layers in sizes.layers if layers <= FEW]
-    holds, words = least(mine, "exp", "softmax", ["exp"], few, "L")
     claim = f"labels of K = exp, {long} examples: softmax errs less than exp with few layers"
-    found.append(Finding(claim, holds, f"K = exp, n = {long}, h = softmax: {words}"))
+    most = least(mine, "exp", "softmax", ["exp"], few, "L")
+    found.append(compared(claim, f"K = exp, n = {long}, h = softmax", most))
     found.append(gap(sizes, mine, long))
     mine = [row for row in rows if row["n"] == short]
     deep = [layers for layers in sizes.layers if layers >= MORE] or [sizes.layers[-1]]
-    holds, words = least(mine, "exp", "exp", ["relu", "softmax"], deep, "L")
     claim = f"labels of K = exp, {short} examples: exp errs least with many layers"
-    return [*found, Finding(claim, holds, f"K = exp, n = {short}, h = exp: {words}")]
+    most = least(mine, "exp", "exp", ["relu", "softmax"], deep, "L")
+    return [*found, compared(claim, f"K = exp, n = {short}, h = exp", most)]
 
 
 def gap(sizes: Sizes, rows: Sequence[Record], n: int) -> Finding:
@@ -112,10 +113,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
         for ax, (n, kernel) in zip(axes, ((n, kernel) for n in sizes.n for kernel in sizes.kernels), strict=True):
             draw_risks(ax, rows, ATTENTIONS, f"labels of K = {kernel}, {n} examples", kernel=kernel, n=n)
             ax.set_xlabel("layers")
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
-        figure.suptitle(title)
-        save(figure)
+        finish(figure, axes, rows, title, save)
 
 
 KERNELS = ("relu", "exp")

@@ -29,6 +29,7 @@ from innergrad.papers.functional_views import (
     cut_below,
     draw_risks,
     factor,
+    finish,
     paired,
     pick,
     ratio,
@@ -51,9 +52,9 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
 
 def least(
     rows: Sequence[Record], kernel: str, best: str, others: Sequence[str], places: Sequence[int], along: str
-) -> tuple[bool | None, str]:
+) -> tuple[bool | None, str, str]:
     """Whether an attention has the least error at every place, by more than intervals; and by which factor at least, or
-    where it has not.
+    where it has not. Then where the cap has an effect.
     """
     factors, unclear, spans = dict[int, float](), [], dict[int, str]()
     for place in places:
@@ -61,7 +62,7 @@ def least(
         theirs = [risk(rows, place, kernel=kernel, heads=other) for other in others]
         known = [value for value in theirs if value is not None]
         if mine is None or len(known) < len(theirs):
-            return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}"
+            return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}", ""
         factors[place] = min(known) / mine
         for other, value in zip(others, known, strict=True):
             heads = [{"kernel": kernel, "heads": one} for one in (best, other)]
@@ -75,23 +76,29 @@ def least(
     lost = [place for place, factor in factors.items() if factor <= 1.0]
     if lost:
         told = ", ".join(f"{factors[place]:.3f} times{spans[place]} at {along} = {place}" for place in lost)
-        return False, f"the best of {' and '.join(others)} errs only {told}{cap}"
+        return False, f"the best of {' and '.join(others)} errs only {told}", cap
     place = min(factors, key=lambda one: factors[one])
     words = f"{' and '.join(others)} err at least {factors[place]:.2f} times{spans[place]} as much ({along} = {place})"
     words += f"; not by more than the interval: {', '.join(unclear)}" if unclear else ""
-    return not unclear, words + cap
+    return not unclear, words, cap
+
+
+def compared(claim: str, about: str, found: tuple[bool | None, str, str]) -> Finding:
+    """A finding about the least error."""
+    holds, words, cap = found
+    return Finding(claim, holds, f"{about}: {words}{cap}", brief=words)
 
 
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     found = []
     for kernel in ("linear", "relu"):
         others = [one for one in ("linear", "relu", "exp") if one != kernel]
-        holds, words = least(rows, kernel, kernel, others, sizes.n, "n")
         claim = f"labels of K = {kernel}: attention h = {kernel} errs least, ignoring softmax"
-        found.append(Finding(claim, holds, f"K = {kernel}, h = {kernel}: {words}"))
-    holds, words = least(rows, "exp", "softmax", ["exp"], [n for n in sizes.n if n >= MANY], "n")
+        most = least(rows, kernel, kernel, others, sizes.n, "n")
+        found.append(compared(claim, f"K = {kernel}, h = {kernel}", most))
     claim = f"labels of K = exp: softmax errs less than exp with {MANY} examples or more"
-    return [*found, Finding(claim, holds, f"K = exp, h = softmax: {words}")]
+    most = least(rows, "exp", "softmax", ["exp"], [n for n in sizes.n if n >= MANY], "n")
+    return [*found, compared(claim, "K = exp, h = softmax", most)]
 
 
 def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
@@ -113,10 +120,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             ax.set_xlabel("examples in the prompt")
             if kernel == "linear":  # below, there is nothing but rounding; above, intervals of learners that run away
                 cut_below(ax, 1e-3, 30.0)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
-        figure.suptitle(title)
-        save(figure)
+        finish(figure, axes, rows, title, save)
 
 
 KERNELS = ("linear", "relu", "exp")

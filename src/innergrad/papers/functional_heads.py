@@ -17,9 +17,9 @@ from functools import partial
 
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study, over_seeds
-from innergrad.papers.functional_examples import least
+from innergrad.papers.functional_examples import compared, least
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage, task
-from innergrad.papers.functional_views import cut_below, draw_risks, paired, pick, risk, risk_rows
+from innergrad.papers.functional_views import cut_below, draw_risks, finish, paired, pick, risk, risk_rows
 
 LEARNERS = {"linear": ("linear",), "exp": ("exp",), "linear-exp": ("linear", "exp")}
 BOTH = "linear+exp"
@@ -38,9 +38,9 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
 
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     found = [as_good(sizes, rows, kernel) for kernel in ("linear", "exp")]
-    holds, words = least(rows, "mixed", BOTH, ["linear", "exp"], sizes.layers, "L")
     claim = "labels of a sum of kernels: two heads err less than one"
-    return [*found, Finding(claim, holds, f"the sum, two heads: {words}")]
+    most = least(rows, "mixed", BOTH, ["linear", "exp"], sizes.layers, "L")
+    return [*found, compared(claim, "the sum, two heads", most)]
 
 
 def as_good(sizes: Sizes, rows: Sequence[Record], kernel: str) -> Finding:
@@ -85,10 +85,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             ax.set_xlabel("layers")
             if kernel == "linear":  # the Bayes estimator's error is rounding
                 cut_below(ax, 1e-3)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
-        figure.suptitle(title)
-        save(figure)
+        finish(figure, axes, rows, title, save)
 
 
 KERNELS = ("linear", "exp", "mixed")

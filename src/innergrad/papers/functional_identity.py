@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING
 from innergrad import figures
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study, over_seeds
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
-from innergrad.papers.functional_views import draw_curve, log_mean, pick
+from innergrad.papers.functional_views import cut_below, draw_curve, finish, log_mean, pick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
 
 KERNELS = ("linear", "relu", "exp")
 ATTENTIONS = ("linear", "relu", "softmax")
 NEAR = 0.1
 ENOUGH = 7 / 9  # of the pairs
 COLOURS = (figures.BLUE, figures.ORANGE, figures.GREEN)
+LIMITS = (0.003, 1.3)  # of the axis
 
 
 def shapes(attention: str, free_A: bool, sizes: Sizes) -> list[Shape]:
@@ -76,7 +76,7 @@ def worst(row: Record) -> float:
 def top(row: Record) -> float:
     """The largest upper end of an interval over seeds at the end; of one seed, the largest distance."""
     ends = [high for _, high in row.get("last interval", {}).values() if high is not None]
-    return max([worst(row), *ends])
+    return float(max([worst(row), *ends]))
 
 
 def worst_said(row: Record, digits: int) -> str:
@@ -102,7 +102,9 @@ def judge(free_A: bool, sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     largest = worst_said(max(mine, key=worst), 3)
     words += f" (the others: {told})" if far else f" (the largest distance is {largest})"
     paper = "panel (b) stalls" if free_A else "panels (c) and (i) stay near 0.2"
-    return [Finding(claim, pairs - len(far) >= ENOUGH * pairs, words, paper)]
+    ends = [worst_said(row, 2) for row in far]
+    brief = f"in {pairs - len(far)} of {pairs} pairs; the others end at {' and '.join(ends)}" if far else words
+    return [Finding(claim, pairs - len(far) >= ENOUGH * pairs, words, paper, brief=brief)]
 
 
 def judge_softmax(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
@@ -131,23 +133,28 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 
 def _panel(ax: Axes, row: Record | None, title: str) -> None:
+    bottom, _ = LIMITS
     if row is not None:
         for matrix, curve in row["distances"].items():
             layer, is_A = int(matrix[-1]), matrix.startswith("A")
             label = f"A, layer {layer + 1}" if is_A else f"BᵀC, layer {layer + 1}"
             draw_curve(ax, row["at"], curve, label, color=COLOURS[layer % 3], ls="--" if is_A else "-", lw=1.8)
-    ax.axhline(NEAR, color=figures.GREY, lw=0.8, ls=(0, (4, 3)))
-    ax.set(xscale="log", yscale="log", ylim=(0.003, 1.3), title=title, xlabel="step", ylabel="distance to identity")
+        known = [value for curve in row["distances"].values() for value in curve["value"] if value is not None]
+        if min(known, default=bottom) < bottom:
+            cut_below(ax, bottom, corner="lower")
+    ax.axhline(NEAR, color=figures.GREY, lw=0.8, ls=(0, (4, 3)), label=f"{NEAR:g}, the bound of the rule")
+    ax.set(xscale="log", yscale="log", ylim=LIMITS, title=title, xlabel="steps of training")
+    ax.set_ylabel("distance |M − a I| / |M|")
 
 
 def draw(free_A: bool, sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """A row a kernel, a column an attention; shaded: 95 % intervals over seeds."""
-    with figures.new(3, 3, size=(12.6, 10.2), share_y=True) as (figure, axes):
+    with figures.new(3, 3, size=(13.0, 8.6), share_y=True) as (figure, axes):
         pairs = [(kernel, attention) for kernel in sizes.kernels for attention in ATTENTIONS]
         for ax, (kernel, attention) in zip(axes, pairs, strict=False):
             row = pick(rows, kernel=kernel, heads=attention, free_A=free_A)
             _panel(ax, row, f"labels {kernel}, attention {attention}")
-        _finish(figure, axes, title, save)
+        finish(figure, axes, rows, title, save)
 
 
 def draw_softmax(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
@@ -156,14 +163,7 @@ def draw_softmax(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -
         for ax, free_A in zip(axes, (False, True), strict=True):
             row = pick(rows, kernel="exp", heads="softmax", free_A=free_A)
             _panel(ax, row, "A is free" if free_A else "A = 0")
-        _finish(figure, axes[::-1], title, save)
-
-
-def _finish(figure: Drawing, axes: Sequence[Axes], title: str, save: Save) -> None:
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center")
-    figure.suptitle(title)
-    save(figure)
+        finish(figure, axes[::-1], rows, title, save)  # the last panel has all curves
 
 
 STAGES = {

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from innergrad.figures import BLUE, DARK, GREEN, ORANGE, SKY, whole_numbers
-from innergrad.papers.frame import Record, over_seeds
+from innergrad.figures import BLUE, DARK, GREEN, ORANGE, SKY, SMALL, whole_numbers
+from innergrad.papers.frame import Record, Save, over_seeds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CAPPED = "share of prompts that the cap changes"
+Corner = Literal["upper", "lower"]
 FEW = 0.05  # of the prompts: a cap that changes fewer is not spoken of
 Curve = dict[str, Any]  # value, low and high: lists of numbers or None
 #: Of the attentions, by their activations.
@@ -136,11 +138,36 @@ def draw_curve(ax: Axes, at: Sequence[int], curve: Curve, label: str, **style: A
         ax.fill_between([at[i] for i in bounded], low, high, color=style["color"], alpha=0.18, lw=0)
 
 
-def cut_below(ax: Axes, bottom: float, top: float | None = None) -> None:
-    """An axis that ends there, and says so: curves that are only rounding below would take most of it."""
+def cut_below(ax: Axes, bottom: float, top: float | None = None, *, corner: Corner = "upper") -> None:
+    """An axis that ends there, and says so (in the upper right corner, or the lower left one): curves that are only
+    rounding below would take most of it.
+    """
     ax.set_ylim(bottom, top)
     words = f"curves that leave it below\nare less than {bottom:g}"
-    ax.text(0.97, 0.97, words, transform=ax.transAxes, fontsize="small", color=DARK, ha="right", va="top")
+    side: dict[str, Any] = {"ha": "right", "va": "top"} if corner == "upper" else {"ha": "left", "va": "bottom"}
+    place = 0.97 if corner == "upper" else 0.03
+    ax.text(place, place, words, transform=ax.transAxes, fontsize="small", color=DARK, **side)
+
+
+def plain_ticks(ax: Axes) -> None:
+    """On a log axis of less than a decade, ticks as on a linear one: 0.2, 0.4 instead of multiples of powers."""
+    from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
+
+    low, high = ax.get_ylim()
+    if high < 10 * low:
+        ax.yaxis.set_major_locator(MaxNLocator(6))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def finish(figure: Figure, axes: Sequence[Axes], rows: Sequence[Record], title: str, save: Save) -> None:
+    """One legend beside all panels, which says what is shaded, and the title."""
+    seeds = min((len(row["seeds"]) for row in rows), default=1)
+    words = f"shaded: 95 % intervals\nover {seeds} seeds" if seeds > 1 else "one seed"
+    about: dict[str, Any] = {"title": words, "title_fontsize": SMALL, "alignment": "left"}
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", **about)
+    figure.suptitle(title)
+    save(figure)
 
 
 def draw_risks(ax: Axes, rows: Sequence[Record], heads: Sequence[str], title: str, **wanted: Any) -> None:
@@ -155,5 +182,6 @@ def draw_risks(ax: Axes, rows: Sequence[Record], heads: Sequence[str], title: st
         places = sorted(bayes)
         ax.plot(places, [bayes[place] for place in places], color=DARK, lw=1.4, ls=":", label="Bayes estimator")
     ax.set_yscale("log")
-    ax.set(ylabel="expected squared error", title=title)
+    ax.set(ylabel="expected squared error (labels²)", title=title)
+    plain_ticks(ax)
     whole_numbers(ax)

@@ -237,10 +237,10 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         if not curves:
             return [Finding(claim, None, f"{measure} is not measured yet")]
         value, k = largest(curves[BEST], sizes.d + 1, last)
-        words = f"{measure}/d to least squares is at most {said(curves[BEST], k)} at k = {k}"
+        brief = words = f"{measure}/d to least squares is at most {said(curves[BEST], k)} at k = {k}"
         if sizes.d in curves[BEST]["k"]:
             words += f"; with d pairs, which no rule judges, {said(curves[BEST], sizes.d)}"
-        found.append(Finding(claim, value < NEAR, words, paper="below 0.01"))
+        found.append(Finding(claim, value < NEAR, words, paper="below 0.01", brief=brief))
     means = {measure: _means(pick(rows, measure)) for measure in (SPD, ILW)}
     told = "; ".join(f"{measure}/d " + ", ".join(f"{name} {value:.2g}" for name, value in sorted(
         one.items(), key=lambda item: item[1])[:3]) for measure, one in means.items())  # fmt: skip
@@ -287,22 +287,35 @@ def draw_curve(ax: Axes, row: Record, label: str, floor: float, **style: Any) ->
     ax.fill_between(k, low, high, color=style["color"], alpha=0.18, lw=0)
 
 
+def shaded(row: Record) -> str:
+    """What the intervals of a curve are over."""
+    seeds = len(row["seeds"])
+    if seeds > 1:
+        return f"shaded: 95 % intervals over {seeds} seeds"
+    return f"one seed; shaded: 95 % intervals over {row['prompts']:,} prompts"
+
+
+#: Panels: what is compared, and what is 1 on its axis.
+PANELS = {
+    SPD: ("predictions", "the mean square of labels"),
+    ILW: ("implied linear weights", "the mean square of a weight"),
+}
+
+
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """SPD / d on the left, ILW / d on the right; shaded: 95 % intervals."""
     with figures.new(1, 2, size=(13.0, 4.8), share_y=True) as (figure, axes):
-        for ax, measure in zip(axes, (SPD, ILW), strict=True):
-            for (name, row), style in zip(pick(rows, measure).items(), STYLES, strict=False):
+        for ax, (measure, (what, unit)) in zip(axes, PANELS.items(), strict=True):
+            curves = pick(rows, measure)
+            for (name, row), style in zip(curves.items(), STYLES, strict=False):
                 draw_curve(ax, row, name, 1e-6, **style)
             ax.set_yscale("log")
             ax.axhline(NEAR, color=figures.GREY, lw=0.8, ls=(0, (4, 3)))
-            ax.text(
-                0.99, NEAR, f"{NEAR:g}", ha="right", va="bottom", color=figures.GREY, transform=ax.get_yaxis_transform()
-            )
             ax.axvline(sizes.d, color=figures.GREY, lw=0.8, ls=":")
-            ax.set(xlabel=f"pairs in the prompt (dotted: d = {sizes.d})", ylabel=f"{measure} / d, to the learner")
+            ax.set_xlabel(f"pairs in the prompt\n(dotted: d = {sizes.d}; dashed: {NEAR:g}, the bound of the rules)")
+            ax.set_ylabel(f"{measure} / d to the learner\n(1: {unit})")
+            ax.set_title("\n".join([what, *(shaded(row) for row in [*curves.values()][:1])]))
             figures.whole_numbers(ax)
-        axes[0].set_title("predictions")
-        axes[1].set_title("implied linear weights")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
         figure.suptitle(title)
         save(figure)

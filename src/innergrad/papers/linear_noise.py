@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from innergrad import figures
 from innergrad.lab.differences import LAMS, SPD, in_chunks, matching_ridge
@@ -32,6 +32,9 @@ from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
 from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
 from innergrad.papers.linear_learners import PAPER, Bench, geometric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FACTOR = 1.5
 SHARP = 0.1
@@ -168,7 +171,16 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     larger = sum(row["low"] > row["truth"] for row in noisy)
     words += f"; larger than sigma²/tau², beyond their intervals, in {larger} of {len(noisy)} cells" * bool(larger)
     held = bool(sharp) and all(near(row) for row in sharp)
-    return [Finding(claim, held, words), rises(sizes, rows), without_noise(rows)]
+    return [Finding(claim, held, words, brief=farthest(sharp)), rises(sizes, rows), without_noise(rows)]
+
+
+def farthest(rows: Sequence[Record]) -> str:
+    """The lambda that is farthest from what it should be, over that."""
+    if not rows:
+        return "no cell is identifiable"
+    row = max(rows, key=lambda one: abs(math.log(one["lam"] / one["truth"])))
+    value, low, high = (row[side] / row["truth"] for side in ("lam", "low", "high"))
+    return f"λ is {value:.2f} ({low:.2f} to {high:.2f}) times that, or nearer, in {len(rows)} cells"
 
 
 def said(row: Record) -> str:
@@ -212,44 +224,72 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
     }
 
 
+SHIFT = 1.25  # between cells of one problem, side by side
+COLOURS = (figures.GREY, figures.BLUE, figures.GREEN, figures.ORANGE)  # of the sigmas
+MARKERS = "os^D"  # of the taus
+
+
+def draw_lambdas(ax: Axes, sizes: Sizes, rows: Sequence[Record]) -> None:
+    """Lambda over sigma^2 / tau^2, which should be 1, in every cell with noise. As a ratio, cells of one problem can
+    stand side by side: the rule is as near to all of them.
+    """
+    ax.axhline(1.0, color=figures.DARK, lw=1.0)
+    ax.axhspan(1 / FACTOR, FACTOR, color=figures.GREY, alpha=0.2, lw=0)
+    for truth, same in _by_truth(rows).items():
+        for place, row in enumerate(same):
+            x = truth * SHIFT ** (place - (len(same) - 1) / 2)
+            colour = COLOURS[sizes.sigmas.index(row["sigma"]) % len(COLOURS)]
+            marker = MARKERS[sizes.taus.index(row["tau"]) % len(MARKERS)]
+            bars = [[(row["lam"] - row["low"]) / truth], [(row["high"] - row["lam"]) / truth]]
+            style: dict[str, Any] = {"color": colour, "marker": marker, "ms": 8, "capsize": 4}
+            ax.errorbar([x], [row["lam"] / truth], bars, mfc=colour if identifiable(row) else "white", **style)
+    ax.set(xscale="log", yscale="log", xlabel="σ² / τ²; cells of one value side by side")
+    ax.set_ylabel("λ of the ridge regression that matches,\nover σ² / τ²")
+    over = rows[0]["interval"] if rows else "seeds"
+    ax.set_title(f"filled: identifiable; shaded: within a factor of {FACTOR:g};\nbars: 95 % intervals over {over}")
+    ends = [end / row["truth"] for row in rows for end in (row["low"], row["high"])]
+    _ticks(ax, [row["truth"] for row in rows], ends)
+    _name_cells(ax, sizes)
+
+
+def _ticks(ax: Axes, truths: Sequence[float], ends: Sequence[float]) -> None:
+    """In plain numbers, with room above for the legend."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    known = sorted({*truths})
+    ax.set_xticks(known, [f"{truth:.3g}" for truth in known])
+    ax.minorticks_off()
+    ax.set_ylim(min([1 / FACTOR, *ends]) / 1.2, 2.5 * max([FACTOR, *ends]))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _name_cells(ax: Axes, sizes: Sizes) -> None:
+    """What colours and markers mean."""
+    noisy = [(sigma, colour) for sigma, colour in zip(sizes.sigmas, COLOURS, strict=False) if sigma]
+    for sigma, colour in noisy:
+        ax.plot([], [], color=colour, lw=6, label=f"σ = {sigma:g}")
+    for tau, marker in zip(sizes.taus, MARKERS, strict=False):
+        ax.plot([], [], color=figures.DARK, lw=0, marker=marker, ms=8, label=f"τ = {tau:g}")
+    ax.legend(loc="upper right", ncols=2)
+
+
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
-    """Left: the matching lambda and sigma^2 / tau^2. Right: SPD by lambda, for the middle tau."""
-    colours = (figures.GREY, figures.BLUE, figures.GREEN, figures.ORANGE)
+    """Left: the matching lambda over sigma^2 / tau^2. Right: SPD by lambda, for the middle tau."""
     with figures.new(1, 2, size=(12.6, 4.9)) as (figure, (left, right)):
-        noisy = [row for row in rows if row["sigma"] > 0]
-        ends = [min(row["truth"] for row in noisy) / 3, max(row["truth"] for row in noisy) * 3] if noisy else [0.1, 10]
-        left.plot(ends, ends, color=figures.DARK, lw=1.0)
-        left.fill_between(
-            ends, [e / FACTOR for e in ends], [e * FACTOR for e in ends], color=figures.GREY, alpha=0.2, lw=0
-        )
-        for row in noisy:
-            sharp, colour = identifiable(row), colours[sizes.sigmas.index(row["sigma"]) % len(colours)]
-            shift = 1.06 ** (sizes.taus.index(row["tau"]) - (len(sizes.taus) - 1) / 2)
-            bars = [[row["lam"] - row["low"]], [row["high"] - row["lam"]]]
-            style: dict[str, Any] = {
-                "color": colour,
-                "marker": "os^D"[sizes.taus.index(row["tau"]) % 4],
-                "ms": 7,
-                "capsize": 3,
-            }
-            if row["sigma"] == max(sizes.sigmas):
-                left.plot([], [], color=figures.DARK, lw=0, marker=style["marker"], label=f"τ = {row['tau']:g}")
-            left.errorbar([row["truth"] * shift], [row["lam"]], bars, mfc=colour if sharp else "none", **style)
-        left.set(xscale="log", yscale="log", xlabel="σ² / τ²", ylabel="λ of the ridge regression that matches")
-        left.set_title(
-            f"filled: identifiable; shaded: within a factor {FACTOR:g};\ncolours: σ; equal σ / τ side by side"
-        )
-        left.legend(loc="upper left")
+        draw_lambdas(left, sizes, [row for row in rows if row["sigma"] > 0])
         middle, shown, seeds = sizes.taus[len(sizes.taus) // 2], list[float](), len(rows[0]["seeds"]) if rows else 0
         for row in (row for row in rows if row["tau"] == middle):
-            colour = colours[sizes.sigmas.index(row["sigma"]) % len(colours)]
+            colour = COLOURS[sizes.sigmas.index(row["sigma"]) % len(COLOURS)]
             value, low, high = zip(*row["spread"], strict=True)
             right.plot(LAMS, value, color=colour, lw=1.8, label=f"σ = {row['sigma']:g}")
             right.fill_between(LAMS, low, high, color=colour, alpha=0.18, lw=0)
             shown += value
             if row["truth"]:
                 right.axvline(row["truth"], color=colour, lw=1.0, ls=":")
-        right.set(xscale="log", yscale="log", xlabel="λ (dotted: σ² / τ²)", ylabel="SPD / d, in units of τ²")
+        right.set(xscale="log", yscale="log", xlabel="λ (dotted: σ² / τ²)")
+        right.set_ylabel("SPD / d to the ridge regression,\nin units of τ²")
         if shown:  # of two seeds, an interval may be far longer
             right.set_ylim(min(shown) / 3, max(shown) * 3)
         right.set_title(f"τ = {middle:g}; {'one seed' if seeds == 1 else f'shaded: 95 % intervals over {seeds} seeds'}")

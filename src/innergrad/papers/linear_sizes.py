@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import dropwhile, groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from innergrad import figures
 from innergrad.lab.baselines import LeastSquares, OnePass, OneStep, Predictor, Ridge, Zero
@@ -33,6 +33,9 @@ from innergrad.lab.tasks import Linear
 from innergrad.papers import linear_learners as base
 from innergrad.papers.frame import Figure, Finding, Record, Run, Save, Study, number
 from innergrad.papers.linear_learners import PAPER, Bench, geometric, span
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LAMBDAS = (0.1, 1.0)
 WIDE = 32  # the paper: even 32 numbers match least squares
@@ -245,38 +248,57 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
     return found
 
 
+LABEL = "SPD / d to the learner, mean over lengths\n(1: the mean square of labels)"
 COLOURS = (figures.BLUE, figures.SKY, figures.GREEN, figures.ORANGE, figures.AMBER, figures.GREY)
+
+
+STEP = 1.05  # between the candidates of one shape, side by side
+
+
+def draw_candidates(ax: Axes, found: dict[int, list[Record]]) -> None:
+    """A curve for each candidate, with bars."""
+    for place, ((_, candidate), colour) in enumerate(zip(CANDIDATES, COLOURS, strict=True)):
+        picked = [(value, row) for value, group in found.items() for row in group if row["by"] == candidate.name]
+        values = [row["value"] for _, row in picked]
+        bars = [
+            [row["value"] - row["low"] for _, row in picked],
+            [row["high"] - row["value"] for _, row in picked],
+        ]
+        style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
+        style["ls"] = ":" if isinstance(candidate, Zero) else "-"
+        x = [value * STEP ** (place - (len(CANDIDATES) - 1) / 2) for value, _ in picked]
+        ax.errorbar(x, values, bars, label=candidate.name, **style)
+
+
+def cut(found: dict[int, list[Record]], bottom: float, top: float) -> str:
+    """In words, the intervals that an axis is too short for: of learners of nothing, some are at zero."""
+    told = [
+        f"{row['by']} at {value}, from {row['low']:.0e} to {row['high']:.3g}"
+        for value, group in found.items()
+        for row in group
+        if row["low"] < bottom or row["high"] > top
+    ]
+    return f"cut at the edges: {'; '.join(told)}" if told else ""
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """Width on the left, depth on the right, as in the paper; bars: 95 % intervals over seeds."""
+    known = [row["value"] for row in rows if row["family"] != NOTHING]  # a learner of nothing is at zero
+    bottom, top = min(known, default=1e-3) / 3, 3 * max(known, default=1.0)
+    seeds = min((len(row["seeds"]) for row in rows), default=1)
+    bars = f"bars: 95 % intervals over {seeds} seeds" if seeds > 1 else "one seed"
     with figures.new(1, 2, size=(13.4, 4.9), share_y=True) as (figure, axes):
         panels: tuple[tuple[Axis, str], ...] = (
-            ("width", f"width, {sizes.blocks} blocks"),
-            ("blocks", f"blocks, width {sizes.d_model}"),
+            ("width", f"width: numbers of the stream, with {sizes.blocks} blocks"),
+            ("blocks", f"depth: blocks, of width {sizes.d_model}"),
         )
         for ax, (axis, label) in zip(axes, panels, strict=True):
             found = series(sizes, rows, axis)
-            for number_, ((_, candidate), colour) in enumerate(zip(CANDIDATES, COLOURS, strict=True)):
-                picked = [
-                    (value, row) for value, group in found.items() for row in group if row["by"] == candidate.name
-                ]
-                values = [row["value"] for _, row in picked]
-                bars: list[list[float]] | None = [
-                    [row["value"] - row["low"] for _, row in picked],
-                    [row["high"] - row["value"] for _, row in picked],
-                ]
-                style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 5, "lw": 1.8, "capsize": 3}
-                if isinstance(candidate, Zero):  # of learners of nothing, some are at it, and its bars have no end
-                    style["ls"], bars = ":", None
-                ax.errorbar(
-                    [value * 1.02 ** (number_ - 2) for value, _ in picked], values, bars, label=candidate.name, **style
-                )
-            ax.set(xscale="log", yscale="log", xlabel=label, ylabel="SPD / d, mean over lengths")
+            draw_candidates(ax, found)
+            ax.set(xscale="log", yscale="log", xlabel=label, ylabel=LABEL, ylim=(bottom, top))
             ax.set_xticks(list(found), [str(value) for value in found])
             ax.minorticks_off()
-        known = [row["value"] for row in rows if row["family"] != NOTHING]  # a learner of nothing is at zero
-        axes[0].set_ylim(min(known, default=1e-3) / 3, 3 * max(known, default=1.0))
+            ax.set_title("\n".join(filter(None, (bars, cut(found, bottom, top)))))
         figure.legend(*axes[1].get_legend_handles_labels(), loc="outside right center")
         figure.suptitle(title)
         save(figure)

@@ -14,6 +14,7 @@ over prompts. Where all labels are zero, R^2 is not defined, and the claim canno
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from innergrad.figures import ORANGE
 from innergrad.papers import views
@@ -21,6 +22,9 @@ from innergrad.papers.deep_optimizers import RELU, SOFTMAX, Sizes
 from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.mixtures import PAPER, window
 from innergrad.papers.views import BEST, ERROR, LEARNER, LOSS, POOLED, at, pick
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LABELS = ("raw", "rescaled")
 CONSTANT, STRANGE = "the same label", "not finite"  # why R^2 is not defined, in the words of lab.metrics
@@ -57,7 +61,8 @@ def judged(sizes: Sizes, rows: Sequence[Record], mean: float, labels: str) -> Fi
     lost = views.behind(mine, theirs, POOLED, ks)
     words = f"{where}: pooled R² of learners and of networks trained on the prompt {beside(mine, theirs, ks)}"
     words += f"; lower by more than {LOSS:g} and the interval at {len(lost)} of {len(ks)} lengths"
-    return Finding(claim, not lost, words)
+    brief = f"pooled R² of learners and of networks {beside(mine, theirs, ks[-1:])}"
+    return Finding(claim, not lost, words, brief=brief)
 
 
 def dead(row: Record) -> bool:
@@ -95,24 +100,34 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
-    """A column a mean of the weights; raw labels above, where some curves are far below zero, rescaled ones below."""
+    """A column a mean of the weights; raw labels above, rescaled ones below. Raw ones have scales of their own: those
+    of training are near 1, and learners may be far below zero.
+    """
     means = (0.0, *sizes.weight_means)
-    with views.panels(2, len(means), title, save, share_y="row") as axes:
+    with views.panels(2, len(means), title, save, share_y=False) as axes:
         for ax, (labels, mean) in zip(axes, ((one, m) for one in LABELS for m in means), strict=True):
             test = about(mean, labels)
             views.draw_beside(ax, rows, test, POOLED)
             row = pick(rows, LEARNER, test)
+            views.frame(ax, POOLED, sizes.n_points - 1, f"weights N({mean:g}, 1), labels {labels}".replace("-", "−"))
+            ax.set_xlim(-0.05 * (sizes.asked - 1), 1.05 * (sizes.asked - 1))
+            if labels == "raw":
+                ax.set_ylim(*RAW["training" if mean == 0.0 else "others"])
             if row is not None:
-                views.draw_row(ax, row, POOLED, "learner", color=ORANGE, lw=2.0, zorder=3)
-            if row is not None and all(value is None for value in row[POOLED]["value"]):
-                ax.text(0.5, 0.5, "all labels are zero:\nR² is not defined", transform=ax.transAxes, ha="center")
-                ax.set_xlim(0, sizes.asked - 1)
-            views.frame(ax, POOLED, sizes.n_points - 1, f"weights N({mean:g}, 1), labels {labels}")
-            if labels == LABELS[0]:
-                ax.set_ylim(LOWEST, 1.02)
+                draw_learner(ax, sizes, row, (0.3, 0.9) if labels == "rescaled" and mean else (0.5, 0.4))
 
 
-LOWEST = -1.3  # of the axis of raw labels
+def draw_learner(ax: Axes, sizes: Sizes, row: Record, place: tuple[float, float]) -> None:
+    """``place``: of the words, where the panel cuts the curve."""
+    if all(value is None for value in row[POOLED]["value"]):
+        words = "all labels are zero:\nR² is not defined"
+        ax.text(sizes.n_points / 2, sum(ax.get_ylim()) / 2, words, ha="center", va="center")
+        return
+    views.draw_row(ax, row, POOLED, "learner", color=ORANGE, lw=3.0, zorder=3)
+    views.tell_cut(ax, row, POOLED, window(sizes)[0], ORANGE, place)
+
+
+RAW = {"training": (0.7, 1.0), "others": (-1.3, 1.02)}  # the axes of raw labels
 STAGES = ("learners", "references", "fits")  # learners of deeper networks are not measured here
 
 

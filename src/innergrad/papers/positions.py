@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from innergrad.figures import BLUE, GREEN, ORANGE
 from innergrad.papers import views
@@ -21,7 +21,11 @@ from innergrad.papers.mixtures import PAPER
 from innergrad.papers.views import LEARNER, POOLED, WITHIN, at, pick
 
 KINDS: tuple[Literal["learned", "rotary", "none"], ...] = ("learned", "rotary", "none")
-COLOURS = (ORANGE, BLUE, GREEN)
+STYLES: tuple[dict[str, Any], ...] = (  # each is seen where all are the same, as in training
+    {"color": ORANGE, "lw": 5.0},
+    {"color": BLUE, "lw": 2.5},
+    {"color": GREEN, "lw": 2.5, "ls": (0, (2, 2))},
+)
 
 
 def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
@@ -52,14 +56,14 @@ def numbers(sizes: Sizes, rows: Sequence[Record]) -> Record:
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     """Pooled R^2 on the left, from near its top, within-prompt R^2 on the right. One seed: intervals over prompts."""
-    with views.panels(1, 2, title, save, share_y=False) as axes:
+    with views.panels(1, 2, title, save, share_y=False, over="shaded, over prompts") as axes:
         for ax, measure in zip(axes, (POOLED, WITHIN), strict=True):
             views.draw_beside(ax, rows, {}, measure)
-            for kind, colour in zip(KINDS, COLOURS, strict=True):
+            for kind, style in zip(KINDS, STYLES, strict=True):
                 row = pick(rows, LEARNER, variant=kind)
                 if row is not None:
-                    views.draw_row(ax, row, measure, f"learner, positions: {kind}", color=colour, lw=2.0, zorder=3)
-            views.frame(ax, measure, sizes.n_points - 1, "one seed; shaded: 95 % intervals over prompts")
+                    views.draw_row(ax, row, measure, f"learner, positions: {kind}", **style, zorder=3)
+            views.frame(ax, measure, sizes.n_points - 1, "one seed")
         axes[0].set_ylim(0.85, 1.0)
 
 

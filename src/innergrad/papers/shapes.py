@@ -30,7 +30,7 @@ from innergrad.papers.mixtures import NEAR, PAPER
 from innergrad.papers.views import ERROR, LEARNER, at, pick
 
 Shape = tuple[int, int]  # layers and width
-Line = tuple[str, str, str, Record]  # label and colour; a predictor, and what else its row says
+Line = tuple[str, str, str, Sequence[int | str | None]]  # label, colour, a predictor, what it was trained on, by shape
 
 
 def plain(record: Record) -> bool:
@@ -53,13 +53,13 @@ def over(error: float | None, other: float | None) -> float | None:
     return error / other if error is not None and other else None
 
 
-def spread(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str) -> float | None:
+def spread(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str | None) -> float | None:
     """Half the interval of a learner's squared error at the longest prompt of training."""
     row = pick(rows, LEARNER, {"layers": on[0], "width": on[1]}, layers=learned)
     return None if row is None else views.spread(row, ERROR, sizes.n_points - 1)[1]
 
 
-def half(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str) -> float | None:
+def half(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str | None) -> float | None:
     """Half the interval of a learner's error over that of the posterior. Both are measured on the same prompts, and the
     posterior has no seed: it is that of the learner.
     """
@@ -69,6 +69,12 @@ def half(sizes: Sizes, rows: Sequence[Record], on: Shape, learned: int | str) ->
 def told(ratios: Record, halves: Sequence[float | None] = ()) -> str:
     each = [f"{name} {ratio:.3f}" for name, ratio in ratios.items()]
     return ", ".join(words + (f" ± {h:.3f}" if h else "") for words, h in zip_longest(each, halves))
+
+
+def largest(ratios: Record, halves: Sequence[float | None]) -> str:
+    """The largest of them, in words."""
+    name, half = max(zip(ratios, halves, strict=True), key=lambda one: ratios[one[0]])
+    return f"at most {told({name: ratios[name]}, [half]).removeprefix(f'{name} ')} times ({name})"
 
 
 def own_alone(ratios: Record) -> bool:
@@ -112,19 +118,13 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         return [Finding(claim, None, "not all shapes are measured yet")]
     halves = [half(sizes, rows, on, sizes.shifted_layers) for on in shapes(sizes)]
     words = f"error over that of the posterior at k = {sizes.n_points - 1}: {told(ratios, halves)}"
-    return [Finding(claim, own_alone(ratios), words)]
+    return [Finding(claim, own_alone(ratios), words, brief=largest(ratios, halves))]
 
 
 def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
     names = [f"{layers} layers\nof {width}" for layers, width in shapes(sizes)]
-    lines: list[Line] = [("learner", figures.ORANGE, LEARNER, {}), *BESIDE]
+    lines: list[Line] = [("learner", figures.ORANGE, LEARNER, [sizes.shifted_layers] * len(names))]
     draw_shapes(sizes, rows, shapes(sizes), [f"{names[0]}\n(training)", *names[1:]], lines, title, save)
-
-
-BESIDE: list[Line] = [
-    ("ridge", figures.GREY, "ridge", {}),
-    ("posterior", figures.DARK, "NNGP", {}),
-]
 
 
 def draw_shapes(
@@ -136,21 +136,28 @@ def draw_shapes(
     title: str,
     save: Save,
 ) -> None:
-    """Squared errors at the longest prompt of training, by shape; bars: 95 % intervals."""
-    k = sizes.n_points - 1
-    with figures.new(size=(11.0, 4.8)) as (figure, (ax,)):
-        for number, (label, colour, by, wanted) in enumerate(lines):
-            known = [(n, row) for n, (layers, width) in enumerate(on)
-                     if (row := pick(rows, by, {"layers": layers, "width": width}, **wanted))]  # fmt: skip
-            curves = [[row[ERROR][column][row["k"].index(k)] for column in views.COLUMNS] for _, row in known]
-            spread = [[0 if low is None else value - low for value, low, _ in curves]] * 2
-            places = [n + 0.2 * (number - (len(lines) - 1) / 2) for n, _ in known]
-            style: dict[str, Any] = {"color": colour, "marker": "o", "ms": 7, "lw": 0, "elinewidth": 1.5, "capsize": 4}
-            ax.errorbar(places, [value for value, _, _ in curves], spread, label=label, **style)
+    """Errors over that of the posterior at the longest prompt of training, by shape, as the rules ask for them; bars:
+    95 % intervals of learners, over seeds.
+    """
+    with figures.new(size=(11.0, 5.6)) as (figure, (ax,)):
+        every = [*lines, ("ridge", figures.GREY, "ridge", [None] * len(on))]
+        for number, (label, colour, by, learned) in enumerate(every):
+            ratios = [over(error(sizes, rows, by, *one), error(sizes, rows, "NNGP", one[0]))
+                      for one in zip(on, learned, strict=True)]  # fmt: skip
+            halves = [half(sizes, rows, *one) if by == LEARNER else None for one in zip(on, learned, strict=True)]
+            both = zip(ratios, halves, strict=True)
+            known = [(place, ratio, wide or 0.0) for place, (ratio, wide) in enumerate(both) if ratio]
+            places = [place + 0.16 * (number - (len(every) - 1) / 2) for place, _, _ in known]
+            style: dict[str, Any] = {"color": colour, "ms": 7, "lw": 0, "elinewidth": 1.5, "capsize": 4}
+            marker = "os^D"[number if by == LEARNER else -1]
+            bars = [wide for _, _, wide in known]
+            ax.errorbar(places, [ratio for _, ratio, _ in known], bars, label=label, marker=marker, **style)
+        ax.axhline(NEAR, color=figures.DARK, lw=1.4, ls="--", label=f"our bar: {NEAR:g} times the posterior’s error")
+        ax.axhline(1.0, color=figures.DARK, lw=1.4, label="NNGP posterior, of infinitely wide networks")
         ax.set_xticks(range(len(names)), names)
-        ax.set(ylabel=f"squared error / mean square, k = {k}", xlabel="networks that make the labels")
-        ax.set_ylim(bottom=0)
-        ax.legend()
+        words = f"squared error / that of the\nNNGP posterior, {sizes.n_points - 1} examples"
+        ax.set(ylabel=words, xlabel="networks that make the labels")
+        figure.legend(loc="outside lower center", ncols=3, title="bars: 95 % intervals of learners, over seeds")
         figure.suptitle(title)
         save(figure)
 
@@ -231,7 +238,8 @@ def mixed_judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             found.append(Finding(claim, None, f"{what}: not all depths are measured yet"))
         elif ratios:
             intervals = [halves.get(name) for name in ratios]
-            found.append(Finding(claim, rule(ratios), f"error of {what}, {where}: {told(ratios, intervals)}"))
+            words = f"error of {what}, {where}: {told(ratios, intervals)}"
+            found.append(Finding(claim, rule(ratios), words, brief=largest(ratios, intervals)))
     return found
 
 
@@ -239,10 +247,11 @@ def mixed_draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> 
     seen = {layers: "\n(mixed)" if layers in sizes.layers else "\n(new to both)" for layers, _ in depths(sizes)}
     names = [f"{layers} layers{words}" for layers, words in seen.items()]
     own = sizes.shifted_layers
+    alone = [layers if layers in sizes.layers else None for layers, _ in depths(sizes)]
     lines: list[Line] = [
-        (f"learner of {own} layers", figures.ORANGE, LEARNER, {"layers": own}),
-        ("learner of mixed depths", figures.BLUE, LEARNER, {"layers": MIXED}),
-        *BESIDE,
+        (f"learner of {own}-layer networks", figures.ORANGE, LEARNER, [own] * len(names)),
+        ("learner of mixed depths", figures.BLUE, LEARNER, [MIXED] * len(names)),
+        ("learner of that depth alone", figures.SKY, LEARNER, alone),
     ]
     draw_shapes(sizes, rows, depths(sizes), names, lines, title, save)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from innergrad import figures
-from innergrad.figures import AMBER, BLUE, DARK, GREEN, GREY, ORANGE, SKY, whole_numbers
+from innergrad.figures import AMBER, BLUE, DARK, GREENS, GREY, ORANGE, SKY, whole_numbers
 from innergrad.papers.frame import Record, Save, over_seeds
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ LAST, BEST = "networks, last epoch", "networks, best epoch (oracle)"
 ERROR, POOLED, WITHIN = MEASURES = ("squared error", "pooled R^2", "within-prompt R^2")
 COLUMNS = ("value", "low", "high")
 SHIFTS = (BLUE, SKY, AMBER, ORANGE)  # from no shift to the largest
+OVER = "of learners over seeds,\nof others over prompts"
 LOSS = 0.01  # of R^2 that still counts as a match
+BOX: dict[str, Any] = {"bbox": {"fc": "white", "ec": "none", "alpha": 0.85, "pad": 1}, "zorder": 5}  # words on lines
 
 
 def rows_of(records: Iterable[Record]) -> list[Record]:
@@ -128,10 +130,11 @@ def said(interval: Interval, digits: int = 3) -> str:
 
 @contextmanager
 def panels(
-    rows: int, columns: int, title: str, save: Save, *, share_y: bool | Literal["row"] = True
+    rows: int, columns: int, title: str, save: Save, *, share_y: bool | Literal["row"] = True, over: str = OVER
 ) -> Iterator[list[Axes]]:
     """Panels of one scale (or of one in each row), row by row, to draw into. Then curves that a panel does not reach
-    are named at its edge, one legend is put beside them all, and the figure is saved.
+    are named at its edge, one legend is put beside them all, and the figure is saved. ``over``: what intervals are
+    over.
     """
     size = (4.6 * columns + 2.6, 3.1 * rows + 1.3)
     with figures.new(rows, columns, size=size, share_y=share_y) as (figure, axes):
@@ -142,7 +145,9 @@ def panels(
             handles, labels = ax.get_legend_handles_labels()
             known |= dict(zip(labels, handles, strict=True))
         size_of_words = figures.SMALL if rows == 1 else figures.STYLE["font.size"]  # a high figure is shown smaller
-        figure.legend(list(known.values()), list(known), loc="outside right center", fontsize=size_of_words)
+        about: dict[str, Any] = {"title": f"95 % intervals:\n{over}", "alignment": "left"}
+        about |= {"fontsize": size_of_words, "title_fontsize": size_of_words}
+        figure.legend(list(known.values()), list(known), loc="outside right center", **about)
         figure.suptitle(title)
         save(figure)
 
@@ -158,9 +163,24 @@ def name_outside(ax: Axes) -> None:
             if label.startswith("_") or not values.size or np.any(sign * (values - edge) >= 0):
                 continue
             place: dict[str, Any] = {"transform": across, "ha": "center", "va": "bottom" if sign > 0 else "top"}
-            look: dict[str, Any] = {"bbox": {"fc": "white", "ec": "none", "alpha": 0.85, "pad": 1}, "zorder": 5}
-            ax.text(x, edge + away, f"{arrow} {label}", color=line.get_color(), fontsize="small", **place, **look)
+            ax.text(x, edge + away, f"{arrow} {label}", color=line.get_color(), fontsize="small", **place, **BOX)
             away += 0.07 * sign * (top - bottom)
+
+
+def tell_cut(ax: Axes, row: Record, measure: str, since: int, colour: str, place: tuple[float, float]) -> None:
+    """Says how far a learner's curve and its interval go, where the panel cuts them at a length from ``since`` on.
+
+    ``place``: of the middle of the words, in shares of the panel.
+    """
+    bottom, top = ax.get_ylim()
+    curves = ([row[measure][column][i] for i, k in enumerate(row["k"]) if k >= since] for column in COLUMNS)
+    value, low, high = ([one for one in curve if one is not None] for curve in curves)
+    words = [f"learner: down to {min(value):.1f}"] if value and min(value) < bottom else []
+    if low and (min(low) < bottom or max(high) > top):
+        words.append(f"{'its' if words else 'learner’s'} interval: {min(low):.1f} to {max(high):.1f}")
+    if words:
+        look: dict[str, Any] = {"color": colour, "fontsize": figures.SMALL, "ha": "center", "va": "center", **BOX}
+        ax.text(*place, "\n".join(words).replace("-", "−"), transform=ax.transAxes, **look)
 
 
 def draw_row(ax: Axes, row: Record, measure: str, label: str, *, bars: Sequence[int] = (), **style: Any) -> None:
@@ -183,10 +203,11 @@ def draw_row(ax: Axes, row: Record, measure: str, label: str, *, bars: Sequence[
 
 def draw_beside(ax: Axes, rows: Sequence[Record], test: Record, measure: str) -> None:
     """The predictors that a learner is compared with, on its test."""
+    _, light, dark = GREENS  # last and best epoch are often the same: a line on dots
     styles: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("NNGP", "posterior (NNGP)", {"color": DARK, "lw": 1.2, "ls": ":"}),
-        (LAST, "network trained on the prompt", {"color": GREEN, "lw": 0, "marker": "o", "ms": 4}),
-        (BEST, "the same, best epoch (oracle)", {"color": GREEN, "lw": 0, "marker": "^", "ms": 4, "mfc": "none"}),
+        ("NNGP", "posterior (NNGP)", {"color": DARK, "lw": 1.8, "ls": ":", "zorder": 4}),  # learners are often as good
+        (LAST, "network trained on the prompt", {"color": light, "lw": 0, "marker": "o", "ms": 5}),
+        (BEST, "the same, best epoch (oracle)", {"color": dark, "lw": 1.2, "zorder": 2.5}),
         ("ridge", "ridge", {"color": GREY, "lw": 1.2, "ls": "--"}),
         ("mean", "mean of the labels", {"color": GREY, "lw": 1.2}),
     )
@@ -200,5 +221,5 @@ def frame(ax: Axes, measure: str, trained: int, title: str = "") -> None:
     """Axes that all panels share; ``trained``: the longest prompt of training."""
     ax.axvline(trained, color=GREY, lw=0.8, ls=(0, (4, 3)))
     ax.set_ylim(-0.05, 1.02)
-    ax.set(xlabel="examples in the prompt (dashed: most in training)", ylabel=measure.replace("R^2", "R²"), title=title)
+    ax.set(xlabel="examples (dashed: most in training)", ylabel=measure.replace("R^2", "R²"), title=title)
     whole_numbers(ax)
