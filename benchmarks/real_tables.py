@@ -8,7 +8,7 @@
     python benchmarks/real_tables.py learner --weights FILE      a learner of tables, directly: torch and numpy only
     python benchmarks/real_tables.py estimators                  InContextRegressor and InContextClassifier
     python benchmarks/real_tables.py context --weights FILE      60 to 1,000 training rows: the learner, and baselines
-    python benchmarks/real_tables.py permuted --weights FILE     labels in another order: nothing is there to learn
+    python benchmarks/real_tables.py permuted [--weights FILE]   labels in another order: nothing is there to learn
     python benchmarks/real_tables.py intervals                   what the stored rows say about the learner's intervals
     python benchmarks/real_tables.py summary                     rows become results/real_tables*.json
 
@@ -163,7 +163,9 @@ def context(arguments: Arguments) -> None:
 
 
 def permuted(arguments: Arguments) -> None:
-    """Labels are given to other rows, by a permutation drawn from the number of the table."""
+    """Labels are given to other rows, by a permutation drawn from the number of the table. Without ``--weights``, the
+    estimators learn them.
+    """
     from real import learner as real_learner
 
     shuffled = []
@@ -176,6 +178,9 @@ def permuted(arguments: Arguments) -> None:
         found = real_learner.rows(learner, shuffled, arguments.device, name=name)
         done = append(arguments.out / "permuted.jsonl", (row | {"train_most": TRAIN} for row in found))
         print(f"{name} ({learner.config.labels}), permuted labels, {said(done)}", flush=True)
+    if not arguments.weights:
+        path, how = arguments.out / "permuted.jsonl", {"workers": arguments.workers, "seconds": arguments.seconds}
+        print(f"{runs.write(shuffled, path, names=[estimators.NAME], **how)} fits are left", flush=True)
 
 
 def fitted(arguments: Arguments) -> None:
@@ -222,15 +227,19 @@ def summarise(arguments: Arguments) -> None:
     found = summary.whole(rows + ours, tables)
     found["groups"] |= limits.groups(rows + ours, tables, list(dict.fromkeys(row["model"] for row in ours)))
     found["context"] = summary.context(runs.read(folder / "context.jsonl", tables), tables) or stored["context"]
-    permuted_scores = summary.of_tables(runs.read(folder / "permuted.jsonl"))
-    keys = summary.keys_of(tables, "regression") + summary.keys_of(tables, "classification")
-    found["permuted"] = [
-        {"table": key[1], "source": key[0]} | {model: cell["score"] for model, cell in permuted_scores[key].items()}
-        for key in keys
-        if key in permuted_scores
-    ] or stored["permuted"]
+    found["permuted"] = merged(stored["permuted"], summary.of_tables(runs.read(folder / "permuted.jsonl")))
     found["rows"] = slim(ours)
     store("real_tables", "python benchmarks/real_tables.py summary", settings | found)
+
+
+def merged(stored: list[Row], scores: summary.Scores) -> list[Row]:
+    """The stored rows of permuted labels, one a table, with new scores in place of old ones."""
+    rows = [{"table": row["name"], "source": row["source"]} for row in read("real_tables_list")["tables"]]
+    old = {(row["source"], row["table"]): row for row in stored}
+    for row in rows:
+        key = row["source"], row["table"]
+        row |= old.get(key, {}) | {model: cell["score"] for model, cell in scores.get(key, {}).items()}
+    return [row for row in rows if len(row) > 2]
 
 
 def blended(arguments: Arguments) -> None:
@@ -290,7 +299,7 @@ def main() -> None:
     users = command("estimators", fitted, "the estimators on all folds", workers=True)
     users.add_argument("--weights", nargs="+", help="learners of one's own in place of the package's")
     command("context", context, "more and more training rows", weights=True, workers=True)
-    command("permuted", permuted, "labels that are permuted", weights=True)
+    command("permuted", permuted, "labels that are permuted", weights=True, workers=True)
     command("intervals", intervals, "what the intervals of the stored rows cover")
     command("blend", blended, "the mean of four baselines' predictions", workers=True)
     command("all-rows", all_rows, "baselines that learn from more than 1,000 rows", workers=True)

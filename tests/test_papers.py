@@ -209,7 +209,11 @@ def test_a_verdict_follows_from_its_findings() -> None:
 def test_what_cannot_be_tested_decides_nothing() -> None:
     yes, no, never = Finding("a", True, "a"), Finding("b", False, "b"), Finding("c", None, "c", testable=False)
     assert [Verdict(found).word for found in ((yes, never), (no, never), (never,))] == ["reproduced", "not", "open"]
-    assert [Verdict(found).reason for found in ((yes, never), (no, never), (never,))] == ["a (a).", "not so: b (b).", "c."]
+    assert [Verdict(found).reason for found in ((yes, never), (no, never), (never,))] == [
+        "a (a).",
+        "not so: b (b).",
+        "c.",
+    ]
     assert Verdict((never,)).to_json()["findings"][0]["testable"] is False
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from sklearn import metrics
 
+import real_tables
 from _results import read
 from real import blend, choice, limit_pages, limits, models, rules, runs, scores, summary, tables
 from real.choice import Aim
@@ -368,6 +369,14 @@ def test_the_stored_summary_is_that_of_the_stored_rows() -> None:
             values = [found[key][line["model"]]["score"] for key in chosen]
             assert line["mean"] == pytest.approx(np.mean(values), rel=1e-4)
             assert line["median"] == pytest.approx(np.median(values), rel=1e-4)
+
+
+def test_new_scores_of_permuted_labels_stand_beside_the_stored_ones() -> None:
+    pinned = read("real_tables_list")["tables"]
+    names = [{"table": row["name"], "source": row["source"]} for row in (pinned[0], pinned[-1])]
+    stored = [names[0] | {"learner": 0.1, "ours": 0.2}, names[1] | {"learner": 0.3}]
+    new = {(names[0]["source"], names[0]["table"]): {"ours": {"score": -0.5}}}
+    assert real_tables.merged(stored[::-1], new) == [stored[0] | {"ours": -0.5}, stored[1]]
 
 
 def test_the_parts_of_the_stored_blend_are_the_stored_baselines() -> None:
