@@ -69,7 +69,7 @@ def verdict(found: dict[str, Any] | None) -> str:
 
 def summary() -> list[str]:
     """One row a figure."""
-    lines = ["| figure | claims that hold | verdict | command | cost |", "|---|---|---|---|---|"]
+    lines = ["| figure | the paper's claims that hold | verdict | command | cost |", "|---|---|---|---|---|"]
     for paper in dict.fromkeys(figure.paper for figure in FIGURES.values()):
         lines.append(f"| ***{paper}*** | | | | |")
         for figure in (one for one in FIGURES.values() if one.paper == paper):
@@ -81,13 +81,13 @@ def summary() -> list[str]:
 
 
 def tally(found: dict[str, Any] | None) -> str:
-    """4 of 5: claims that hold, of those that can be tested."""
+    """4 of 5: claims of the paper that hold, of those that can be tested."""
     tested = [one["holds"] for one in (found or {"findings": []})["findings"] if counts(one)]
     return f"{sum(holds is True for holds in tested)} of {len(tested)}" if tested else ""
 
 
 def counts(finding: dict[str, Any]) -> bool:
-    return finding.get("testable", True) and not finding.get("question", False)
+    return not any(finding[name] for name in ("question", "ours")) and bool(finding["testable"])
 
 
 def subject(figure: Figure) -> str:
@@ -120,7 +120,8 @@ def claims(found: dict[str, Any]) -> list[str]:
     lines = ["| the paper says | its number | ours | holds |", "|---|---|---|---|"]
     for one in found["findings"]:
         ours = one["words"].replace("|", "\\|")
-        lines.append(f"| {one['claim']} | {one.get('paper') or 'none given'} | {ours} | {held(one)} |")
+        claim, number = ("*ours:* ", "") if one["ours"] else ("", one["paper"] or "none given")
+        lines.append(f"| {claim}{one['claim']} | {number} | {ours} | {held(one)} |")
     return lines
 
 
@@ -137,9 +138,10 @@ def smaller(figure: Figure) -> list[str]:
 
 
 def held(finding: dict[str, Any]) -> str:
-    if finding.get("question", False):
+    if finding["question"]:
         return f"a question; our answer: {HOLDS[finding['holds']]}"
-    return HOLDS[finding["holds"]] if counts(finding) else "cannot be tested"
+    word = "not resolved" if finding["unclear"] else HOLDS[finding["holds"]]
+    return word if finding["testable"] else "cannot be tested"
 
 
 # ------------------------------------------------------------------------------------ which R^2 Fig. 3 and 4 can show

@@ -302,7 +302,8 @@ def risks(heads: str, each: list[list[float | None]], **more: Any) -> Record:
 
 def least(*rows: Record, places: tuple[int, ...] = (6, 8)) -> tuple[bool | None, str]:
     heads = [row["heads"] for row in rows[1:]]
-    holds, words, cap = functional_examples.least(rows, "exp", "softmax", heads, places, "n")
+    holds, words, cap, unclear = functional_examples.least(rows, "exp", "softmax", heads, places, "n")
+    assert not unclear or holds is False
     return holds, words + cap
 
 
@@ -327,6 +328,13 @@ def test_an_error_is_less_than_every_other_by_more_than_the_interval() -> None:
     holds, words = least(mine, near, far, places=(6,))
     assert holds is False
     assert "not by more than the interval: linear at n = 6 (" in words
+    rows = (mine, near, far)
+    assert functional_examples.compared(
+        "c", "a", functional_examples.least(rows, "exp", "softmax", ["exp", "linear"], [6], "n")
+    ).unclear
+    assert not functional_examples.compared(
+        "c", "a", functional_examples.least(rows, "exp", "exp", ["softmax"], [6], "n")
+    ).unclear
 
 
 def test_a_cap_that_matters_is_told() -> None:

@@ -172,6 +172,24 @@ def test_a_model_is_nearest_to_itself(learner: Learner, theirs: Theirs) -> None:
         assert means[itself.name] < 1e-8 * means[nothing.name]  # squares, of differences of 1e-5 and less
 
 
+def test_a_learner_stands_for_its_predictions(learner: Learner) -> None:
+    """Wherever a function predict(x, y) is taken. A stack of several, and what cannot be called, is an error."""
+    task, sizes = lab.Linear(d=D), {"n_prompts": 16, "n_points": N}
+    x, y = prompts()
+    uses: list[Any] = [
+        lambda one: lab.compare(one, task, **sizes).curves["ILW"]["least squares"].value,
+        lambda one: lab.evaluate(one, task, **sizes).curves["model"]["squared error"].value,
+        lambda one: lab.implied_weights(one, x, y, x, [2]),
+    ]
+    several = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8).build(D, N, 2).init([0, 1])
+    for use in uses:
+        assert torch.equal(use(learner), use(learner.predict))
+        with pytest.raises(InputError, match="one model; got a stack of 2"):
+            use(several)
+        with pytest.raises(InputError, match="a function or a learner; got str"):
+            use("least squares")
+
+
 def test_probes_find_what_is_in_the_tokens(learner: Learner, theirs: Theirs) -> None:
     """Layer 0 has each point and each label at a token of its own, but the last label, which no learner is shown."""
     x, y = prompts()

@@ -294,25 +294,46 @@ def test_what_is_not_measured_is_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "held"),
+    ("values", "held", "unclear"),
     [
-        ([0.90, 0.91, 0.92, 0.93], [True, True]),
-        ([0.90, 0.91, 0.9101, 0.93], [True, False]),  # a step that is less than what seeds differ
-        ([0.90, 0.90, 0.90, 0.9001], [False, False]),
-        ([0.93, 0.92, 0.91, 0.90], [False, False]),
-        ([0.90, 0.91], [None, None]),
+        ([0.90, 0.91, 0.92, 0.93], [True, True], [False, False]),
+        ([0.90, 0.91, 0.9101, 0.93], [True, False], [False, True]),  # a step that is less than what seeds differ
+        ([0.90, 0.90, 0.90, 0.9001], [False, False], [True, True]),
+        ([0.93, 0.92, 0.91, 0.90], [False, False], [False, True]),
+        ([0.90, 0.91], [None, None], [False, False]),
     ],
 )
-def test_depths_are_judged_by_their_rules(values: list[float], held: list[bool | None]) -> None:
-    """Each with an interval of 0.001 on both sides."""
-    rows = []
-    for attention in depth.ATTENTIONS:
-        for place, value in enumerate(values):
-            curve = {name: [value + more] * TINY.asked for name, more in zip(COLUMNS, (0, -1e-3, 1e-3), strict=True)}
-            rows.append(row(LEARNER, trained(TINY, 4), [0.0] * TINY.asked, variant=depth.stage(attention, place)))
-            rows[-1] |= {POOLED: curve}
-    found = depth.judge(replace(TINY, depths=(4, 6, 8, 10)), rows)
-    assert [one.holds for one in found] == held * 2
+def test_depths_are_judged_by_their_rules(values: list[float], held: list[bool | None], unclear: list[bool]) -> None:
+    """Each has three seeds, 0.001 apart. One of the shallowest that lags behind does not hide what the others gain."""
+    for behind in (0.0, 0.5):
+        rows = []
+        for attention in depth.ATTENTIONS:
+            for place, value in enumerate(values):
+                each = [value - 1e-3 - behind * (place == 0), value, value + 1e-3]
+                curve = over_seeds([[one] * TINY.asked for one in each])
+                rows.append(row(LEARNER, trained(TINY, 4), [0.0] * TINY.asked, variant=depth.stage(attention, place)))
+                rows[-1] |= {POOLED: curve, "each": dict.fromkeys(map(str, depth.examples(TINY)), each)}
+        found = depth.judge(replace(TINY, depths=(4, 6, 8, 10)), rows)
+        assert [one.holds for one in found] == held * 2
+        assert [one.ours for one in found] == [False, True] * 2
+        if not behind:
+            assert [one.unclear for one in found] == unclear * 2
+
+
+def test_claims_of_ours_do_not_count_and_what_is_not_resolved_is_not_refuted() -> None:
+    yes, no, own = Finding("a", True, "1"), Finding("b", False, "2"), Finding("c", False, "3", ours=True)
+    vague = Finding("d", False, "4", unclear=True)
+    found = {
+        (yes, own): ("reproduced", "a (1)."),
+        (yes, vague): ("partly", "not resolved: d (4)."),
+        (no, vague): ("not", "not so: b; not resolved: d."),
+        (vague,): ("unclear", "not resolved: d (4)."),
+        (own,): ("open", "not so: c (3)."),
+    }
+    for findings, (word, reason) in found.items():
+        verdict = Verdict(findings)
+        assert (verdict.word, verdict.reason) == (word, reason)
+    assert Verdict((yes,), trained=(3, 4), note="that").caveat == "trained for 3 of 4 steps, that"
 
 
 def test_seeds_that_lack_are_said() -> None:

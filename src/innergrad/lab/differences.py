@@ -27,6 +27,7 @@ from innergrad.lab.baselines import KNN, LeastSquares, OnePass, OneStep, Predict
 from innergrad.lab.baselines.linear import prefixes
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.lab.labels import require_one_number
+from innergrad.lab.learners.base import Learner, predictor_of
 from innergrad.lab.metrics import LEVEL, RESAMPLES, Curve, bootstrap_counts, squared_error
 from innergrad.lab.tasks import Task
 
@@ -69,14 +70,15 @@ def squared_prediction_difference(p: Tensor, q: Tensor, d: int) -> Curve:
     return squared_error(p, q, math.sqrt(integer("d", d)))
 
 
-def implied_weights(predict: Predict, x: Tensor, y: Tensor, tests: Tensor, ks: Sequence[int]) -> Tensor:
+def implied_weights(predict: Predict | Learner, x: Tensor, y: Tensor, tests: Tensor, ks: Sequence[int]) -> Tensor:
     """The weights of the linear functions that fit a predictor best, (B, lengths, d), after k pairs of each prompt.
 
     The fit is to its predictions at the test inputs, by least squares, without an intercept. A predictor that says its
     weights itself (``linear_weights``) is not asked for predictions.
 
     Args:
-        predict: predict(x, y) gives every label from the pairs before it: (B, n, d), (B, n) -> (B, n).
+        predict: a learner; or a function, whose predict(x, y) gives every label from the pairs before it:
+            (B, n, d), (B, n) -> (B, n).
         x: the inputs of the prompts, (B, n, d).
         y: their labels, (B, n).
         tests: test inputs, (B, m, d), d or more for each prompt.
@@ -92,6 +94,7 @@ def implied_weights(predict: Predict, x: Tensor, y: Tensor, tests: Tensor, ks: S
         True
     """
     require_one_number("the implied linear weight vector", y)
+    predict = predictor_of(predict)
     prompts, n, d = x.shape
     if tests.ndim != 3 or len(tests) != prompts or tests.shape[2] != d or tests.shape[1] < d:
         allowed = f"({prompts}, m, {d}), m = {d} or more"
@@ -274,7 +277,7 @@ class Comparison:
 
 
 def compare(
-    predict: Predict,
+    predict: Predict | Learner,
     task: Task,
     references: Sequence[Predictor] = REFERENCES,
     *,
@@ -289,7 +292,7 @@ def compare(
     """How far a predictor is from known algorithms: SPD / d and ILW / d, length by length (Akyürek et al. 2023).
 
     Args:
-        predict: predict(x, y) gives every label from the pairs before it, such as ``learner.predict``.
+        predict: a learner; or a function, whose predict(x, y) gives every label from the pairs before it.
         task: where prompts come from. Linear functions are what the references are for.
         references: the algorithms. By default least squares (below d pairs, that of least norm), ridge regression, one
             step of gradient descent, one pass of SGD, and 3-NN with three kinds of weights.
@@ -311,6 +314,7 @@ def compare(
     integer("prompts", n_prompts, low=2)
     integer("points", n_points, low=2)
     require_one_number("the comparison with linear algorithms", outputs=task.outputs)
+    predict = predictor_of(predict)
     few, d = min(integer("weight_prompts", weight_prompts, low=2), n_prompts), task.d
     lengths = sorted({k for k in (1, d // 2, d, 2 * d, n_points - 1) if 1 <= k < n_points}) if ks is None else list(ks)
     rng = CounterRNG.of(seed_number(seed), "compare", device)

@@ -30,6 +30,7 @@ from innergrad.lab.devices import pick_device
 from innergrad.lab.experiments import Experiment
 from innergrad.lab.journal import CONFIG, LOG, MANIFEST, SWEEP
 from innergrad.lab.labels import shape_of_label, words_for_label
+from innergrad.lab.learners.base import Learner, predictor_of
 from innergrad.lab.metrics import Curve
 from innergrad.lab.pictures import plot_curves
 from innergrad.lab.room import check_evaluation
@@ -147,7 +148,7 @@ def lengths(n_points: int) -> list[int]:
 
 
 def evaluate(
-    predict: Predict,
+    predict: Predict | Learner,
     task: Task,
     *,
     n_prompts: int = 6400,
@@ -162,8 +163,8 @@ def evaluate(
     """Measure a predictor, and baselines beside it, on prompts of a task.
 
     Args:
-        predict: predict(x, y) gives every label from the pairs before it: (B, n, d), (B, n) -> (B, n); or (B, n, k) ->
-            (B, n, k), where labels are vectors.
+        predict: a learner; or a function, whose predict(x, y) gives every label from the pairs before it:
+            (B, n, d), (B, n) -> (B, n); or (B, n, k) -> (B, n, k), where labels are vectors.
         task: the task.
         n_prompts: how many prompts.
         n_points: points of each.
@@ -187,7 +188,8 @@ def evaluate(
     integer("batch", batch)
     scale = task.scale if scale is None else scale
     x, y = prompts(task, n_prompts, n_points, seed, batch, device)
-    predictors: dict[str, Predict] = {MODEL: lambda x, y: _in_batches(predict, x, y, batch)}
+    asked = predictor_of(predict)
+    predictors: dict[str, Predict] = {MODEL: lambda x, y: _in_batches(asked, x, y, batch)}
     for baseline in dict.fromkeys(baselines):
         label = baseline.name
         if label in predictors:  # another setting of the same kind: said in full

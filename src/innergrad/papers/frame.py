@@ -28,9 +28,15 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 WRITER = "figures"  # the command whose files these are
-REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not", "open"
+REPRODUCED, PARTLY, NOT, UNCLEAR, OPEN = "reproduced", "partly", "not", "unclear", "open"
 ENOUGH = 0.5  # of the planned steps: learners with fewer are not judged
-SAID = {REPRODUCED: "reproduced", PARTLY: "partly reproduced", NOT: "not reproduced", OPEN: "not judged yet"}
+SAID = {
+    REPRODUCED: "reproduced",
+    PARTLY: "partly reproduced",
+    NOT: "not reproduced",
+    UNCLEAR: "not resolved",
+    OPEN: "not judged yet",
+}
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,8 @@ class Finding:
     ``words``: what was found, with numbers; ``brief``: the number that decides, where that is long. ``paper``: the
     paper's own number, if it gives one. ``testable``: False for a statement that no numbers can decide, such as one
     about an R^2 that is not defined. Then ``holds`` is None. ``question``: the paper asks and claims nothing; ``holds``
-    is our answer.
+    is our answer. ``ours``: the claim is ours, and not the paper's. ``unclear``: it does not hold, and is not refuted:
+    what speaks for or against it is within its interval.
     """
 
     claim: str
@@ -194,19 +201,22 @@ class Finding:
     testable: bool = True
     question: bool = False
     brief: str = ""
+    ours: bool = False
+    unclear: bool = False
 
     @property
     def counts(self) -> bool:
         """Whether it counts for or against a figure."""
-        return self.testable and not self.question
+        return self.testable and not self.question and not self.ours
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``reproduced`` if all findings hold, ``not`` if none does, else ``partly``; ``open`` as long as one is open.
+    """``reproduced`` if all findings hold, ``partly`` if some do; if none does, ``not``, or ``unclear`` where none is
+    refuted. ``open`` as long as one is open.
 
-    Questions, and findings that cannot be tested, do not count; if there are no others, the verdict is ``open``.
-    ``size``: of the run.
+    Claims of ours, questions, and findings that cannot be tested do not count; if there are no others, the verdict is
+    ``open``. ``size``: of the run. ``note``: what else a reader should know of any result.
     ``trained``: the steps of the learners that were cut short most, taken and planned. With too few of them the verdict
     is ``open``, whatever was found. ``seeds``: of the curve that has the fewest, there and planned.
     """
@@ -215,17 +225,25 @@ class Verdict:
     size: str = "full"
     trained: tuple[int, int] = (1, 1)
     seeds: tuple[int, int] = (1, 1)
+    note: str = ""
 
     @property
     def too_short(self) -> bool:
         return self.trained[0] < ENOUGH * self.trained[1]
 
     @property
+    def missing(self) -> list[Finding]:
+        """Claims that numbers will decide, and that are not there yet."""
+        return [one for one in self.findings if one.holds is None and one.testable and not one.question]
+
+    @property
     def word(self) -> str:
-        held = [one.holds for one in self.findings if one.counts]
-        if self.too_short or None in held or not held:
+        judged = [one for one in self.findings if one.counts]
+        held = [one.holds for one in judged]
+        if self.too_short or self.missing or not held:
             return OPEN
-        return REPRODUCED if all(held) else PARTLY if any(held) else NOT
+        none = UNCLEAR if all(one.unclear for one in judged) else NOT
+        return REPRODUCED if all(held) else PARTLY if any(held) else none
 
     @property
     def reason(self) -> str:
@@ -233,14 +251,17 @@ class Verdict:
         if self.too_short:
             return "learners were trained for {:,} of {:,} steps, too few to be judged.".format(*self.trained)
         tested = [one for one in self.findings if one.counts] or self.findings
-        opened = [one for one in tested if one.holds is None]
         failed = [one for one in tested if not one.holds]
-        if opened:
-            return "; ".join(dict.fromkeys(one.words for one in opened)) + "."
+        if self.missing:
+            return "; ".join(dict.fromkeys(one.words for one in self.missing)) + "."
         if not failed:
             return f"{tested[0].claim} ({tested[0].brief or tested[0].words})."
-        claims = "; ".join(one.claim for one in failed)
-        return f"not so: {claims}" + (f" ({failed[0].brief or failed[0].words})." if len(failed) == 1 else ".")
+        kinds = {
+            "not so": [one for one in failed if not one.unclear],
+            "not resolved": [one for one in failed if one.unclear],
+        }
+        told = [f"{kind}: {'; '.join(one.claim for one in some)}" for kind, some in kinds.items() if some]
+        return "; ".join(told) + (f" ({failed[0].brief or failed[0].words})." if len(failed) == 1 else ".")
 
     @property
     def caveat(self) -> str:
@@ -248,7 +269,8 @@ class Verdict:
         found = [f"{self.size} sizes"] * (self.size != "full")
         taken, planned = self.trained
         found += [f"trained for {taken:,} of {planned:,} steps"] * (taken < planned)
-        return ", ".join(found + ["{} of {} seeds".format(*self.seeds)] * (self.seeds[0] < self.seeds[1]))
+        found += ["{} of {} seeds".format(*self.seeds)] * (self.seeds[0] < self.seeds[1])
+        return ", ".join(found + [self.note] * bool(self.note))
 
     def to_json(self) -> Record:
         findings = [vars(one) for one in self.findings]
@@ -261,7 +283,8 @@ class Figure:
 
     ``rows``: aggregates over seeds. ``judge``: findings from the rows. ``numbers``: others that matter, from the rows.
     ``draw``: makes the picture of the rows, with a title, and hands it to a function that saves it. ``stages``: those
-    of the study that it is made of; all by default.
+    of the study that it is made of; all by default. ``note``: from the rows, what is to be known of any verdict; it
+    stands behind it in brackets.
     """
 
     name: str
@@ -274,6 +297,7 @@ class Figure:
     numbers: Callable[[Any, Sequence[Record]], Record]
     draw: Callable[[Any, Sequence[Record], str, Save], None]
     stages: tuple[str, ...] = ()
+    note: Callable[[Sequence[Record]], str] = lambda rows: ""
 
     def result(self, run: Run) -> Record:
         """Rows, verdict and cost, from the records that are in the folder of the run."""
@@ -292,7 +316,7 @@ class Figure:
         least = min(trained, key=lambda pair: pair[0] / pair[1], default=(1, 1))
         wanted = len(run.sizes.seeds)
         seeds = fewest_seeds(rows, wanted), wanted
-        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least, seeds).to_json()
+        verdict = Verdict(tuple(self.judge(run.sizes, rows)), run.size, least, seeds, self.note(rows)).to_json()
         about |= {"size": run.size, "sizes": plain(run.sizes)}
         verdict |= {"numbers": self.numbers(run.sizes, rows)}
         return {**about, **verdict, "cost": cost, "training": notes, "manifest": made, "rows": rows}

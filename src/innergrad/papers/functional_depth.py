@@ -33,6 +33,7 @@ from innergrad.papers.functional_examples import compared, least
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
 from innergrad.papers.functional_views import (
     CAPPED,
+    cap_note,
     cap_said,
     capped,
     draw_risks,
@@ -124,4 +125,4 @@ SIZES = {
 }
 DEPTH = Study("functional-depth", SIZES, {one: stage(one, partial(shapes, one)) for one in ATTENTIONS})
 TITLE = f"{PAPER}, Fig. 2: the error by the number of layers"
-FIGURES = (Figure("kernel-depth", PAPER, "Fig. 2", TITLE, DEPTH, rows, judge, numbers, draw),)
+FIGURES = (Figure("kernel-depth", PAPER, "Fig. 2", TITLE, DEPTH, rows, judge, numbers, draw, note=cap_note),)

@@ -24,6 +24,7 @@ from innergrad.papers.frame import Figure, Finding, Record, Save, Study
 from innergrad.papers.functional_gradient import PAPER, Shape, Sizes, stage
 from innergrad.papers.functional_views import (
     CAPPED,
+    cap_note,
     cap_said,
     capped,
     cut_below,
@@ -52,9 +53,9 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
 
 def least(
     rows: Sequence[Record], kernel: str, best: str, others: Sequence[str], places: Sequence[int], along: str
-) -> tuple[bool | None, str, str]:
+) -> tuple[bool | None, str, str, bool]:
     """Whether an attention has the least error at every place, by more than intervals; and by which factor at least, or
-    where it has not. Then where the cap has an effect.
+    where it has not. Then where the cap has an effect; and whether means say so, and intervals do not.
     """
     factors, unclear, spans = dict[int, float](), [], dict[int, str]()
     for place in places:
@@ -62,7 +63,7 @@ def least(
         theirs = [risk(rows, place, kernel=kernel, heads=other) for other in others]
         known = [value for value in theirs if value is not None]
         if mine is None or len(known) < len(theirs):
-            return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}", ""
+            return None, f"not all of h = {', '.join((best, *others))} are measured at {along} = {place}", "", False
         factors[place] = min(known) / mine
         for other, value in zip(others, known, strict=True):
             heads = [{"kernel": kernel, "heads": one} for one in (best, other)]
@@ -76,17 +77,17 @@ def least(
     lost = [place for place, factor in factors.items() if factor <= 1.0]
     if lost:
         told = ", ".join(f"{factors[place]:.3f} times{spans[place]} at {along} = {place}" for place in lost)
-        return False, f"the best of {' and '.join(others)} errs only {told}", cap
+        return False, f"the best of {' and '.join(others)} errs only {told}", cap, False
     place = min(factors, key=lambda one: factors[one])
     words = f"{' and '.join(others)} err at least {factors[place]:.2f} times{spans[place]} as much ({along} = {place})"
     words += f"; not by more than the interval: {', '.join(unclear)}" if unclear else ""
-    return not unclear, words, cap
+    return not unclear, words, cap, bool(unclear)
 
 
-def compared(claim: str, about: str, found: tuple[bool | None, str, str]) -> Finding:
+def compared(claim: str, about: str, found: tuple[bool | None, str, str, bool]) -> Finding:
     """A finding about the least error."""
-    holds, words, cap = found
-    return Finding(claim, holds, f"{about}: {words}{cap}", brief=words)
+    holds, words, cap, unclear = found
+    return Finding(claim, holds, f"{about}: {words}{cap}", brief=words, unclear=unclear)
 
 
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
@@ -131,4 +132,4 @@ SIZES = {
 }
 EXAMPLES = Study("functional-examples", SIZES, {one: stage(one, partial(shapes, one)) for one in ATTENTIONS})
 TITLE = f"{PAPER}, Fig. 1: the error by the number of examples, three layers"
-FIGURES = (Figure("kernels", PAPER, "Fig. 1", TITLE, EXAMPLES, rows, judge, numbers, draw),)
+FIGURES = (Figure("kernels", PAPER, "Fig. 1", TITLE, EXAMPLES, rows, judge, numbers, draw, note=cap_note),)

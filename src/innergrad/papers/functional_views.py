@@ -124,6 +124,12 @@ def cap_said(rows: Sequence[Record], places: Sequence[int], along: str, kernel: 
     return f"; the cap of the scores has an effect for {' and '.join(told)}" if told else ""
 
 
+def cap_note(rows: Sequence[Record]) -> str:
+    """In how many learners the cap of the scores, which the paper does not have, has an effect; nothing if in none."""
+    met = sum(share > FEW for row in rows for share in row.get("capped", ()))
+    return f"scores capped in {met} of {sum(len(row['at']) for row in rows)} points" if met else ""
+
+
 def _fixed(row: Record) -> str:
     return f"{row['layers']} layers" if row["along"] == "n" else f"n = {row['n']}"
 
@@ -164,6 +170,7 @@ def finish(figure: Figure, axes: Sequence[Axes], rows: Sequence[Record], title: 
     """One legend beside all panels, which says what is shaded, and the title."""
     seeds = min((len(row["seeds"]) for row in rows), default=1)
     words = f"shaded: 95 % intervals\nover {seeds} seeds" if seeds > 1 else "one seed"
+    words += "\nhollow: the cap of the scores\nhas an effect" if cap_note(rows) else ""
     about: dict[str, Any] = {"title": words, "title_fontsize": SMALL, "alignment": "left"}
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", **about)
     figure.suptitle(title)
@@ -177,6 +184,17 @@ def draw_risks(ax: Axes, rows: Sequence[Record], heads: Sequence[str], title: st
         row = pick(rows, heads=one, **wanted)
         if row is not None:
             draw_curve(ax, row["at"], row["risk"], f"h = {one.replace('+', ' and ')}", lw=1.8, ms=5, **STYLES[one])
+            met = [i for i, share in enumerate(row.get("capped", ())) if share > FEW and row["risk"]["value"][i]]
+            look: dict[str, Any] = {
+                "mfc": "white",
+                "mec": STYLES[one]["color"],
+                "mew": 1.6,
+                "ms": 5,
+                "lw": 0,
+                "zorder": 3,
+            }
+            values = [row["risk"]["value"][i] for i in met]
+            ax.plot([row["at"][i] for i in met], values, marker=STYLES[one]["marker"], **look)
             bayes |= dict(zip(row["at"], row["bayes"], strict=True))
     if bayes:
         places = sorted(bayes)

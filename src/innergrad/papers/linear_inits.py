@@ -159,7 +159,10 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         words = f"{part}: the error with N(0, 1) is {mean:.4g} times that with uniform scaling"
         words += f" ({low:.4g} to {high:.4g})" if len(each) > 1 else ""
         words += f", over the {pairs} of 4 pairs in which one learned" if part != WEIGHT else ""
-        found.append(Finding(claim, low > 1.0 if len(each) > 1 else None, words + " (one seed)" * (len(each) == 1)))
+        if len(each) == 1:
+            found.append(Finding(claim, None, f"{words} (one seed)"))
+        else:
+            found.append(Finding(claim, low > 1.0, words, unclear=low <= 1.0 <= high))
     return found
 
 

@@ -138,7 +138,8 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             Finding(f"{target} are decoded deep in the network, not from its input", least <= HALF * first, words)
         )
         words = f"{target}: least error {told[0]} with an MLP, {said(linear, best(linear))} with a linear read-out"
-        found.append(Finding(f"an MLP decodes {target} better than a linear read-out", clearer(mlp, linear), words))
+        claim, held = f"an MLP decodes {target} better than a linear read-out", clearer(mlp, linear)
+        found.append(Finding(claim, held, words, unclear=not held and least < min(linear["value"])))
         if target != "weights" or min(sizes.prefixes) < sizes.d:
             found.append(looked(sizes, mlp, target))
     moments, weights = (halfway(chosen[target]) for target in SHOWN)

@@ -3,15 +3,16 @@
 Depth is varied at one width, and width at one depth; the paper tunes the other of the two, and the heads, each time.
 No noise. For every learner the mean of SPD over all lengths is taken to each algorithm: one step of gradient descent at
 its best rate, one pass of SGD, ridge regression with lambda = 0.1 and 1, least squares. (The paper does not give its
-lambdas.) The least of them is the match, unless to predict zero is nearer still: then there is none, since the learner
-has learned little. A stage is a shape; its seeds are one stack.
+lambdas.) The least of them is the match. To predict zero is no algorithm, but stands beside them: a learner to which it
+is nearer still has learned little. A stage is a shape; its seeds are one stack.
 
 Judged by these rules, by geometric means over seeds:
 
-- depth: the shallowest matches gradient descent;
-- after those that match gradient descent or nothing, matches go from ridge regression to least squares, both are there,
-  and neither comes back;
-- width: the narrowest matches ridge regression;
+- depth: the shallowest matches gradient descent (the paper: "though not well-approximated in an absolute sense");
+- after those that match gradient descent, matches go from ridge regression to least squares, both are there, and
+  neither comes back;
+- width: the narrowest matches ridge regression. If it has learned little, this is not resolved: it may need a longer
+  training;
 - from 32 numbers on, least squares matches.
 """
 
@@ -181,13 +182,13 @@ def matched(group: Sequence[Record]) -> Record:
 
 
 def family(group: Sequence[Record]) -> str:
-    """That of the match; or none, if zero is nearer."""
-    best = matched(group)
-    return NOTHING if zero(group)["value"] < best["value"] else str(best["family"])
+    return str(matched(group)["family"])
 
 
-def zero(group: Sequence[Record]) -> Record:
-    return next(row for row in group if row["family"] == NOTHING)
+def idle(group: Sequence[Record]) -> bool:
+    """Whether to predict zero is nearer than every algorithm."""
+    nothing = next(row for row in group if row["family"] == NOTHING)
+    return bool(nothing["value"] < matched(group)["value"])
 
 
 def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
@@ -204,7 +205,7 @@ def judge_depth(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         return [Finding(claim, None, "not all depths are measured yet") for claim in claims]
     matches = {depth: family(group) for depth, group in found.items()}
     shallow, *_ = matches
-    later = list(dropwhile(lambda depth: matches[depth] in (GD, NOTHING), matches))
+    later = list(dropwhile(lambda depth: matches[depth] == GD, matches))
     order = [one for one, _ in groupby(matches[depth] for depth in later)]
     words = f"match of the least depth: {told(found, [shallow])}", f"matches by depth: {told(found, later)}"
     held = matches[shallow] == GD, order == [RIDGE, OLS]
@@ -220,8 +221,11 @@ def judge_width(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     narrow, *_ = matches
     wide = [width for width in matches if width >= WIDE]
     words = f"match of the least width: {told(found, [narrow])}", f"matches by width: {told(found, wide)}"
-    held = matches[narrow] == RIDGE, all(matches[width] == OLS for width in wide)
-    return [Finding(*one) for one in zip(claims, held, words, strict=True)]
+    first = matches[narrow] == RIDGE
+    return [
+        Finding(claims[0], first, words[0], unclear=not first and idle(found[narrow])),
+        Finding(claims[1], all(matches[width] == OLS for width in wide), words[1]),
+    ]
 
 
 def told(found: dict[int, list[Record]], values: Sequence[int]) -> str:
@@ -231,7 +235,7 @@ def told(found: dict[int, list[Record]], values: Sequence[int]) -> str:
         group = found[value]
         best = matched(group)
         agree = sum(FAMILY[name] == best["family"] for name in best["matches"])
-        nearer = ", zero is nearer" if family(group) == NOTHING else ""
+        nearer = ", zero is nearer" if idle(group) else ""
         away = span(best["value"], best["low"], best["high"])
         words.append(f"{value}: {best['by']} ({away}, {agree} of {len(best['matches'])} seeds{nearer})")
     return "; ".join(words)

@@ -83,18 +83,19 @@ def near_posterior(sizes: Sizes, rows: Sequence[Record]) -> Finding:
     """Whether the error is near that of the best predictor. Both are measured on the same prompts, and the posterior
     has no seed: the interval of the ratio is that of learners.
     """
-    claim, told, held = f"in distribution, the error is at most {NEAR:g} times the posterior's (our own bar)", {}, True
+    claim, told, held = f"in distribution, the error is at most {NEAR:g} times the posterior's", {}, True
     for layers in sizes.layers:
         mine, posterior = of(rows, LEARNER, layers), of(rows, "NNGP", layers)
         found = None if mine is None or posterior is None else over_posterior(sizes, mine, posterior)
         if mine is None or posterior is None or found is None:
-            return Finding(claim, None, f"the posterior of {layers} layers is not measured yet")
+            return Finding(claim, None, f"the posterior of {layers} layers is not measured yet", ours=True)
         ratio, k = found
         half = views.spread(mine, ERROR, k)[1] / (at(posterior, ERROR, k) or math.nan)
         told[f"{layers} layers {ratio:.3f} ± {half:.3f} at k = {k}"] = ratio
         held = held and ratio <= NEAR
     words, brief = ", ".join(told), max(told, key=lambda said: told[said])
-    return Finding(claim, held, f"error over that of the posterior (NNGP), at most: {words}", brief=brief)
+    words = f"error over that of the posterior (NNGP), at most: {words}"
+    return Finding(claim, held, words, brief=brief, ours=True)
 
 
 def over_posterior(sizes: Sizes, mine: Record, posterior: Record) -> tuple[float, int] | None:
@@ -126,16 +127,14 @@ def declines(sizes: Sizes, rows: Sequence[Record]) -> Finding:
 
 def left_behind(sizes: Sizes, rows: Sequence[Record]) -> Finding:
     """Whether networks trained on the prompt are ahead of learners under every shift."""
-    claim, k = (
-        "under shift, training on the prompt is ahead: it is learners that decline (our own rule)",
-        sizes.n_points - 1,
-    )
+    claim, k = "under shift, training on the prompt is ahead: it is learners that decline", sizes.n_points - 1
     told, ahead, shifts = list[str](), list[bool](), [w1 for w1 in sizes.w1 if w1 != 1.0]
     for layers in sizes.layers:
         pairs = [(of(rows, LEARNER, layers, w1), of(rows, BEST, layers, w1)) for w1 in shifts]
         known = [(a, b) for a, b in pairs if a and b and at(a, POOLED, k) is not None and at(b, POOLED, k) is not None]
         if len(known) < len(shifts):
-            return Finding(claim, None, "networks trained on the prompt are not measured yet under every shift")
+            words = "networks trained on the prompt are not measured yet under every shift"
+            return Finding(claim, None, words, ours=True)
         ahead += [bool(views.behind(mine, theirs, POOLED, [k])) for mine, theirs in known]
         told.append(f"{layers} layers " + ", ".join(views.said(views.spread(theirs, POOLED, k)) for _, theirs in known))
     weights = ", ".join(f"{w1:g}" for w1 in shifts)
@@ -143,7 +142,7 @@ def left_behind(sizes: Sizes, rows: Sequence[Record]) -> Finding:
         f"pooled R² of networks trained on the prompt at k = {k} for w1 = {weights}: {'; '.join(told)}; learners are "
     )
     cases = f"behind by more than {LOSS:g} and the interval in {sum(ahead)} of {len(ahead)} cases"
-    return Finding(claim, all(ahead), words + cases, brief=cases)
+    return Finding(claim, all(ahead), words + cases, brief=cases, ours=True)
 
 
 def past(sizes: Sizes, rows: Sequence[Record]) -> Finding:

@@ -2,12 +2,13 @@
 
 The paper says that its learners are for networks of the depth and the width of training.
 
-*Other shapes.* Learners of 4-layer networks are measured on other depths and widths. Judged by this rule: at the
-longest prompt of training, the squared error on every other shape is at least 1.05 times that of the posterior for that
-shape, while on the shape of training it is less.
+*Other shapes.* Learners of 4-layer networks are measured on other depths and widths. Judged by this rule (the bar of
+1.05 is ours): at the longest prompt of training, the squared error on every other shape is at least 1.05 times that of
+the posterior for that shape, while on the shape of training it is less.
 
 *Mixed depths.* Another learner is trained on networks of 3, 4 and 6 layers together. It is measured on these, and on 10
-layers, beside the learner of 4. Judged by these rules, at the longest prompt of training:
+layers, beside the learner of 4. The paper has no such learner, so all but the first of these rules are ours. Judged at
+the longest prompt of training:
 
 - the learner of 4 layers has at least 1.05 times the error of the posterior at every other depth, and less at its own;
 - the learner of mixed depths has, at each of them, at most 1.05 times the error of the learner of that depth alone;
@@ -233,13 +234,14 @@ def mixed_judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         ),
     ]
     found = []
-    for claim, ratios, halves, rule, what in rules:
+    for place, (claim, ratios, halves, rule, what) in enumerate(rules):
         if None in ratios.values():
-            found.append(Finding(claim, None, f"{what}: not all depths are measured yet"))
+            found.append(Finding(claim, None, f"{what}: not all depths are measured yet", ours=place > 0))
         elif ratios:
             intervals = [halves.get(name) for name in ratios]
             words = f"error of {what}, {where}: {told(ratios, intervals)}"
-            found.append(Finding(claim, rule(ratios), words, brief=largest(ratios, intervals)))
+            brief = largest(ratios, intervals)
+            found.append(Finding(claim, rule(ratios), words, brief=brief, ours=place > 0))
     return found
 
 

@@ -4,16 +4,17 @@ The paper has no experiments. It says: a network can approximate the function, a
 so a transformer can learn the function. The network is the bridge. Indicators of balls need few units with 3 layers,
 and exponentially many in the number of inputs with 2 (Theorem 3). Smooth functions are the easier for deep networks,
 the smoother they are and the fewer inputs they have (Theorem 4). These are statements about approximation. Here they
-are taken at their word for learning, so that they can turn out wrong.
+are taken at their word for learning, so that they can turn out wrong. *More*, *less* and *lower* are so by more than
+the interval of the difference. A claim of them is refuted if one of its comparisons is the other way round by that
+much; if none is, it is not resolved.
 
 Judged by these rules. k is the longest prompt of the learners, K the longest of all. Errors are squared errors, means
 over prompts and seeds. Those of networks are at the epoch that is best for all prompts together, an oracle.
 
 Balls (Theorem 3):
 
-- with prompts of K examples, networks of 3 layers err less than those of 2, for every dimension, by more than the
-  interval of the difference;
-- the error of 2 layers over that of 3 layers, at K, rises with the dimension;
+- with prompts of K examples, networks of 3 layers err less than those of 2, for every dimension;
+- the error of 2 layers over that of 3 layers, at K, is more for more inputs, for every two dimensions;
 - at k, the learner's error is at most that of networks of 3 layers trained on the prompt, for every dimension;
 - at k, no other predictor is nearer to the learner than networks of 3 layers, for every dimension.
 
@@ -21,7 +22,7 @@ Smooth functions (Theorem 4):
 
 - at k, the learner's error is lower for smoother functions, and for functions of fewer inputs, the other one fixed;
 - the same holds for the deepest networks;
-- the error of 2 layers over that of the deepest, at K, is higher for smoother functions, and for fewer inputs;
+- the error of 2 layers over that of the deepest, at K, is more for smoother functions, and for fewer inputs;
 - at k, the learner's error is at most that of the deepest networks trained on the prompt;
 - at k, the predictor that is nearest to the learner is a network.
 """
@@ -32,7 +33,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import combinations, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from innergrad.figures import BLUE, DARK, GREEN, GREY, ORANGE, SKY
@@ -122,15 +123,31 @@ class Table:
 # -------------------------------------------------------------------------------------------------------------- judging
 
 
-def judged(claim: str, what: str, values: Sequence[Values], holds: bool, halves: Sequence[Values] = ()) -> Finding:
-    """A finding about numbers of every family, which are told, with their intervals; open where one is not there."""
+Pairs = Sequence[tuple[views.Interval, views.Interval]]  # of numbers, the first of which should be less
+
+
+def ordered(pairs: Pairs) -> bool | None:
+    """Whether the first of every two is less, by more than the interval of the difference; None if this cannot be told:
+    no first one is more by as much.
+    """
+    if all(views.larger(*pair) for pair in pairs):
+        return True
+    return False if any(views.larger(b, a) for a, b in pairs) else None
+
+
+def judged(
+    claim: str, what: str, values: Sequence[Values], holds: bool | None, halves: Sequence[Values] = ()
+) -> Finding:
+    """A finding about numbers of every family, which are told, with their intervals; open where one is not there.
+    ``holds``: None if that is not resolved.
+    """
     if any(value != value for each in values for value in each.values()):
         return Finding(claim, None, f"{what}: not measured yet")
     both = [(each, half or dict.fromkeys(each, 0.0)) for each, half in zip_longest(values, halves)]
     told = [
         f"{one.words} " + " and ".join(views.said((each[one], half[one])) for each, half in both) for one in values[0]
     ]
-    return Finding(claim, holds, f"{what}: " + "; ".join(told))
+    return Finding(claim, bool(holds), f"{what}: " + "; ".join(told), unclear=holds is None)
 
 
 def as_good(table: Table, layers: int) -> Finding:
@@ -153,33 +170,34 @@ def nearest(table: Table, claim: str, wanted: str) -> Finding:
     return Finding(claim, all(name.startswith(wanted) for name in first.values()), words)
 
 
-def eased(values: Values) -> bool:
+def eased(values: Values, halves: Values) -> bool | None:
     """Whether values are lower for smoother functions, and for fewer inputs, the other one fixed."""
     pairs = [(one, other) for one in values for other in values]
     smoother = [(a, b) for a, b in pairs if a.inputs == b.inputs and a.smoothness > b.smoothness]
     fewer = [(a, b) for a, b in pairs if a.smoothness == b.smoothness and a.inputs < b.inputs]
-    return all(values[easy] < values[hard] for easy, hard in smoother + fewer)
+    return ordered([((values[a], halves[a]), (values[b], halves[b])) for a, b in smoother + fewer])
 
 
 def judge_balls(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     table = Table(sizes, rows, balls(sizes))
     two, three = (table.networks(layers, table.longest) for layers in (SHALLOW, THREE))
     halves = [table.halves(network(layers, "pooled"), table.longest) for layers in (SHALLOW, THREE)]
-    gains = table.gains(THREE)
+    gains, gain_halves = table.gains(THREE), table.gain_halves(THREE)
+    each = [(gains[one], gain_halves[one]) for one in gains]
     return [
         judged(
             "networks of 3 layers learn balls better than those of 2",
             f"errors of networks of 2 and of 3 layers trained on {table.longest} examples",
             [two, three],
-            all(views.larger((three[one], halves[1][one]), (two[one], halves[0][one])) for one in two),
+            ordered([((three[one], halves[1][one]), (two[one], halves[0][one])) for one in two]),
             halves,
         ),
         judged(
             "the more inputs, the more a third layer gains",
             f"error of 2 layers over that of 3, {table.longest} examples",
             [gains],
-            all(a < b for a, b in pairwise(gains.values())),
-            [table.gain_halves(THREE)],
+            ordered(list(combinations(each, 2))),
+            [gain_halves],
         ),
         as_good(table, THREE),
         nearest(table, "a learner predicts as a network of 3 layers that was trained on the prompt", three_layers()),
@@ -193,28 +211,30 @@ def three_layers() -> str:
 def judge_smooth(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
     table, deep = Table(sizes, rows, smooth(sizes)), sizes.layers[-1]
     mine, theirs, gains = table.errors(LEARNER, table.k), table.networks(deep, table.k), table.gains(deep)
+    mine_halves, their_halves = table.halves(LEARNER, table.k), table.halves(network(deep, "pooled"), table.k)
+    gain_halves = table.gain_halves(deep)
     easier = "the smoother a function and the fewer its inputs, the easier"
     return [
         judged(
             f"{easier} to learn in context",
             f"error of the learner, k = {table.k}",
             [mine],
-            eased(mine),
-            [table.halves(LEARNER, table.k)],
+            eased(mine, mine_halves),
+            [mine_halves],
         ),
         judged(
             f"{easier} for a deep network",
             f"error of {deep}-layer networks, k = {table.k}",
             [theirs],
-            eased(theirs),
-            [table.halves(network(deep, "pooled"), table.k)],
+            eased(theirs, their_halves),
+            [their_halves],
         ),
         judged(
             "the smoother a function and the fewer its inputs, the more depth gains",
             f"error of 2 layers over that of {deep}, {table.longest} examples",
             [gains],
-            eased({one: -gain for one, gain in gains.items()}),
-            [table.gain_halves(deep)],
+            eased({one: -gain for one, gain in gains.items()}, gain_halves),
+            [gain_halves],
         ),
         as_good(table, deep),
         nearest(table, "a learner predicts as a network that was trained on the prompt", "networks of"),
@@ -305,6 +325,7 @@ FIGURES = tuple(
         partial(numbers, families),
         partial(draw, families),
         (name, "networks"),
+        lambda rows: "the paper’s statements are about approximation",
     )
     for name, number, subject, kind, families, judge in (
         ("balls", "Theorem 3", "indicators of balls", "ball", balls, judge_balls),

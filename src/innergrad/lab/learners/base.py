@@ -270,6 +270,17 @@ class Learner(nn.Module):
             )
 
 
+def predictor_of(predict: Callable[[Tensor, Tensor], Tensor] | Learner) -> Callable[[Tensor, Tensor], Tensor]:
+    """The ``predict`` of a learner; a function is itself one."""
+    if isinstance(predict, Learner):
+        predict._single("a prediction")
+        return predict.predict
+    if not callable(predict):
+        allowed = "predict(x, y), or a learner"
+        raise InputError("what predicts is a function or a learner", got=type(predict).__name__, allowed=allowed)
+    return predict
+
+
 def _edited(name: str, new: object, old: Tensor) -> Tensor:
     """The tensor that an edit returned, if it can take the activation's place."""
     if not isinstance(new, Tensor) or new.shape != old.shape:
