@@ -61,6 +61,10 @@ def command(figure: Figure) -> str:
     return f"`innergrad figures {figure.name}{f' --{size}' if size != 'full' else ''}`"
 
 
+def first_upper(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
 def verdict(found: dict[str, Any] | None) -> str:
     if found is None:
         return "not run yet"
@@ -103,7 +107,7 @@ def sections() -> list[str]:
         if found is None:
             continue
         lines += ["", f"### {figure.name}", "", f"*{figure.paper}*, {figure.number}. {subject(figure)}.", ""]
-        lines += [f"**{verdict(found).capitalize()}.** {found['reason']}", ""]
+        lines += [f"**{first_upper(verdict(found))}.** {first_upper(found['reason'])}", ""]
         if found["training"]:
             lines += [trained(found), ""]
         folder = place(figure)
