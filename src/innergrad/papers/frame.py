@@ -251,9 +251,10 @@ class Verdict:
         if self.too_short:
             return "learners were trained for {:,} of {:,} steps, too few to be judged.".format(*self.trained)
         tested = [one for one in self.findings if one.counts] or self.findings
+        opened = self.missing or [one for one in tested if one.holds is None]
         failed = [one for one in tested if not one.holds]
-        if self.missing:
-            return "; ".join(dict.fromkeys(one.words for one in self.missing)) + "."
+        if opened:
+            return "; ".join(dict.fromkeys(one.words for one in opened)) + "."
         if not failed:
             return f"{tested[0].claim} ({tested[0].brief or tested[0].words})."
         kinds = {
