@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 from pathlib import Path
@@ -43,6 +44,11 @@ def renew(name: str, command: str, changed: dict[str, Any]) -> None:
 def read(name: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
     return content
+
+
+def no_arguments(about: str | None) -> None:
+    """For a command without settings: ``--help`` says what it does, and anything else is an error; nothing is run."""
+    argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 
 
 def device_name(device: str) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import innergrad as ig
-from _results import store
+from _results import no_arguments, store
 from innergrad import figures
 from innergrad.evidence.bounds import DomainCertificate
 
@@ -88,4 +88,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    no_arguments(__doc__)
     main()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from _results import store
+from _results import no_arguments, store
 from innergrad.functions.decay import decay_condition
 
 F = torch.nn.functional
@@ -48,4 +48,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    no_arguments(__doc__)
     main()

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 import innergrad as ig
-from _results import store
+from _results import no_arguments, store
 from innergrad.cli.demo import EPSILON, N_EXAMPLES, diabetes
 from innergrad.evidence.explain import draw
 
@@ -29,4 +29,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    no_arguments(__doc__)
     main()

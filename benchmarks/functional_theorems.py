@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from _results import read, store
+from _results import no_arguments, read, store
 from innergrad.lab.counter_rng import CounterRNG
 from innergrad.papers.functional_theorems import Symmetric, off_set, size
 
@@ -86,5 +86,6 @@ def table() -> list[str]:
 
 
 if __name__ == "__main__":
+    no_arguments(__doc__)
     torch.set_num_threads(1)
     store(NAME, "python benchmarks/functional_theorems.py", measured())

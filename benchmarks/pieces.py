@@ -12,7 +12,7 @@ import torch
 from scipy.integrate import quad
 
 import innergrad as ig
-from _results import store
+from _results import no_arguments, store
 
 EPSILONS = (1e-2, 1e-3, 1e-4, 1e-5)
 
@@ -52,4 +52,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    no_arguments(__doc__)
     main()

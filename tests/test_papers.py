@@ -38,7 +38,7 @@ from innergrad.papers import (
 from innergrad.papers.bridges import Functions, network
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.deep_optimizers import MIXED, RELU, SOFTMAX, TINY, Test, Variant, experiments, trained
-from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Verdict, over_seeds, read_records
+from innergrad.papers.frame import Clock, Figure, Finding, Record, Run, Study, Verdict, over_seeds, read_records
 from innergrad.papers.views import BEST, COLUMNS, ERROR, LEARNER, MEASURES, POOLED
 
 LEARNERS = Variant("softmax")
@@ -616,6 +616,17 @@ def test_a_small_version_says_what_the_larger_one_found(tmp_path: Path, monkeypa
         "no evidence. docs/reproduction.md has the larger one: partly reproduced"
         in CliRunner().invoke(app, given).stdout
     )
+
+
+def test_a_full_experiment_on_a_CPU_says_what_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is trained. Not for smaller sizes, and not where nothing is run."""
+    monkeypatch.setattr(Study, "run", lambda *rest: True)
+    monkeypatch.setattr(Figure, "finish", lambda *rest, **more: {"verdict": "open", "caveat": "", "reason": ""})
+    given = ["figures", "balls", "--device", "cpu", "--out", str(tmp_path)]
+    said = {more: CliRunner().invoke(app, [*given, *more]).stderr for more in ((), ("--quick",), ("--stages", "none"))}
+    assert "the full experiment, on a CPU. The stored one took 10.0 min, NVIDIA H200" in said[()]
+    assert "Shorter: --quick (minutes) or --small (an hour or two)" in said[()]
+    assert not any("full experiment" in said[more] for more in said if more)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 OWN = Path("out/figures")
 PUBLISHED = Path(__file__).with_name("verdicts.json")  # those of docs/reproduction.md, written by benchmarks/tables.py
 NOT_RUN = "not run"
+TIMES = {"quick": "minutes", "small": "an hour or two"}  # on a CPU
 NOTHING = {"verdict": None, "caveat": None}
 
 
@@ -117,11 +119,21 @@ def _run(
     folder = out or Path("out") / ("figures" if size == "full" else f"figures-{size}")
     say = (lambda line: None) if quiet else (lambda line: print(line, file=sys.stderr, flush=True))
     run = Run(study, size, folder, str(pick_device(device)), Clock(seconds), say)
+    if size == "full" and run.device == "cpu" and stages != []:
+        run.say(_long(figure, study.sizes))
     done = study.run(run, stages or figure.stages) if stages != [] else True
     found = figure.finish(run, force=force) | {"folder": str(folder)}
     if not done and found["verdict"] == "open":
         raise JobError(f"there was no time for all of {figure.name}: {found['reason']} The same command goes on.")
     return found
+
+
+def _long(figure: Figure, sizes: Container[str]) -> str:
+    """What to expect of a full experiment on a CPU."""
+    cost = (published(figure.name) or {}).get("cost")
+    others = " or ".join(f"--{size} ({time})" for size, time in TIMES.items() if size in sizes)
+    told = f" The stored one took {cost}." if cost else ""
+    return f"{figure.name}: the full experiment, on a CPU.{told} Shorter: {others}. If stopped, it goes on later."
 
 
 def _print_list(found: list[Figure], folder: Path | None, as_json: bool) -> None:
@@ -133,7 +145,7 @@ def _print_list(found: list[Figure], folder: Path | None, as_json: bool) -> None
             "number": one.number,
             "study": one.study.name,
             "title": one.title,
-            **(stored(one.name, folder or OWN) or (None if folder else published(one.name)) or NOTHING),
+            **(stored(one.name, folder or OWN) or (None if folder else _known(one.name)) or NOTHING),
         }
         for one in found
     ]
@@ -144,6 +156,11 @@ def _print_list(found: list[Figure], folder: Path | None, as_json: bool) -> None
     name, verdict = max(len(row["name"]) for row in rows), max(map(len, told))
     for row, words in zip(rows, told, strict=True):
         print(f"{row['name']:<{name}}  {words:<{verdict}}  {row['title']}")
+
+
+def _known(name: str) -> dict[str, Any] | None:
+    found = published(name)
+    return found and {key: found[key] for key in NOTHING}
 
 
 def worded(found: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ LEAST = -2.0  # R^2 below is not shown: with no example, it can be anything
 STEEP = 5.0  # a loss that falls by more is drawn on a log axis
 WIDTH, HEIGHT = 4.6, 3.9  # inches of a panel
 MOST_PANELS = 6  # side by side
+SHADED = "shaded: 95 % intervals"
 
 
 def plot_curves(
@@ -47,7 +48,7 @@ def draw_curves(ax: Axes, curves: Mapping[str, Curve], measure: str, learner: st
         width, order = (2.5, 3) if front else (1.6, 2)
         _draw(ax, curve, color=colours[name], lw=width, zorder=order, label="the learner" if front else name)
     _frame(ax, [*curves.values()][:2], measure, title)
-    ax.legend()
+    ax.legend(title=SHADED)
 
 
 def _draw(ax: Axes, curve: Curve, **style: Any) -> None:
@@ -102,7 +103,7 @@ def plot_groups(
             title = shift if len(shifts) > 1 else ""
             _frame(ax, [*(found[learner][measure] for _, found in here), *[*beside.values()][:1]], measure, title)
         shown = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-        figure.legend(list(shown.values()), list(shown), loc="outside right center")
+        figure.legend(list(shown.values()), list(shown), loc="outside right center", title=SHADED)
         if len(shifts) == 1:
             figure.suptitle(shifts[0])
         if save is not None:

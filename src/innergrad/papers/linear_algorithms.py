@@ -237,7 +237,10 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         if not curves:
             return [Finding(claim, None, f"{measure} is not measured yet")]
         value, k = largest(curves[BEST], sizes.d + 1, last)
+        lengths = [one for one in curves[BEST]["k"] if sizes.d < one <= last]
         brief = words = f"{measure}/d to least squares is at most {said(curves[BEST], k)} at k = {k}"
+        if len(lengths) < last - sizes.d:
+            words += f" (measured at {', '.join(map(str, lengths))})"
         if sizes.d in curves[BEST]["k"]:
             words += f"; with d pairs, which no rule judges, {said(curves[BEST], sizes.d)}"
         found.append(Finding(claim, value < NEAR, words, paper="below 0.01", brief=brief))

@@ -262,7 +262,7 @@ def styles(sizes: Sizes) -> dict[str, tuple[str, dict[str, Any]]]:
     """Label and style of every predictor."""
     found: dict[str, tuple[str, dict[str, Any]]] = {
         MEAN: ("mean of the labels", {"color": GREY, "lw": 1.2}),
-        RIDGE: ("ridge", {"color": GREY, "lw": 1.2, "ls": "--"}),
+        RIDGE: ("ridge (λ by leave-one-out)", {"color": GREY, "lw": 1.2, "ls": "--"}),
         LIFTED: ("ridge on x and |x|²", {"color": DARK, "lw": 1.4, "ls": ":"}),
         POSTERIOR: ("posterior", {"color": DARK, "lw": 1.8, "ls": ":", "zorder": 4}),
     }

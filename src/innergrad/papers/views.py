@@ -208,7 +208,7 @@ def draw_beside(ax: Axes, rows: Sequence[Record], test: Record, measure: str) ->
         ("NNGP", "posterior (NNGP)", {"color": DARK, "lw": 1.8, "ls": ":", "zorder": 4}),  # learners are often as good
         (LAST, "network trained on the prompt", {"color": light, "lw": 0, "marker": "o", "ms": 5}),
         (BEST, "the same, best epoch (oracle)", {"color": dark, "lw": 1.2, "zorder": 2.5}),
-        ("ridge", "ridge", {"color": GREY, "lw": 1.2, "ls": "--"}),
+        ("ridge", "ridge (λ by leave-one-out)", {"color": GREY, "lw": 1.2, "ls": "--"}),
         ("mean", "mean of the labels", {"color": GREY, "lw": 1.2}),
     )
     for by, label, style in styles:
