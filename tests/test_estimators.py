@@ -687,6 +687,26 @@ def test_cells_that_cannot_be_read_are_said_and_missing() -> None:
     np.testing.assert_array_equal(found, again)
 
 
+@pytest.mark.parametrize(
+    ("form", "told"), [("${} k", True), ("{} %", True), ("{} tsd. €", True), ("{} km", False), ("{}", False)]
+)
+@pytest.mark.parametrize("cells", [["30", "7"], [30.0, 7.0]], ids=["text", "numbers"])
+def test_numbers_without_the_unit_of_the_training_rows_are_said(form: str, told: bool, cells: list[Any]) -> None:
+    """Where the unit says how large they are. Nothing is said of cells that have it, and of missing ones."""
+    model = InContextRegressor("ridge").fit(
+        pd.DataFrame({"way": [form.format(n) for n in range(1, 31)]}), np.arange(30.0)
+    )
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.predict(pd.DataFrame({"way": [form.format(30), None]}, dtype=object))
+        assert not found
+        model.predict(pd.DataFrame({"way": cells}))
+    assert len(found) == told
+    assert all(
+        "'way' has 2 cells without the unit of the training rows, such as '30" in str(one.message) for one in found
+    )
+
+
 def test_a_unit_that_no_training_row_has_is_read() -> None:
     frame = pd.DataFrame({"a": [str(one) for one in range(40)]})
     model = InContextRegressor("ridge").fit(frame, np.arange(40.0))

@@ -106,7 +106,7 @@ class InContext(BaseEstimator):  # type: ignore[misc]
         """(m, used columns)."""
         check_is_fitted(self)
         table = table_of(self, X, reset=False)
-        for sentence in self._columns.unread(table):
+        for sentence in self._columns.doubts(table):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         return self._columns.matrix(table)
 

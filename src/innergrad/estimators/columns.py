@@ -32,7 +32,7 @@ from innergrad.estimators.cells import (
     named,
     texts,
 )
-from innergrad.written import Plan, day_of, hour_of, is_missing, number_alone, plan
+from innergrad.written import Plan, day_of, hour_of, is_missing, number_alone, parsed, plan, scales
 from innergrad.written.dates import MONTH_AND_YEAR
 
 Kind = Literal["number", "yes/no", "category", "date", "text", "constant", "copy", "empty"]
@@ -97,6 +97,14 @@ class Coding:
             return []
         return [text for text in texts(values) if text and not is_missing(text) and np.isnan(self._read(text))]
 
+    def assumed(self, values: Values) -> list[str]:
+        """Cells without a unit, where the unit of the training rows is a multiple, $ k or %, and so says how they are
+        read.
+        """
+        if self.plan is None or self.plan.kind != "numbers" or not scales(self.plan.unit):
+            return []
+        return [text for text in texts(values) if text and (found := parsed(text, self.plan.decimal)) and not found[1]]
+
     def _read(self, text: str | None) -> float:
         """A cell by itself: others in the same call have no say."""
         assert self.plan is not None
@@ -128,10 +136,17 @@ class Columns:
         """Of every used column the number of its categories; 0 for numbers."""
         return tuple(0 if one.levels is None else 1 + max(one.levels.values()) for one in self.codings)
 
-    def unread(self, table: Sequence[Values]) -> list[str]:
-        """Sentences on cells that count as missing, because they cannot be read."""
+    def doubts(self, table: Sequence[Values]) -> list[str]:
+        """Sentences on cells that count as missing, because they cannot be read, and on those whose unit is assumed."""
+        assumed = [(one, one.assumed(table[one.place])) for one in self.codings]
+        told = [
+            f"{named(one.column.name)} has {plural(len(cells), 'cell')} without the unit of the training rows, such as "
+            f"{shortened(cells[0], 30)!r}: the unit {one.plan.unit!r} is assumed"
+            for one, cells in assumed
+            if cells and one.plan is not None
+        ]
         found = [(one.column, one.unread(table[one.place])) for one in self.codings]
-        return [
+        return told + [
             f"{named(column.name)} has {plural(len(cells), 'cell')} that cannot be read as in the training rows, such "
             f"as {shortened(cells[0], 30)!r} (there: {column.words}): taken as missing"
             for column, cells in found

@@ -1,7 +1,7 @@
 """What a column of text holds: numbers with units, dates, yes or no, categories; and its cells as values."""
 
 from innergrad.written.dates import day_of, day_words, hour_of
-from innergrad.written.numbers import decimal_mark, is_missing, number_alone, number_of, unit_of_others
+from innergrad.written.numbers import decimal_mark, is_missing, number_alone, number_of, parsed, scales, unit_of_others
 from innergrad.written.plans import Plan, Task, Value, absent, dates_of, numbers_of, plan, spoken, task_of
 
 __all__ = [
@@ -18,7 +18,9 @@ __all__ = [
     "number_alone",
     "number_of",
     "numbers_of",
+    "parsed",
     "plan",
+    "scales",
     "spoken",
     "task_of",
     "unit_of_others",

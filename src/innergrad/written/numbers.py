@@ -144,6 +144,13 @@ def measure(unit: str, *, counts: bool = False) -> tuple[float, str]:
     return factor, " ".join(rest)
 
 
+def scales(unit: str) -> bool:
+    """Whether a number without this unit is another one, by a factor: % and $ k; not km, nor a mixture of units."""
+    if unit == MIXED or unit.startswith(MULTIPLES):
+        return False
+    return unit == "%" or measure(unit, counts=_has_currency(unit))[0] != 1.0
+
+
 def _has_currency(unit: str) -> bool:
     return any(re.fullmatch(_CURRENCY, word) for word in unit.split())
 
