@@ -587,6 +587,23 @@ def test_scores_are_scikit_learns() -> None:
         assert found[0] == pytest.approx(scoring.decisive(task, true[rows], said[rows], fold[rows]))
 
 
+@pytest.mark.parametrize("rows", [60, 1000])
+def test_few_rows_that_differ_from_all_others_do_not_deceive(rows: int) -> None:
+    """Four amounts among zeros: rows that are drawn again may have none of them, and then there is no R²."""
+    for seed in range(20):
+        y = np.zeros(rows)
+        y[:4] = 1000.0 * np.random.default_rng(seed).uniform(0.5, 2.0, 4)
+        fold = scoring.folds("numbers", y, 5, seed)
+        found = [scoring.Found("", guess, 0.0) for guess in (0.99 * y, np.full(rows, y.mean()))]
+        validation = scoring.Validation("numbers", [], list(range(rows)), y, fold, found, [])
+        assert max(row["spread"] for row in validation.scores()) < 0.1
+        assert words.is_clear(*validation.gain(1))
+    normal = np.random.default_rng(0).normal(size=400)
+    assert scoring.spread_of(normal) == pytest.approx(normal.std(), rel=0.1)
+    assert np.isnan(scoring.weighted("numbers", y, y, fold, (y == 0.0)[None].astype(float)))
+    assert scoring.decisive("numbers", np.full(9, 0.1), np.full(9, 0.1)) == 0.0
+
+
 def test_few_pairs_and_tiny_numbers_do_not_deceive() -> None:
     """Guesses at the classes of six rows are never clearly better than chance; R² does not change with the unit."""
     rng = np.random.default_rng(0)

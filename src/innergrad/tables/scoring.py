@@ -19,6 +19,8 @@ from innergrad.written import Task
 LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # quantiles that calibration is measured at
 SCORED = 3000  # rows; of more, a sample: boosting and the like would take minutes
 RESAMPLED = 200  # times, for the spread of a score
+WITHIN = (0.1587, 0.8413)  # one standard deviation on both sides of the mean, for normal draws
+ROUNDED = 1e-9  # a share that is rounding
 PERMUTED_ROWS, PERMUTED_QUERIES = 250, 8000  # rows that a column is shuffled in, and predictions for all columns
 OWN = "in context"
 CHANCE = 0.5  # the area under the ROC curve of a method that does not tell rows apart
@@ -59,7 +61,7 @@ class Validation:
             {
                 "method": one.name,
                 **measure(self.y, one, self.fold),
-                "spread": float(drawn.std()),
+                "spread": spread_of(drawn),
                 "seconds": one.seconds,
             }
             for one, drawn in zip(self.found, self.resampled, strict=True)
@@ -68,14 +70,14 @@ class Validation:
     def gain(self, other: int) -> tuple[float, float]:
         """How much better the learner's score is than another's, and the standard error of that, on the same rows."""
         own, theirs = (decisive(self.task, self.y, self.found[n].values, self.fold) for n in (0, other))
-        spread = float((self.resampled[0] - self.resampled[other]).std())
+        spread = spread_of(self.resampled[0] - self.resampled[other])
         if self.task == "classes" and theirs == CHANCE:  # rows drawn again hardly tell how little few pairs say
             spread = max(spread, chance_error(self.y, self.fold))
         return own - theirs, spread
 
     @cached_property
     def resampled(self) -> np.ndarray:
-        """(methods, times): the scores, if rows were drawn again, with replacement."""
+        """(methods, times): the scores, if rows were drawn again, with replacement; NaN where a draw has none."""
         n, rng = len(self.y), np.random.default_rng(0)
         weights = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLED).astype(float)
         return np.stack([weighted(self.task, self.y, one.values, self.fold, weights) for one in self.found])
@@ -87,18 +89,32 @@ class Validation:
 def decisive(task: Task, y: np.ndarray, values: np.ndarray, fold: np.ndarray | None = None) -> float:
     """R² of amounts; of classes the area under the ROC curve."""
     same = np.zeros(len(y), dtype=int) if fold is None else fold
-    return float(weighted(task, y, values, same, np.ones((1, len(y))))[0])
+    found = float(weighted(task, y, values, same, np.ones((1, len(y))))[0])
+    return 0.0 if np.isnan(found) else found
+
+
+def spread_of(drawn: np.ndarray) -> float:
+    """The standard error of a score that was drawn again and again: half of the range that 68 % of the draws are in.
+
+    Of scores that are spread normally, that is their standard deviation. But where a few rows make most of the variance
+    of the labels, some draws have hardly any of them, and an R² far below zero.
+    """
+    known = drawn[~np.isnan(drawn)]
+    return float(np.diff(np.quantile(known, WITHIN))[0]) / 2.0 if len(known) else 0.0
 
 
 def weighted(task: Task, y: np.ndarray, values: np.ndarray, fold: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """(times,): the same, with every row counted as often as weights (times, rows) say."""
+    """(times,): the same, with every row counted as often as weights (times, rows) say. R² is NaN if all labels are
+    equal.
+    """
     if task == "numbers":
         size = np.abs(y).max() or 1.0  # squares of tiny numbers would be zero
         y, values = y / size, values / size
         centred, count = y - y.mean(), weights.sum(1)
-        total = weights @ centred**2 - (weights @ centred) ** 2 / count
-        error = weights @ (y - values) ** 2
-        return np.asarray(1.0 - np.divide(error, total, out=np.ones(len(total)), where=total > 0.0))
+        squares, error = weights @ centred**2, weights @ (y - values) ** 2
+        total = squares - (weights @ centred) ** 2 / count
+        known = total > ROUNDED * squares
+        return np.asarray(1.0 - np.divide(error, total, out=np.full(len(total), np.nan), where=known))
     count = values.shape[1]
     areas = [area(y == one, values[:, one], fold, weights) for one in ([1] if count == 2 else range(count))]
     known = ~np.isnan(areas)

@@ -62,6 +62,13 @@ class Member:
         """codes: for every column of the table."""
         return cls(rows, columns, tuple(codes[column] for column in columns), shift)
 
+    def without(self, left_out: np.ndarray) -> Member:
+        """The same without some columns of the table, left_out (d,); as it is if none would be left."""
+        places = np.flatnonzero(~left_out[self.columns])
+        if len(places) in (0, len(self.columns)):
+            return self
+        return replace(self, columns=self.columns[places], codes=tuple(self.codes[place] for place in places))
+
     @property
     def content(self) -> bytes:
         """Members with the same content give the same answer."""

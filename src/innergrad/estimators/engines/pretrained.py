@@ -6,7 +6,7 @@ another order; of these shapes a row's are rounded alike, alone and in company.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,7 +20,7 @@ from innergrad.errors import InputError, integer, one_of
 from innergrad.estimators.design import Scale
 from innergrad.estimators.engines.base import Engine, Numbers, Table
 from innergrad.estimators.engines.contexts import Contexts, Limits, Member, Way
-from innergrad.estimators.held_out import parts
+from innergrad.estimators.held_out import by_lacking, parts
 
 MOST_CLASSES = 10
 LARGEST_WHOLE = 2.0**24  # that float32 has with all whole numbers below it
@@ -28,6 +28,8 @@ MOST_KEPT = 20_000  # rows whose answers are kept
 BLOCK = 32  # rows that are asked for
 PARTS = 5  # held out, to calibrate
 GRID = np.array([0.001, 0.003, *np.arange(1, 100) / 100, 0.997, 0.999])  # that held-out labels are compared with
+FIRST, SELDOM = 3, 0.25  # columns are left out for rows that lack them: the first, if fewer of all rows lack them
+LEFT_OUT = 3  # columns, at most, for a row
 BELIEVED = 20  # held-out rows that the learner's own quantiles count as
 
 
@@ -108,6 +110,8 @@ class Pretrained(Engine):
                 f"{table.classes} classes are more than the learner's {MOST_CLASSES}: each is told from all others, "
                 "and the chances are normalised"
             )
+        lacking = np.isnan(table.values).mean(0)
+        self.told = (lacking > 0.0) & ((np.arange(len(lacking)) >= FIRST) | (lacking >= SELDOM))
         self.levels_seen = self._held_out_levels() if self.calibrate and not table.classes else None
 
     @property
@@ -138,11 +142,25 @@ class Pretrained(Engine):
                 key,
                 [
                     (rows, [self._ask(member, values[rows]) for member in members])
-                    for rows, members in self.chosen.of(values)
+                    for rows, members in self._members(values)
                 ],
             )
             self._kept = kept if len(values) <= MOST_KEPT else NOTHING
         return kept[1]
+
+    def _members(self, values: np.ndarray) -> Iterator[tuple[np.ndarray, list[Member]]]:
+        """Places of rows, and the members that answer for them.
+
+        A column that a row lacks is left out of its prompts: the row is predicted from the others. With the column, the
+        learner would have to guess what the lack means; its answers are then farther off, and too sure. But every set
+        of columns is a pass of its own. So this is done for columns that no row of the table lacks, and for the most
+        relevant ones, unless many rows lack them: those say what the lack means. (Columns come in that order.)
+        """
+        for rows, members in self.chosen.of(values):
+            lacks = np.isnan(values[rows]) & ~self.told
+            lacks &= lacks.cumsum(1) <= LEFT_OUT
+            for left_out, some in by_lacking(np.where(lacks, np.nan, 0.0)):
+                yield rows[some], [member.without(left_out) for member in members]
 
     def _ask(self, member: Member, values: np.ndarray) -> Answer:
         labels = self.scale.there(self.table.y[member.rows])
@@ -154,7 +172,7 @@ class Pretrained(Engine):
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         found = np.empty((len(values), self.table.classes))
-        for rows, members in self.chosen.of(values):
+        for rows, members in self._members(values):
             found[rows] = np.mean([self._chances(member, values[rows]) for member in members], axis=0)
         normalised: np.ndarray = found / found.sum(1, keepdims=True)
         return normalised
