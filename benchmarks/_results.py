@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
+from innergrad.errors import InputError
+
 RESULTS = Path(__file__).parent.parent / "results"
+
+
+def _one_line(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """What a command says of an error, in place of Python: of wrong input, or a package that is not there, one line."""
+    if not issubclass(kind, InputError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr, flush=True)
+    os._exit(2)
+
+
+sys.excepthook = _one_line
 
 
 def store(

@@ -639,7 +639,8 @@ def test_where_nothing_can_be_learned_all_answers_are_the_same() -> None:
         ({"learner": "networks-3-softmax"}, "the learner cannot answer; got GPT"),
         ({"learner": tiny("classes")}, "the learner answers with other labels; got classes; allowed: numbers"),
         ({"learner": Smoother(), "contexts": "all"}, "unknown contexts; got 'all'; allowed: random, nearest"),
-        ({"engine": "ridge", "random_state": None}, "random_state must be an integer"),
+        ({"engine": "ridge", "random_state": "0"}, "random_state must be an integer"),
+        ({"learner": "tables-regresion"}, "unknown learner of tables; got 'tables-regresion'.*mean tables-regression"),
     ],
 )
 def test_wrong_settings_are_errors_of_fit(settings: dict[str, Any], words: str) -> None:
@@ -647,6 +648,21 @@ def test_wrong_settings_are_errors_of_fit(settings: dict[str, Any], words: str) 
         InContextRegressor(**settings).fit(*table())
     with pytest.raises(InputError, match="numbers between 0 and 1"):
         InContextRegressor("ridge").fit(*table()).predict(table()[0], quantiles=[0.0])
+
+
+def test_a_random_state_may_be_a_generator_or_none() -> None:
+    X, y = table()
+    X = np.concatenate([X, X + 0.01])  # more rows than a context: which are drawn is at random
+    y = np.concatenate([y, y])
+
+    def found(state: Any) -> np.ndarray:
+        model = InContextRegressor(learner=Smoother(), max_rows=20, n_estimators=1, random_state=state).fit(X, y)
+        return np.asarray(model.predict(X))
+
+    generators = [np.random.RandomState(5), np.random.RandomState(5)]
+    assert np.array_equal(found(generators[0]), found(generators[1]))
+    assert not np.array_equal(found(generators[0]), found(generators[0]))  # the next number
+    assert not np.array_equal(found(None), found(None))
 
 
 # ---------------------------------------------------------------------------------------- prompts of a learner

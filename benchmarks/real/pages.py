@@ -147,7 +147,7 @@ def door() -> list[str]:
         best = sorted(shown, key=lambda row: -row["mean"])
         cells = ", ".join(f"{called(row['model'], name)} {row['mean']:.3f}" for row in best)
         lines.append(f"| {words} ({score}) | {group.get('tables', 0)} | {cells} |")
-    return [*lines, "", f"Within chance: the gain in {', '.join(near)}."] if near else lines
+    return [*lines, "", f"What chance may explain: the gain in {', '.join(near)}."] if near else lines
 
 
 def intervals() -> list[str]:

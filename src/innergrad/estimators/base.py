@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from innergrad.errors import InputError, integer, one_of
@@ -37,6 +38,13 @@ class Fit:
         """The used columns (m, d), as the engine takes them."""
         found: np.ndarray = values[:, self.order]
         return found
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    """None, and generators, as scikit-learn takes them: another seed each time."""
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    return integer("random_state", random_state, low=0, high=2**32 - 1)
 
 
 class InContext(BaseEstimator):  # type: ignore[misc]
@@ -83,7 +91,7 @@ class InContext(BaseEstimator):  # type: ignore[misc]
 
     def _choose(self, table: Table) -> Engine:
         one_of("unknown engine", self.engine, ENGINES)
-        seed = integer("random_state", self.random_state, low=0, high=2**32 - 1)
+        seed = seed_of(self.random_state)
         if not table.values.shape[1]:
             return Same(["no column can be used: every row gets the same answer"])
         if len(np.unique(table.y)) == 1:

@@ -37,7 +37,8 @@ class InContextClassifier(ClassifierMixin, InContext):  # type: ignore[misc]
             the row that is asked for, which is slower.
         hidden: of engine ``gd``: units in each hidden layer.
         steps: of engine ``gd``: the most steps. As many are taken as predict held-out rows best.
-        random_state: the seed of everything that is drawn.
+        random_state: the seed of everything that is drawn; or, as in scikit-learn, a generator, or None for another
+            seed in every fit.
 
     Attributes:
         classes_: the classes, sorted.
@@ -70,7 +71,7 @@ class InContextClassifier(ClassifierMixin, InContext):  # type: ignore[misc]
         contexts: Way = "random",
         hidden: Sequence[int] = (16,),
         steps: int = 200,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.engine = engine
         self.learner = learner

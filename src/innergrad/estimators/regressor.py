@@ -38,7 +38,8 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
             predictions.
         hidden: of engine ``gd``: units in each hidden layer.
         steps: of engine ``gd``: the most steps. As many are taken as predict held-out rows best.
-        random_state: the seed of everything that is drawn.
+        random_state: the seed of everything that is drawn; or, as in scikit-learn, a generator, or None for another
+            seed in every fit.
 
     Attributes:
         columns_: what was done with every column, in words.
@@ -74,7 +75,7 @@ class InContextRegressor(RegressorMixin, InContext):  # type: ignore[misc]
         calibrate: bool = False,
         hidden: Sequence[int] = (16,),
         steps: int = 200,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.engine = engine
         self.learner = learner

@@ -59,6 +59,7 @@ class TableLearner(Protocol):
 
 
 Asked = list[tuple[np.ndarray, list[Answer]]]
+TABLES = "tables-"  # so begin the names of the zoo's learners of tables
 NOTHING: tuple[bytes, Asked] = (b"", [])
 
 
@@ -68,7 +69,10 @@ def learner_by_name(name: str) -> TableLearner:
     from innergrad import zoo
     from innergrad.lab.pretrained import load_pretrained
 
-    if name not in zoo.names():
+    known = [one for one in zoo.names() if one.startswith(TABLES)]
+    if known and name not in zoo.names():
+        one_of("unknown learner of tables", name, known)
+    if not known:
         hint = "--engine kernel, ridge or gd needs none; --learner takes one of your own"
         raise InputError("this version ships no pretrained learner of tables", got="engine pretrained", hint=hint)
     return cast(TableLearner, load_pretrained(name)[0])
