@@ -116,7 +116,8 @@ def examined(numbers: Sequence[int], workers: int, seconds: float = math.inf) ->
         for row in found:
             if row.get("violations") or "failed" in row:
                 print(f"{'FAILED' if 'failed' in row else 'VIOLATION'}: {row}", flush=True)
-        print(f"{len(rows)} configurations, {time.time() - started:.0f} s", flush=True)
+        if found:
+            print(f"{len(rows)} configurations, {time.time() - started:.0f} s", flush=True)
     return sorted(rows, key=lambda row: int(row["number"]))
 
 

@@ -88,7 +88,7 @@ def figures(
     if as_json:
         print(json.dumps(found))
     elif not quiet:
-        print(f"{found['verdict']}{f' ({caveat})' if (caveat := found['caveat']) else ''}: {found['reason']}")
+        print(". ".join(text[:1].upper() + text[1:] for text in (worded(found), found["reason"])))
         if size != "full" and (whole := published(name)):
             print(f"A small version is no evidence. docs/reproduction.md has the larger one: {worded(whole)}.")
         print(f"wrote {name}.json, {name}.png and {name}.svg into {found['folder']}")

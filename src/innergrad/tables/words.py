@@ -85,7 +85,7 @@ def is_clear(gain: float, spread: float) -> bool:
 def _level(task: Task, target: str, own: Score, over_nothing: tuple[float, float], others_can: bool) -> str:
     gain, spread = over_nothing
     if not is_clear(gain, spread):
-        none = "" if others_can else f", nor is any other method: these columns, or so few rows, do not tell {target!r}"
+        none = "" if others_can else f", and no other method is: these columns, or so few rows, do not tell {target!r}"
         what = "the mean" if task == "numbers" else "chance"
         return f"In context it is not clearly better than {what}{none}. Decide nothing by it."
     if task == "numbers":
