@@ -816,7 +816,7 @@ def test_members_see_other_orders_and_other_numbers_of_categories_and_classes() 
     X, y = frame()
     learner = Smoother()
     model = InContextClassifier(learner=learner, n_estimators=3).fit(X, np.digitize(y, np.quantile(y, [0.3, 0.6])))
-    model.predict(X.dropna()[:5])
+    model.predict(X[:1])
     assert len(learner.prompts) == 3
     first, second, _ = learner.prompts
     assert not torch.equal(first[0].nan_to_num(9.0), second[0].nan_to_num(9.0))
