@@ -223,6 +223,24 @@ CASES: dict[str, Good | Bad] = {
     ),
     "a sum by chance": Good(lines("a,b,y", "{s},{c},{s}") + "9,red,69.25\n", {"a": "numbers"}, rows=13),
     "a column left out": Good(PLAIN, {"a": "text", "b": "numbers"}, asked={"drop": ("a",)}),
+    "yes and no in several ways": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "YES").replace("green", "n").replace("blue", "True"),
+        {"k": "yes or no"},
+        {"k": [1.0, 0.0, 1.0]},
+    ),
+    "letters that may be anything": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "T").replace("green", "N").replace("blue", "N"),
+        {"k": "categories"},
+    ),
+    "days as numbers": Good(
+        "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 31)),
+        {"d": "dates"},
+        {"d": [19723.0]},
+        rows=30,
+    ),
+    "numbers that are hardly days": Good(
+        "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 33)), {"d": "numbers"}, rows=32
+    ),
     # ------------------------------------------------------------------------------------------------- refused
     "empty": Bad("", ("is empty",)),
     "blank": Bad("\n \n", ("is empty",)),
@@ -293,7 +311,7 @@ def test_a_table_is_read_or_refused(name: str, tmp_path: Path) -> None:
         *(
             ("1e3", ".", 1000.0),
             ("1,5e-3", ",", 0.0015),
-            ("12,34,567", ".", None),
+            ("12,34,567", ".", 1234567.0),
             ("1.2.3", ".", None),
             ("", ".", None),
         ),
@@ -468,6 +486,43 @@ def test_a_column_is_read_as_it_was_meant(name: str) -> None:
         assert found.values(cells)[0][: len(values)] == pytest.approx(values, rel=1e-15)
     if name in ("points for thousands between commas", "years of two digits"):
         assert "points are for thousands" in found.words or "from 1965-02-01 to 2024-02-01" in found.words
+
+
+LEFT_OUT = {
+    "several units": (
+        [f"{40000 + n:,} km" if n % 3 else f"{25000 + n:,} mi" for n in range(60)],
+        "left out: numbers with several units (km, mi): write them in one unit",
+    ),
+    "currencies, some again": (
+        [f"${n % 30}" if n % 3 else f"€{n}" for n in range(60)],
+        "left out: numbers with several units ($, €): write them in one unit",
+    ),
+    "two decimal marks": (
+        [f"{n}.25" if n % 3 else f"{n},75" for n in range(60)],
+        "left out: numbers with two decimal marks ('0,75', '1.25'): write them with one",
+    ),
+    "names with numbers": (["1. Yes", "2. No", "3. Maybe", "1. Yes"], "3 categories: '1. Yes', '2. No', '3. Maybe'"),
+    "seats": (
+        [f"{n}{'ABC'[n % 3]}" for n in range(60)],
+        "left out: text that is different in every row ('0A', '1B', '2C')",
+    ),
+    "addresses": (
+        [f"{n} {'ABCDEFGH'[n % 8]}street" for n in range(60)],
+        "left out: text that is different in every row ('0 Astreet', '1 Bstreet', '2 Cstreet')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_column_that_is_left_out_says_why(name: str) -> None:
+    cells, words = LEFT_OUT[name]
+    assert columns.plan("a", cells).words == words
+
+
+def test_years_have_no_mark_of_thousands() -> None:
+    assert columns.plan("a", ["2009", "2024", "2011"]).words == "numbers from 2009 to 2024"
+    assert columns.plan("a", ["2009 €", "2024 €"]).words.startswith("numbers from 2009 to 2024")
+    assert columns.plan("a", ["2009", "5024", "2011"]).words == "numbers from 2,009 to 5,024"
 
 
 def test_no_is_no_where_only_yes_was_written() -> None:

@@ -12,7 +12,7 @@ from innergrad.tables.fitted import Fitted
 from innergrad.tables.new_rows import NewRows
 from innergrad.tables.sheets import lines_words
 from innergrad.tables.table import are_varied, row_keys
-from innergrad.written import Plan, Value, absent, spoken
+from innergrad.written import Plan, Value, absent, span
 
 
 def notes(model: Fitted, new: NewRows, matters: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -33,10 +33,10 @@ def _outside(one: Plan, known: Sequence[Value], values: Sequence[Value], new: Ne
     if not rows:
         return ""
     where = lines_words([new.sheet.lines[row] for row in rows])
-    lie = "row lies" if len(rows) == 1 else "rows lie"
+    lie, ends = "row lies" if len(rows) == 1 else "rows lie", span(low, high, one).removeprefix("from ")
     return (
-        f"column {one.name!r}: {len(rows):,} {lie} outside the range of the rows that taught, {spoken(low, one)} to "
-        f"{spoken(high, one)} ({where}): predictions there go beyond what was learned, and intervals may be too narrow"
+        f"column {one.name!r}: {len(rows):,} {lie} outside the range of the rows that taught, "
+        f"{ends} ({where}): predictions there go beyond what was learned, and intervals may be too narrow"
     )
 
 
