@@ -25,6 +25,7 @@ from innergrad.errors import InputError
 from innergrad.estimators import Column
 from innergrad.report.tables import _draw_bars
 from innergrad.tables import fitted, models, scoring, unusual, words
+from innergrad.tables.first_line import doubt
 from innergrad.tables.new_rows import read_new
 from innergrad.tables.table import Asked, Table, read_table
 from innergrad.written import day_of, hour_of, number_of
@@ -241,11 +242,25 @@ CASES: dict[str, Good | Bad] = {
     "numbers that are hardly days": Good(
         "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 33)), {"d": "numbers"}, rows=32
     ),
+    "data in the first line": Good(
+        lines("7.5,7 km,y", "{s},{n} km,{s}").replace("y", "3.5", 1),
+        notes="the first line looks like data, not like names: '7.5', '7 km', '3.5'",
+        asked={"target": "3.5"},
+    ),
     # ------------------------------------------------------------------------------------------------- refused
     "empty": Bad("", ("is empty",)),
     "blank": Bad("\n \n", ("is empty",)),
     "a header alone": Bad("a,b,y\n", ("a header but no rows", "a, b, y")),
     "one row": Bad("a,b,y\n1,2,3\n", ("'y'", "too few rows", "1 row")),
+    "a target among the data": Bad(
+        lines("7.5,7 km,3.5", "{s},{n} km,{s}"), ("no such column", "looks like data", "put a line of names above it")
+    ),
+    "a target with a longer name": Bad(
+        PLAIN.replace("y", "asking price"), ("did you mean 'asking price'?",), {"target": "price"}
+    ),
+    "a space before a quotation mark": Bad(
+        PLAIN + '1, "red, dark",3\n', ("line 14", "no space is before its quotation")
+    ),
     "one column": Bad("y\n1\n2\n3\n4\n5\n6\n", ("no column to learn 'y' from", "the target alone")),
     "no header": Bad("1,2,3\n4,5,6\n7,8,9\n", ("is not a header", "1, 2, 3")),
     "spaces between columns": Bad("a b y\n1 2 3\n4 5 7\n", ("one column", "commas, semicolons, tabs or bars")),
@@ -523,6 +538,35 @@ def test_years_have_no_mark_of_thousands() -> None:
     assert columns.plan("a", ["2009", "2024", "2011"]).words == "numbers from 2009 to 2024"
     assert columns.plan("a", ["2009 €", "2024 €"]).words.startswith("numbers from 2009 to 2024")
     assert columns.plan("a", ["2009", "5024", "2011"]).words == "numbers from 2,009 to 5,024"
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "data"),
+    [
+        ('Ford,2015,"41,097 km",€8', 'Ford,20{k},"{n}1,097 km",€{n}', True),
+        ("make,year,km,price", 'Ford,20{k},"{n}1,097 km",€{n}', False),
+        ("Ford,year,km,price", 'Ford,20{k},"{n}1,097 km",€{n}', False),
+        ("2015-01-03,red", "2016-01-{k},red", True),
+        ("2015-01-03,2015-01-04,2015-01-05", "{n}5,{n},9{n}", False),  # days as names
+        ("land,2019,2020,2021", "l{n},{k}00.5,{k}11,{k}33", False),  # years as names
+        (",2010,2015,2020", "l{n},{k}00.5,{k}11,{k}33", False),
+        ("land,2015", "l{n},{k}00", False),
+        ("land,2015", "l{n},20{k}", True),  # above years, a year
+        ("q,10,20,30,40", "red,{k},{k},{k},{k}", False),  # in even steps
+        ("q,0.1,0.5,0.9,2", "l{n},{n},{n},{n},{n}", False),  # rising
+        ("5.1,3.5,1.4,0.2,red", "{n}.5,{n}.5,{n}.5,{n}.5,red", True),
+        ("5.1,3.5,1.4,0.2,kind", "{n}.5,{n}.5,{n}.5,{n}.5,red", False),
+        ("5 km,10 km,42 km", "{n}.5,{n}.7,{n}.9", False),  # cells without the unit
+        ("red,green", "{c},{c}", True),
+        ("red,kind", "{c},{c}", False),
+        ("kind,kind", "kind,kind", False),  # the names again, and nothing else
+        ("x,y", "{n},{n}", False),
+    ],
+)
+def test_a_first_line_of_data_is_known_from_names(names: str, row: str, data: bool) -> None:
+    rows = [row.format(n=n, k=10 + n, c=["red", "green", "blue"][n % 3]) for n in range(1, 10)]
+    first, *below = csv.reader([names, *rows])
+    assert bool(doubt(first, below, ",")) == data
 
 
 def test_no_is_no_where_only_yes_was_written() -> None:

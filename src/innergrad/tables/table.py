@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from innergrad.errors import InputError, plural, shortened, suggestion
-from innergrad.tables.sheets import Sheet, read_sheet
+from innergrad.tables.sheets import Choose, Sheet, read_sheet
 from innergrad.written import (
     Plan,
     Task,
@@ -27,6 +27,7 @@ LEAST = 5  # rows that teach
 RARE = 5  # rows of a class: with fewer, some parts of the cross-validation have none
 NAMED = 3  # classes, in a sentence
 VARIED = 20  # different values of a column: with fewer in all columns, rows are equal by chance
+LETTERS = 3  # of a name, the least that are looked for in other names
 COPIES = 0.05  # of the rows: so many copies are worth a word
 ALIKE = 0.9995  # a column whose correlation with the target is as large as this knows it
 TOTALS = frozenset(("total", "totals", "sum", "summe", "gesamt", "grand total", "somme", "totale", "suma", "totaal"))
@@ -133,11 +134,11 @@ def _times(used: Sequence[Plan]) -> list[str]:
     return [f"{', '.join(dates)}: the score is for new rows of the same time; later rows may be harder to predict"]
 
 
-def _to_predict(path: Path, asked: Asked) -> Callable[[Sequence[str]], Callable[[Sequence[str]], bool]]:
+def _to_predict(path: Path, asked: Asked) -> Choose:
     """Rows without a target are kept, all of them: they are to be predicted."""
 
-    def of(header: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-        place, found = list(header).index(_column(path, header, asked.target)), 0
+    def of(header: Sequence[str], doubted: str) -> Callable[[Sequence[str]], bool]:
+        place, found = list(header).index(_column(path, header, asked.target, doubted=doubted)), 0
 
         def kept(row: Sequence[str]) -> bool:
             nonlocal found
@@ -155,16 +156,16 @@ def _to_predict(path: Path, asked: Asked) -> Callable[[Sequence[str]], Callable[
     return of
 
 
-def _column(path: Path, header: Sequence[str], name: str | None, flag: str = "--target") -> str:
-    """The name of a column as the file has it."""
+def _column(path: Path, header: Sequence[str], name: str | None, flag: str = "--target", doubted: str = "") -> str:
+    """The name of a column as the file has it. doubted: why the header may be none."""
     shown = ", ".join(header)
     if name is None:
-        hint = f"give {flag} with the name of a column, e.g. {flag} {header[-1]!r}"
+        hint = doubted or f"give {flag} with the name of a column, e.g. {flag} {header[-1]!r}"
         raise InputError("the column to predict is missing", allowed=shown, hint=hint)
     sheet = Sheet(path, list(header), [], [], 0)
     place = sheet.place(name)
     if place is None:
-        hint = suggestion(name, header) or f"{flag} names a column of the header"
+        hint = doubted or near_name(name, header) or f"{flag} names a column of the header"
         raise InputError(f"no such column in {path}", got=repr(name), allowed=shown, hint=hint)
     twice = [one for one in header if one.startswith(f"{header[place]} (")]
     if flag == "--target" and twice and f"{header[place]} (2)" in twice:
@@ -174,6 +175,14 @@ def _column(path: Path, header: Sequence[str], name: str | None, flag: str = "--
 
 
 # --------------------------------------------------------------------------------------------------------------- target
+
+def near_name(name: str, header: Sequence[str]) -> str:
+    """ "did you mean 'asking price'?": a column of a similar name, or the only one that has this name in its own."""
+    folded = name.strip().casefold()
+    within = [one for one in header if len(folded) >= LETTERS and folded in one.casefold()]
+    near = suggestion(name, header)
+    return near if near or len(within) != 1 else f"did you mean {within[0]!r}?"
+
 
 
 def _target(
