@@ -229,9 +229,25 @@ CASES: dict[str, Good | Bad] = {
         {"k": "yes or no"},
         {"k": [1.0, 0.0, 1.0]},
     ),
+    "a target of yes and no in several ways": Good(
+        lines("a,y", "{s},{c}").replace("red", "Y").replace("green", "no").replace("blue", "FALSE") + "3,yes\n",
+        task="classes",
+        rows=13,
+    ),
     "letters that may be anything": Good(
         lines("a,k,y", "{s},{c},{s}").replace("red", "T").replace("green", "N").replace("blue", "N"),
         {"k": "categories"},
+    ),
+    "capitals": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "Spam").replace("green", "spam"),
+        {"k": "categories"},
+        {"k": ["Spam", "spam", "blue"]},
+        notes="column 'k' has texts that differ in capitals or spaces only ('Spam' and 'spam'): write them alike",
+    ),
+    "classes in capitals": Good(
+        lines("a,y", "{s},{c}").replace("red", "Spam").replace("green", "spam"),
+        task="classes",
+        notes="the target 'y' has texts that differ in capitals or spaces only ('Spam' and 'spam')",
     ),
     "days as numbers": Good(
         "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 31)),
@@ -241,6 +257,13 @@ CASES: dict[str, Good | Bad] = {
     ),
     "numbers that are hardly days": Good(
         "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 33)), {"d": "numbers"}, rows=32
+    ),
+    "classes of several units": Good(
+        lines("a,y", "{s},5 {c}").replace("red", "km").replace("green", "m").replace("blue", "mi")
+        + "1,6 km\n2,6 m\n3,7 m\n",
+        task="classes",
+        rows=15,
+        notes="has numbers with several units (m, km, mi): write them in one unit, or each text is a class",
     ),
     "data in the first line": Good(
         lines("7.5,7 km,y", "{s},{n} km,{s}").replace("y", "3.5", 1),
@@ -257,6 +280,18 @@ CASES: dict[str, Good | Bad] = {
     ),
     "a target with a longer name": Bad(
         PLAIN.replace("y", "asking price"), ("did you mean 'asking price'?",), {"target": "price"}
+    ),
+    "a target of two currencies": Bad(
+        lines("a,y", "{s},{c}{n}").replace("red", "$").replace("green", "€").replace("blue", "€"),
+        ("'y'", "has numbers with several units (€, $); got '$0', '€1', '€2'; write them in one unit"),
+    ),
+    "a target of two decimal marks": Bad(
+        lines("a;y", "{s};{c}{n}").replace("red", "5,1").replace("green", "5.2").replace("blue", "5.3"),
+        ("'y'", "has numbers with two decimal marks ('5,10', '5.21')", "write them with one"),
+    ),
+    "a target of many kinds": Bad(
+        "a,y\n" + "".join(f"{n},kind {n % 120}\n" for n in range(180)),
+        ("is text of many kinds; got 120 different texts in 180 rows",),
     ),
     "a space before a quotation mark": Bad(
         PLAIN + '1, "red, dark",3\n', ("line 14", "no space is before its quotation")
@@ -381,8 +416,8 @@ def test_new_rows_are_read_by_the_plans_of_the_old(tmp_path: Path) -> None:
     np.testing.assert_equal(found["sold"], [20088.0, 19754.0])
     assert found["district"] == ["Mond", "Hafen"]
     assert new.truth == [None, 9000.0]
-    assert any("'Mond'" in note for note in new.notes)
-    assert any("'maybe'" in note for note in new.notes)
+    assert any("nothing was learned about: 'Mond' (line 2)" in note for note in new.notes)
+    assert any("('maybe'; line 3)" in note for note in new.notes)
 
 
 @pytest.mark.parametrize(
@@ -569,6 +604,22 @@ def test_a_first_line_of_data_is_known_from_names(names: str, row: str, data: bo
     assert bool(doubt(first, below, ",")) == data
 
 
+def test_new_rows_may_spell_yes_and_no_in_another_way(tmp_path: Path) -> None:
+    text = lines("a,k,y", "{s},{c},{c}").replace("red", "Yes").replace("green", "No").replace("blue", "No")
+    (tmp_path / "data.csv").write_text(text)
+    table = read_table(tmp_path / "data.csv", Asked("y"))
+    (tmp_path / "new.csv").write_text("a,k,y\n1,y,TRUE\n1,N,0\n1,1,no\n1,False,yes\n1,x,\n")
+    new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task, table.classes)
+    np.testing.assert_equal(new.columns[1], [1.0, 0.0, 1.0, 0.0, math.nan])
+    assert new.truth == ["Yes", "No", "No", "Yes", None]
+    assert [note for note in new.notes if "'k'" in note] == [
+        "column 'k': cells that are no yes or no ('x'; line 6) count as missing"
+    ]
+    (tmp_path / "data.csv").write_text(text.replace("No\n", "false\n", 2))
+    assert read_table(tmp_path / "data.csv", Asked("y")).classes == ["No", "Yes"]
+    assert read_table(tmp_path / "data.csv", Asked("y", "classes")).classes == ["No", "Yes"]
+
+
 def test_no_is_no_where_only_yes_was_written() -> None:
     found = columns.plan("a", ["ja", "", "", "ja", "", "ja"])
     assert found.values(["ja", "nein", "", "no", "0", "vielleicht"]) == (
@@ -645,7 +696,7 @@ def test_a_score_counts_what_it_can_and_says_what_it_cannot(tmp_path: Path) -> N
     (tmp_path / "new.csv").write_text("a,b,y\n1,2,yes\n3,4,NO\n5,6,perhaps\n7,8,\n")
     new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task, table.classes)
     assert new.truth == ["Yes", "no", None, None]
-    assert any("1 row whose 'y' is nothing that was learned ('perhaps')" in note for note in new.notes)
+    assert any("1 row whose 'y' is nothing that was learned ('perhaps'; line 4)" in note for note in new.notes)
     sure = fitted.Predictions(table.target, table.classes, np.tile([0.1, 0.9], (4, 1)))
     assert sure.score(new) == {"rows": 2, "right": 0.5, "most": 0.5}
     (tmp_path / "data.csv").write_text(text.replace("Yes", "red").replace("no", "blue"))
