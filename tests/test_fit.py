@@ -620,6 +620,28 @@ def test_new_rows_may_spell_yes_and_no_in_another_way(tmp_path: Path) -> None:
     assert read_table(tmp_path / "data.csv", Asked("y", "classes")).classes == ["No", "Yes"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("5,{n}97 km", ["5.297 km"], True),
+        ("5,{n}97 km", ["5.297", "5.500 km"], True),
+        ("5,{n}97 km", ["5.2 km"], False),  # within by neither
+        ("5,{n}97 km", ["5,297 km"], False),
+        ("5,{n}97 km", ["5.297 km", "5,300 km", "5,400 km"], False),  # most are within
+        ("5.{n}97 km", ["5,297 km"], True),
+        ("5.{n}97 km", ["5.297 km"], False),
+    ],
+)
+def test_a_mark_that_makes_new_numbers_strange_is_said(old: str, new: list[str], said: bool, tmp_path: Path) -> None:
+    rows = [f'"{old.format(n=n % 10)}",{n * n}' for n in range(20)]
+    (tmp_path / "old.csv").write_text("\n".join(["a,y", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("a,y\n" + "".join(f'"{cell}",\n' for cell in new))
+    table = read_table(tmp_path / "old.csv", Asked("y"))
+    model = fitted.Fitted.of(table, models.Engine("numbers", "ridge"))
+    found = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers")
+    assert any("other decimal mark" in note for note in unusual.notes(model, found, [])) == said
+
+
 def test_no_is_no_where_only_yes_was_written() -> None:
     found = columns.plan("a", ["ja", "", "", "ja", "", "ja"])
     assert found.values(["ja", "nein", "", "no", "0", "vielleicht"]) == (
