@@ -857,7 +857,7 @@ def test_a_table_is_fitted_kept_and_reported(quick: Path, target: str) -> None:
     cells = page.text.split("1 prediction")[1].split("Which columns")[0].split()
     header = ["prediction", "low", "high"] if target == "y" else ["class", "probability"]
     own = first.splitlines()[1].split(",")[4:]
-    assert cells == ["row", "a", *header, "1", "0.5", *own[: len(header)]]
+    assert cells == ["line", "a", *header, "62", "0.5", *own[: len(header)]]
     assert "Rows of data.csv" in (quick / "again.html").read_text()
     (out / "predictions.csv").write_text("mine")
     good("report", out, "--out", quick / "again.html")
@@ -960,6 +960,51 @@ def test_files_of_others_stay_and_damage_is_seen(quick: Path) -> None:
     done = call("fit", "--model", out, "--predict", data)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "was changed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("{}", "got no 'model', 'files'"), ("[]", "no 'model'"), ("x", "cannot be read")]
+)
+def test_a_damaged_index_is_what_is_blamed(text: str, told: str, quick: Path) -> None:
+    data, out = quick / "data.csv", quick / "out"
+    good("fit", data, "--target", "y", "--drop", "kind", "--out", out, "--quiet")
+    whole = json.loads((out / "fit.json").read_text())
+    for damaged, blamed in ((text, told), (json.dumps({**whole, "files": {}}), "no digest of demonstrations.csv")):
+        (out / "fit.json").write_text(damaged)
+        done = call("fit", "--model", out, "--predict", data)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "fit.json" in done.err
+        assert blamed in done.err
+        assert "was changed" not in done.err
+
+
+def test_a_long_name_does_not_make_every_line_long(quick: Path) -> None:
+    name = "how many " * 60
+    (quick / "data.csv").write_text((quick / "data.csv").read_text().replace("a,b", f"{name},b", 1))
+    (quick / "new.csv").write_text(f"{name},b\n0.1,0.5\n")
+    given = ("fit", quick / "data.csv", "--target", "y", "--drop", "kind", "--predict", quick / "new.csv")
+    printed = good(*given, "--out", quick / "out", "--report")
+    assert re.search(r"^  b {10,40}numbers from", printed, re.MULTILINE)
+    assert max(map(len, re.findall("how many[^0-9]*", printed.split("In context")[0]))) < 60
+    assert name.strip() not in read_page(quick / "out" / "report.html").text
+
+
+@pytest.mark.parametrize("words", [("Yes", "no"), ("1", "0"), ("high", "low")])
+def test_the_chance_of_yes_is_shown(words: tuple[str, str], quick: Path) -> None:
+    """In the table for people; the file has both."""
+    text = (quick / "data.csv").read_text().replace("high", words[0]).replace("low", words[1])
+    (quick / "data.csv").write_text(text)
+    (quick / "new.csv").write_text("a,b\n0.01,0.5\n,,\n0.99,0.5\n")
+    given = ("fit", quick / "data.csv", "--target", "kind", "--drop", "y", "--predict", quick / "new.csv")
+    printed = good(*given, "--out", quick / "out", "--report").split("2 predictions of kind")[1]
+    page = read_page(quick / "out" / "report.html").text.split("2 predictions")[1]
+    known = words[0] != "high"
+    for shown in (printed, page):
+        assert (f"probability of {words[0]}" in " ".join(shown.split("Which columns")[0].split())) == known
+    rows = [line.split() for line in printed.splitlines() if line.split()[:1] in (["2"], ["4"])]
+    assert rows == [["2", words[1], "0.0000" if known else "1.0000"], ["4", words[0], "1.0000"]]
+    header = (quick / "out" / "predictions.csv").read_text().splitlines()[0]
+    assert header.startswith("a,b,class,probability,probability of ")
 
 
 def test_a_kept_fit_is_the_fit(tmp_path: Path, quick: Path) -> None:
