@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 import runpy
 import shutil
@@ -978,6 +979,15 @@ def test_a_damaged_index_is_what_is_blamed(text: str, told: str, quick: Path) ->
         assert "was changed" not in done.err
 
 
+def test_a_folder_that_may_not_be_written_to_is_said_first(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any work. (Whoever runs the tests may write anywhere, so the system is asked in vain.)"""
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    done = call("fit", quick / "data.csv", "--target", "y", "--out", quick / "own" / "out")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"no right to write into {quick}" in done.err
+    assert "--out" in done.err
+
+
 def test_a_long_name_does_not_make_every_line_long(quick: Path) -> None:
     name = "how many " * 60
     (quick / "data.csv").write_text((quick / "data.csv").read_text().replace("a,b", f"{name},b", 1))
@@ -1033,6 +1043,9 @@ def test_a_kept_fit_is_the_fit(tmp_path: Path, quick: Path) -> None:
         (("--model", ".", "--predict", "data.csv"), "no fit.json"),
         (("data.csv", "--model", ".", "--predict", "data.csv"), "also DATA"),
         (("--model", "."), "--predict new.csv"),
+        ((".", "--target", "y"), "cannot read .; got a folder"),
+        (("data.csv", "--target", "asking", "price"), "needs quotes: --target 'asking price'"),
+        (("--target", "asking", "price", "data.csv"), "needs quotes: --target 'asking price'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(
