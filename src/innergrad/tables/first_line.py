@@ -39,7 +39,6 @@ def _is_data(given: Sequence[tuple[str, list[str]]], decimal: str) -> bool:
     sure, plain, texts = False, list[tuple[float, list[float]]](), list[tuple[str, list[str]]]()
     for name, cells in given:
         read = [found for text in cells if (found := parsed(text, decimal)) is not None]
-        dates = sum(day_of(text) is not None for text in cells)
         if len(read) >= MOSTLY * len(cells):
             own, units = parsed(name, decimal), {unit for _, unit in read}
             if own is None or own[1] not in units:
@@ -47,7 +46,7 @@ def _is_data(given: Sequence[tuple[str, list[str]]], decimal: str) -> bool:
             sure = sure or own[1] != ""
             if not own[1]:
                 plain.append((own[0], [value for value, _ in read]))
-        elif dates >= MOSTLY * len(cells):
+        elif sum(day_of(text) is not None for text in cells) >= MOSTLY * len(cells):
             if day_of(name) is None:
                 return False
             sure = True
