@@ -708,6 +708,8 @@ WRITTEN = {
     "dates": [f"{1 + one % 28:02}/{1 + one // 28:02}/2024" for one in range(40)],
     "names of months": [f"{1 + one % 28} {'Jan' if one < 28 else 'Feb'} 2024" for one in range(40)],
     "times": [f"{one // 2}:{30 * (one % 2):02}" for one in range(40)],
+    "days as numbers": [f"2024{1 + one // 28:02}{1 + one % 28:02}" for one in range(40)],
+    "lakhs": [f"{1 + one},00,000" for one in range(40)],
     "some are words": [f"{one} kg" if one % 13 else "unknown" for one in range(40)],
 }
 
@@ -770,6 +772,31 @@ def test_a_unit_that_no_training_row_has_is_read() -> None:
     model = InContextRegressor("ridge").fit(frame, np.arange(40.0))
     new = pd.DataFrame({"a": ["7", "7 km", "700%", "7 "]})
     np.testing.assert_allclose(model.predict(new), model.predict(new)[0])
+
+
+def test_text_of_several_units_says_so() -> None:
+    frame = pd.DataFrame({"way": [f"{n} {'km' if n % 3 else 'mi'}" for n in range(40)], "x": np.arange(40.0)})
+    model = InContextRegressor(learner=Smoother()).fit(frame, np.arange(40.0))
+    assert "left out; numbers with several units (km, mi): write them in one unit" in model.columns_[0].words
+
+
+def test_yes_and_no_are_two_categories_however_they_are_written() -> None:
+    """Those of new rows as those that taught; each cell by itself."""
+    one_way, ways = ["yes", "no", "no", "yes"] * 8, ["yes", "N", "FALSE", "1"] * 8
+    new = np.array(["Y", "false", "0", "true", "no", "maybe", None, "1"], dtype=object)
+    wanted = [1.0, 0.0, 0.0, 1.0, 0.0, np.nan, np.nan, 1.0]
+    for cells in (one_way, ways):
+        found = Columns.learn([np.array(cells, dtype=object)], ["a"])
+        assert (found.columns[0].kind, found.levels) == ("category", (2,))
+        np.testing.assert_array_equal(found.matrix([new])[:, 0], wanted)
+        np.testing.assert_array_equal([found.matrix([new[[place]]])[0, 0] for place in range(len(new))], wanted)
+        np.testing.assert_array_equal(found.matrix([np.array(cells, dtype=object)])[:, 0], [1.0, 0.0, 0.0, 1.0] * 8)
+    assert found.columns[0].words == "yes and no, written in 4 ways"
+    several = ["red", "no", "yes"] * 8  # no column of yes and no
+    found = Columns.learn([np.array(several, dtype=object)], ["a"])
+    np.testing.assert_array_equal(
+        found.matrix([new])[:, 0], [np.nan, np.nan, np.nan, np.nan, 0.0, np.nan, np.nan, np.nan]
+    )
 
 
 def test_categories_of_a_file_stay_categories_in_every_part() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 import runpy
 import shutil
@@ -25,6 +26,7 @@ from innergrad.errors import InputError
 from innergrad.estimators import Column
 from innergrad.report.tables import _draw_bars
 from innergrad.tables import fitted, models, scoring, unusual, words
+from innergrad.tables.first_line import doubt
 from innergrad.tables.new_rows import read_new
 from innergrad.tables.table import Asked, Table, read_table
 from innergrad.written import day_of, hour_of, number_of
@@ -223,11 +225,78 @@ CASES: dict[str, Good | Bad] = {
     ),
     "a sum by chance": Good(lines("a,b,y", "{s},{c},{s}") + "9,red,69.25\n", {"a": "numbers"}, rows=13),
     "a column left out": Good(PLAIN, {"a": "text", "b": "numbers"}, asked={"drop": ("a",)}),
+    "yes and no in several ways": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "YES").replace("green", "n").replace("blue", "True"),
+        {"k": "yes or no"},
+        {"k": [1.0, 0.0, 1.0]},
+    ),
+    "a target of yes and no in several ways": Good(
+        lines("a,y", "{s},{c}").replace("red", "Y").replace("green", "no").replace("blue", "FALSE") + "3,yes\n",
+        task="classes",
+        rows=13,
+    ),
+    "letters that may be anything": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "T").replace("green", "N").replace("blue", "N"),
+        {"k": "categories"},
+    ),
+    "capitals": Good(
+        lines("a,k,y", "{s},{c},{s}").replace("red", "Spam").replace("green", "spam"),
+        {"k": "categories"},
+        {"k": ["Spam", "spam", "blue"]},
+        notes="column 'k' has texts that differ in capitals or spaces only ('Spam' and 'spam'): write them alike",
+    ),
+    "classes in capitals": Good(
+        lines("a,y", "{s},{c}").replace("red", "Spam").replace("green", "spam"),
+        task="classes",
+        notes="the target 'y' has texts that differ in capitals or spaces only ('Spam' and 'spam')",
+    ),
+    "days as numbers": Good(
+        "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 31)),
+        {"d": "dates"},
+        {"d": [19723.0]},
+        rows=30,
+    ),
+    "numbers that are hardly days": Good(
+        "d,y\n" + "".join(f"202401{n:02},{n * n / 8}\n" for n in range(1, 33)), {"d": "numbers"}, rows=32
+    ),
+    "classes of several units": Good(
+        lines("a,y", "{s},5 {c}").replace("red", "km").replace("green", "m").replace("blue", "mi")
+        + "1,6 km\n2,6 m\n3,7 m\n",
+        task="classes",
+        rows=15,
+        notes="has numbers with several units (m, km, mi): write them in one unit, or each text is a class",
+    ),
+    "data in the first line": Good(
+        lines("7.5,7 km,y", "{s},{n} km,{s}").replace("y", "3.5", 1),
+        notes="the first line looks like data, not like names: '7.5', '7 km', '3.5'",
+        asked={"target": "3.5"},
+    ),
     # ------------------------------------------------------------------------------------------------- refused
     "empty": Bad("", ("is empty",)),
     "blank": Bad("\n \n", ("is empty",)),
     "a header alone": Bad("a,b,y\n", ("a header but no rows", "a, b, y")),
     "one row": Bad("a,b,y\n1,2,3\n", ("'y'", "too few rows", "1 row")),
+    "a target among the data": Bad(
+        lines("7.5,7 km,3.5", "{s},{n} km,{s}"), ("no such column", "looks like data", "put a line of names above it")
+    ),
+    "a target with a longer name": Bad(
+        PLAIN.replace("y", "asking price"), ("did you mean 'asking price'?",), {"target": "price"}
+    ),
+    "a target of two currencies": Bad(
+        lines("a,y", "{s},{c}{n}").replace("red", "$").replace("green", "€").replace("blue", "€"),
+        ("'y'", "has numbers with several units (€, $); got '$0', '€1', '€2'; write them in one unit"),
+    ),
+    "a target of two decimal marks": Bad(
+        lines("a;y", "{s};{c}{n}").replace("red", "5,1").replace("green", "5.2").replace("blue", "5.3"),
+        ("'y'", "has numbers with two decimal marks ('5,10', '5.21')", "write them with one"),
+    ),
+    "a target of many kinds": Bad(
+        "a,y\n" + "".join(f"{n},kind {n % 120}\n" for n in range(180)),
+        ("is text of many kinds; got 120 different texts in 180 rows",),
+    ),
+    "a space before a quotation mark": Bad(
+        PLAIN + '1, "red, dark",3\n', ("line 14", "no space is before its quotation")
+    ),
     "one column": Bad("y\n1\n2\n3\n4\n5\n6\n", ("no column to learn 'y' from", "the target alone")),
     "no header": Bad("1,2,3\n4,5,6\n7,8,9\n", ("is not a header", "1, 2, 3")),
     "spaces between columns": Bad("a b y\n1 2 3\n4 5 7\n", ("one column", "commas, semicolons, tabs or bars")),
@@ -293,7 +362,7 @@ def test_a_table_is_read_or_refused(name: str, tmp_path: Path) -> None:
         *(
             ("1e3", ".", 1000.0),
             ("1,5e-3", ",", 0.0015),
-            ("12,34,567", ".", None),
+            ("12,34,567", ".", 1234567.0),
             ("1.2.3", ".", None),
             ("", ".", None),
         ),
@@ -348,8 +417,8 @@ def test_new_rows_are_read_by_the_plans_of_the_old(tmp_path: Path) -> None:
     np.testing.assert_equal(found["sold"], [20088.0, 19754.0])
     assert found["district"] == ["Mond", "Hafen"]
     assert new.truth == [None, 9000.0]
-    assert any("'Mond'" in note for note in new.notes)
-    assert any("'maybe'" in note for note in new.notes)
+    assert any("nothing was learned about: 'Mond' (line 2)" in note for note in new.notes)
+    assert any("('maybe'; line 3)" in note for note in new.notes)
 
 
 @pytest.mark.parametrize(
@@ -470,6 +539,110 @@ def test_a_column_is_read_as_it_was_meant(name: str) -> None:
         assert "points are for thousands" in found.words or "from 1965-02-01 to 2024-02-01" in found.words
 
 
+LEFT_OUT = {
+    "several units": (
+        [f"{40000 + n:,} km" if n % 3 else f"{25000 + n:,} mi" for n in range(60)],
+        "left out: numbers with several units (km, mi): write them in one unit",
+    ),
+    "currencies, some again": (
+        [f"${n % 30}" if n % 3 else f"€{n}" for n in range(60)],
+        "left out: numbers with several units ($, €): write them in one unit",
+    ),
+    "two decimal marks": (
+        [f"{n}.25" if n % 3 else f"{n},75" for n in range(60)],
+        "left out: numbers with two decimal marks ('0,75', '1.25'): write them with one",
+    ),
+    "names with numbers": (["1. Yes", "2. No", "3. Maybe", "1. Yes"], "3 categories: '1. Yes', '2. No', '3. Maybe'"),
+    "seats": (
+        [f"{n}{'ABC'[n % 3]}" for n in range(60)],
+        "left out: text that is different in every row ('0A', '1B', '2C')",
+    ),
+    "addresses": (
+        [f"{n} {'ABCDEFGH'[n % 8]}street" for n in range(60)],
+        "left out: text that is different in every row ('0 Astreet', '1 Bstreet', '2 Cstreet')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_column_that_is_left_out_says_why(name: str) -> None:
+    cells, words = LEFT_OUT[name]
+    assert columns.plan("a", cells).words == words
+
+
+def test_years_have_no_mark_of_thousands() -> None:
+    assert columns.plan("a", ["2009", "2024", "2011"]).words == "numbers from 2009 to 2024"
+    assert columns.plan("a", ["2009 €", "2024 €"]).words.startswith("numbers from 2009 to 2024")
+    assert columns.plan("a", ["2009", "5024", "2011"]).words == "numbers from 2,009 to 5,024"
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "data"),
+    [
+        ('Ford,2015,"41,097 km",€8', 'Ford,20{k},"{n}1,097 km",€{n}', True),
+        ("make,year,km,price", 'Ford,20{k},"{n}1,097 km",€{n}', False),
+        ("Ford,year,km,price", 'Ford,20{k},"{n}1,097 km",€{n}', False),
+        ("2015-01-03,red", "2016-01-{k},red", True),
+        ("2015-01-03,2015-01-04,2015-01-05", "{n}5,{n},9{n}", False),  # days as names
+        ("land,2019,2020,2021", "l{n},{k}00.5,{k}11,{k}33", False),  # years as names
+        (",2010,2015,2020", "l{n},{k}00.5,{k}11,{k}33", False),
+        ("land,2015", "l{n},{k}00", False),
+        ("land,2015", "l{n},20{k}", True),  # above years, a year
+        ("q,10,20,30,40", "red,{k},{k},{k},{k}", False),  # in even steps
+        ("q,0.1,0.5,0.9,2", "l{n},{n},{n},{n},{n}", False),  # rising
+        ("5.1,3.5,1.4,0.2,red", "{n}.5,{n}.5,{n}.5,{n}.5,red", True),
+        ("5.1,3.5,1.4,0.2,kind", "{n}.5,{n}.5,{n}.5,{n}.5,red", False),
+        ("5 km,10 km,42 km", "{n}.5,{n}.7,{n}.9", False),  # cells without the unit
+        ("red,green", "{c},{c}", True),
+        ("red,kind", "{c},{c}", False),
+        ("kind,kind", "kind,kind", False),  # the names again, and nothing else
+        ("x,y", "{n},{n}", False),
+    ],
+)
+def test_a_first_line_of_data_is_known_from_names(names: str, row: str, data: bool) -> None:
+    rows = [row.format(n=n, k=10 + n, c=["red", "green", "blue"][n % 3]) for n in range(1, 10)]
+    first, *below = csv.reader([names, *rows])
+    assert bool(doubt(first, below, ",")) == data
+
+
+def test_new_rows_may_spell_yes_and_no_in_another_way(tmp_path: Path) -> None:
+    text = lines("a,k,y", "{s},{c},{c}").replace("red", "Yes").replace("green", "No").replace("blue", "No")
+    (tmp_path / "data.csv").write_text(text)
+    table = read_table(tmp_path / "data.csv", Asked("y"))
+    (tmp_path / "new.csv").write_text("a,k,y\n1,y,TRUE\n1,N,0\n1,1,no\n1,False,yes\n1,x,\n")
+    new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task, table.classes)
+    np.testing.assert_equal(new.columns[1], [1.0, 0.0, 1.0, 0.0, math.nan])
+    assert new.truth == ["Yes", "No", "No", "Yes", None]
+    assert [note for note in new.notes if "'k'" in note] == [
+        "column 'k': cells that are no yes or no ('x'; line 6) count as missing"
+    ]
+    (tmp_path / "data.csv").write_text(text.replace("No\n", "false\n", 2))
+    assert read_table(tmp_path / "data.csv", Asked("y")).classes == ["No", "Yes"]
+    assert read_table(tmp_path / "data.csv", Asked("y", "classes")).classes == ["No", "Yes"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("5,{n}97 km", ["5.297 km"], True),
+        ("5,{n}97 km", ["5.297", "5.500 km"], True),
+        ("5,{n}97 km", ["5.2 km"], False),  # within by neither
+        ("5,{n}97 km", ["5,297 km"], False),
+        ("5,{n}97 km", ["5.297 km", "5,300 km", "5,400 km"], False),  # most are within
+        ("5.{n}97 km", ["5,297 km"], True),
+        ("5.{n}97 km", ["5.297 km"], False),
+    ],
+)
+def test_a_mark_that_makes_new_numbers_strange_is_said(old: str, new: list[str], said: bool, tmp_path: Path) -> None:
+    rows = [f'"{old.format(n=n % 10)}",{n * n}' for n in range(20)]
+    (tmp_path / "old.csv").write_text("\n".join(["a,y", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("a,y\n" + "".join(f'"{cell}",\n' for cell in new))
+    table = read_table(tmp_path / "old.csv", Asked("y"))
+    model = fitted.Fitted.of(table, models.Engine("numbers", "ridge"))
+    found = read_new(tmp_path / "new.csv", table.plans, table.target, "numbers")
+    assert any("other decimal mark" in note for note in unusual.notes(model, found, [])) == said
+
+
 def test_no_is_no_where_only_yes_was_written() -> None:
     found = columns.plan("a", ["ja", "", "", "ja", "", "ja"])
     assert found.values(["ja", "nein", "", "no", "0", "vielleicht"]) == (
@@ -546,7 +719,7 @@ def test_a_score_counts_what_it_can_and_says_what_it_cannot(tmp_path: Path) -> N
     (tmp_path / "new.csv").write_text("a,b,y\n1,2,yes\n3,4,NO\n5,6,perhaps\n7,8,\n")
     new = read_new(tmp_path / "new.csv", table.plans, table.target, table.task, table.classes)
     assert new.truth == ["Yes", "no", None, None]
-    assert any("1 row whose 'y' is nothing that was learned ('perhaps')" in note for note in new.notes)
+    assert any("1 row whose 'y' is nothing that was learned ('perhaps'; line 4)" in note for note in new.notes)
     sure = fitted.Predictions(table.target, table.classes, np.tile([0.1, 0.9], (4, 1)))
     assert sure.score(new) == {"rows": 2, "right": 0.5, "most": 0.5}
     (tmp_path / "data.csv").write_text(text.replace("Yes", "red").replace("no", "blue"))
@@ -702,7 +875,7 @@ def test_a_table_is_fitted_kept_and_reported(quick: Path, target: str) -> None:
     cells = page.text.split("1 prediction")[1].split("Which columns")[0].split()
     header = ["prediction", "low", "high"] if target == "y" else ["class", "probability"]
     own = first.splitlines()[1].split(",")[4:]
-    assert cells == ["row", "a", *header, "1", "0.5", *own[: len(header)]]
+    assert cells == ["line", "a", *header, "62", "0.5", *own[: len(header)]]
     assert "Rows of data.csv" in (quick / "again.html").read_text()
     (out / "predictions.csv").write_text("mine")
     good("report", out, "--out", quick / "again.html")
@@ -807,6 +980,60 @@ def test_files_of_others_stay_and_damage_is_seen(quick: Path) -> None:
     assert "was changed" in done.err
 
 
+@pytest.mark.parametrize(
+    ("text", "told"), [("{}", "got no 'model', 'files'"), ("[]", "no 'model'"), ("x", "cannot be read")]
+)
+def test_a_damaged_index_is_what_is_blamed(text: str, told: str, quick: Path) -> None:
+    data, out = quick / "data.csv", quick / "out"
+    good("fit", data, "--target", "y", "--drop", "kind", "--out", out, "--quiet")
+    whole = json.loads((out / "fit.json").read_text())
+    for damaged, blamed in ((text, told), (json.dumps({**whole, "files": {}}), "no digest of demonstrations.csv")):
+        (out / "fit.json").write_text(damaged)
+        done = call("fit", "--model", out, "--predict", data)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "fit.json" in done.err
+        assert blamed in done.err
+        assert "was changed" not in done.err
+
+
+def test_a_folder_that_may_not_be_written_to_is_said_first(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any work. (Whoever runs the tests may write anywhere, so the system is asked in vain.)"""
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    done = call("fit", quick / "data.csv", "--target", "y", "--out", quick / "own" / "out")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"no right to write into {quick}" in done.err
+    assert "--out" in done.err
+
+
+def test_a_long_name_does_not_make_every_line_long(quick: Path) -> None:
+    name = "how many " * 60
+    (quick / "data.csv").write_text((quick / "data.csv").read_text().replace("a,b", f"{name},b", 1))
+    (quick / "new.csv").write_text(f"{name},b\n0.1,0.5\n")
+    given = ("fit", quick / "data.csv", "--target", "y", "--drop", "kind", "--predict", quick / "new.csv")
+    printed = good(*given, "--out", quick / "out", "--report")
+    assert re.search(r"^  b {10,40}numbers from", printed, re.MULTILINE)
+    assert max(map(len, re.findall("how many[^0-9]*", printed.split("In context")[0]))) < 60
+    assert name.strip() not in read_page(quick / "out" / "report.html").text
+
+
+@pytest.mark.parametrize("words", [("Yes", "no"), ("1", "0"), ("high", "low")])
+def test_the_chance_of_yes_is_shown(words: tuple[str, str], quick: Path) -> None:
+    """In the table for people; the file has both."""
+    text = (quick / "data.csv").read_text().replace("high", words[0]).replace("low", words[1])
+    (quick / "data.csv").write_text(text)
+    (quick / "new.csv").write_text("a,b\n0.01,0.5\n,,\n0.99,0.5\n")
+    given = ("fit", quick / "data.csv", "--target", "kind", "--drop", "y", "--predict", quick / "new.csv")
+    printed = good(*given, "--out", quick / "out", "--report").split("2 predictions of kind")[1]
+    page = read_page(quick / "out" / "report.html").text.split("2 predictions")[1]
+    known = words[0] != "high"
+    for shown in (printed, page):
+        assert (f"probability of {words[0]}" in " ".join(shown.split("Which columns")[0].split())) == known
+    rows = [line.split() for line in printed.splitlines() if line.split()[:1] in (["2"], ["4"])]
+    assert rows == [["2", words[1], "0.0000" if known else "1.0000"], ["4", words[0], "1.0000"]]
+    header = (quick / "out" / "predictions.csv").read_text().splitlines()[0]
+    assert header.startswith("a,b,class,probability,probability of ")
+
+
 def test_a_kept_fit_is_the_fit(tmp_path: Path, quick: Path) -> None:
     """Every value of the rows that teach comes back as it was."""
     table = read_table(HOUSES, Asked("price"))
@@ -833,6 +1060,9 @@ def test_a_kept_fit_is_the_fit(tmp_path: Path, quick: Path) -> None:
         (("--model", ".", "--predict", "data.csv"), "no fit.json"),
         (("data.csv", "--model", ".", "--predict", "data.csv"), "also DATA"),
         (("--model", "."), "--predict new.csv"),
+        ((".", "--target", "y"), "cannot read .; got a folder"),
+        (("data.csv", "--target", "asking", "price"), "needs quotes: --target 'asking price'"),
+        (("--target", "asking", "price", "data.csv"), "needs quotes: --target 'asking price'"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -147,7 +147,8 @@ def require_regular(path: Path, most: int = MOST_TEXT) -> None:
     except ValueError as error:  # a name with a zero byte
         raise InputError(f"cannot read {str(path)!r}", got=str(error)) from error
     if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"cannot read {path}", got="no regular file")
+        got = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise InputError(f"cannot read {path}", got=got, allowed="a file" if got == "a folder" else "")
     if found.st_size > most:
         got, allowed = f"{found.st_size / 2**20:,.0f} MiB", f"at most {most / 2**20:,.0f} MiB"
         raise InputError(f"{path} is too large", got=got, allowed=allowed)

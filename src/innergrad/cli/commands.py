@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -444,11 +445,15 @@ def _load(model: Path | None) -> CompiledTransformer:
 
 
 def require_folder(path: Path) -> None:
-    """An error if this, or a folder above it, is a file: nothing could be written there."""
+    """An error if nothing could be written there: this, or a folder above it, is a file, or others' alone."""
+    what, allowed = f"cannot write into {path}", "a folder, existing or new"
     for one in (path, *path.parents):
-        if one.exists():
-            if not one.is_dir():
-                raise InputError(f"cannot write into {path}", got=f"{one}, a file", allowed="a folder, existing or new")
+        if os.path.exists(one):  # not so of what may not be looked into
+            if not os.path.isdir(one):
+                raise InputError(what, got=f"{one}, a file", allowed=allowed, hint="give another with --out")
+            if not os.access(one, os.W_OK | os.X_OK):
+                got = f"no right to write into {one.resolve()}"
+                raise InputError(what, got=got, allowed=allowed, hint="give another with --out")
             return
 
 

@@ -249,6 +249,7 @@ def _predicted(
 ) -> tuple[Predictions, dict[str, Any]]:
     """predictions.csv, and what is known of them."""
     from innergrad.tables import unusual
+    from innergrad.tables.fitted import FIRST
 
     predictions = model.predict(new.columns, new.places, interval)
     told: dict[str, Any] = {
@@ -257,6 +258,7 @@ def _predicted(
         "of": new.sheet.path.name,
         "rows": len(predictions),
     }
+    told |= {"lines": [new.sheet.lines[row] for row in new.places[:FIRST]]}
     told |= {"columns": predictions.header, "separator": new.sheet.separator}
     told |= {"interval": interval} if predictions.ends is not None else {}
     notes = [*new.notes, *unusual.notes(model, new, matters)]

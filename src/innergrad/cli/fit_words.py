@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Shown
 
-from innergrad.errors import plural
+from innergrad.errors import plural, shortened
 from innergrad.tables import words
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN = 8  # predictions on the terminal
 LISTED = 12  # columns, likewise
+NAMED = 40  # characters of a name, in a table
 STEPS = 30  # of the bar: five folds of six methods
 
 
@@ -50,9 +51,9 @@ def print_fit(plans: Sequence[Plan], found: Mapping[str, Any], task: Task) -> No
     say(found["file"], style="bold")
     say(found["about_target"])
     if len(plans) <= LISTED:
-        width = max(len(one.name) for one in plans)
+        width = max(len(shortened(one.name, NAMED)) for one in plans)
         for one in plans:
-            say(f"  {one.name:<{width}}  {one.words}", style="" if one.used else "dim")
+            say(f"  {shortened(one.name, NAMED):<{width}}  {one.words}", style="" if one.used else "dim")
     else:
         for line in words.about_columns(plans):
             say(line)
@@ -81,16 +82,16 @@ def _print_scores(task: Task, found: Mapping[str, Any]) -> None:
 def print_predictions(predictions: Predictions, told: Mapping[str, Any]) -> None:
     for note in told.get("notes", ()):
         say(f"note: {note}")
-    title = f"{plural(len(predictions), 'prediction')} of {predictions.target.name}"
+    title = f"{plural(len(predictions), 'prediction')} of {shortened(predictions.target.name, NAMED)}"
     if predictions.ends is not None:
         title += f"; {told['interval']:.0%} of the true values should lie between low and high"
     say(f"{title}:")
     shown = Shown(box=SIMPLE)
-    header = predictions.header if predictions.ends is not None else predictions.header[:2]
-    for column in ("row", *header):
-        shown.add_column(column, justify="right")
-    for place, row in enumerate(predictions.shown()[:SHOWN], start=1):
-        shown.add_row(str(place), *map(escape, row[: len(header)]))
+    header, *rows = predictions.shown()[: 1 + SHOWN]
+    for column in ("line", *header):
+        shown.add_column(escape(shortened(column, NAMED)), justify="right")
+    for line, row in zip(told["lines"], rows, strict=False):
+        shown.add_row(f"{line:,}", *map(escape, row))
     Console(file=sys.stdout).print(shown)
     if len(predictions) > SHOWN:
         say(f"... and {len(predictions) - SHOWN:,} more in the file")

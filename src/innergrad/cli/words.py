@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from innergrad.cli.flags import MODEL
@@ -100,7 +102,7 @@ def usage(error: Any) -> str:
         return f"{error.option_name} needs a value; got nothing; {more}"
     extra = re.match(r"Got unexpected extra argument(?:\(s\)|s)? \((?P<got>.*)\)$", message)
     if extra:
-        return f"too many arguments; got {extra['got']}; {more}"
+        return "; ".join(filter(None, [f"too many arguments; got {extra['got']}", _unquoted(context), more]))
     missing = re.match(r"No such command '(?P<got>.*?)'", message)
     if missing:
         known = list(context.command.commands)
@@ -117,6 +119,17 @@ def usage(error: Any) -> str:
 def _name(param: Any) -> str:
     flags = [name for name in param.opts if name.startswith("--")]
     return flags[0] if flags else str(getattr(param, "metavar", None) or param.name)
+
+
+def _unquoted(context: Any) -> str:
+    """A hint, if the value of a flag may have been meant to go on: --target asking price."""
+    params = getattr(getattr(context, "command", None), "params", ())
+    takes = {name for param in params for name in param.opts if not getattr(param, "is_flag", False)}
+    for place, word in enumerate(sys.argv):
+        value = list(takewhile(lambda one: not one.startswith("-") and not Path(one).suffix, sys.argv[place + 1 :]))
+        if word.startswith("--") and word in takes and len(value) > 1:
+            return f"a value with a space needs quotes: {word} '{' '.join(value)}'"
+    return ""
 
 
 def _given(param: Any) -> str:

@@ -32,7 +32,20 @@ from innergrad.estimators.cells import (
     named,
     texts,
 )
-from innergrad.written import Plan, day_of, hour_of, is_missing, number_alone, parsed, plan, scales
+from innergrad.written import (
+    Plan,
+    answer,
+    answers,
+    are_compact_days,
+    day_of,
+    hour_of,
+    is_missing,
+    mixture,
+    number_alone,
+    parsed,
+    plan,
+    scales,
+)
 from innergrad.written.dates import MONTH_AND_YEAR
 
 Kind = Literal["number", "yes/no", "category", "date", "text", "constant", "copy", "empty"]
@@ -71,25 +84,32 @@ class Column:
 
 @dataclass(frozen=True)
 class Coding:
-    """How the cells of a column become numbers; place: in the table. levels: the number of each category's text. plan:
-    of text with units, or with dates of other forms than 2024-05-31; what it cannot read is missing.
+    """How the cells of a column become numbers; place: in the table. levels: the number of each category's text.
+    yes_no: those of no and of yes, where the texts are spellings of these; others are read, too. plan: of text with
+    units, or with dates of other forms than 2024-05-31; what it cannot read is missing.
     """
 
     column: Column
     place: int
     levels: dict[str, int] | None = None
     plan: Plan | None = None
+    yes_no: tuple[int, int] | None = None
 
     def numbers(self, values: Values) -> np.ndarray:
         """(n,) float64; NaN where a cell is missing, or is a category that no training row has."""
         if self.levels is not None:
-            codes = [np.nan if text is None else self.levels.get(text, np.nan) for text in texts(values)]
+            codes = [np.nan if text is None else self.levels.get(text, self._meant(text)) for text in texts(values)]
             return np.array(codes, dtype=np.float64)
         if self.plan is not None:
             return np.array([self._read(text) for text in texts(values)], dtype=np.float64)
         if self.column.kind == "date":
             return days(values, self.column.name)
         return finite(floats(values, self.column.name), self.column.name)
+
+    def _meant(self, text: str) -> float:
+        """The category of a text that no training row has."""
+        found = answer(text) if self.yes_no is not None else None
+        return np.nan if found is None or self.yes_no is None else self.yes_no[int(found)]
 
     def unread(self, values: Values) -> list[str]:
         """Cells of a column with a plan that are there, and cannot be read."""
@@ -199,6 +219,8 @@ def _kind_of_text(seen: list[str]) -> tuple[Kind, str]:
     told = [text for text in seen if text.casefold() not in NO_VALUE]
     if len(set(told)) > 1 and all(MONTH_AND_YEAR.fullmatch(text) for text in told):
         return "category", ""  # 06.2014 is a date
+    if are_compact_days(told):
+        return "category", ""  # 20240131, too
     if told and all(NUMBER.match(text) for text in told) and not any(CODE.match(text) for text in told):
         return "number", "text that reads as numbers"
     if told and all(iso_date(text) is not None for text in told):
@@ -224,14 +246,22 @@ def _category(values: Values, name: str, place: int) -> Coding:
         return Coding(Column(name, "constant", "the same value in every row: left out"), place)
     if len(counts) > max(FEW, SHARE * seen):
         words = f"text with {len(counts):,} different values in {plural(seen, 'row')}: left out"
+        words += f"; {why}" if (why := mixture(counts)) else ""
         return Coding(Column(name, "text", words), place)
+    spelt = answers(counts) if len(counts) > 1 else None
+    if spelt is not None and len(counts) > 2 and not any(isinstance(value, Level) for value in values):
+        levels = {text: int(answer(text) or 0.0) for text in counts}
+        words = f"yes and no, written in {len(counts)} ways" + _lacking(rows - seen, rows)
+        return Coding(Column(name, "category", words), place, levels, yes_no=(0, 1))
     frequent = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_LEVELS]
     order = {text: number for number, text in enumerate(sorted(frequent))}
     levels = {text: order.get(text, MOST_LEVELS) for text in counts}
     words = "1 category" if len(counts) == 1 else f"{len(counts):,} categories"
     if len(counts) > MOST_LEVELS:
         words += f", of which all but the {MOST_LEVELS} most frequent count as one"
-    return Coding(Column(name, "category", words + _lacking(rows - seen, rows)), place, levels)
+    both = {answer(text): number for text, number in levels.items()} if spelt is not None and len(levels) == 2 else {}
+    yes_no = (both[0.0], both[1.0]) if both.keys() == {0.0, 1.0} else None
+    return Coding(Column(name, "category", words + _lacking(rows - seen, rows)), place, levels, yes_no=yes_no)
 
 
 def _lacking(missing: int, rows: int) -> str:

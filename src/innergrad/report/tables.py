@@ -15,7 +15,7 @@ from innergrad.figures import BLUE, GREY, ORANGE, SMALL
 from innergrad.manifest import manifest
 from innergrad.report.page import Page, Picture, Section, Table, number
 from innergrad.tables import words
-from innergrad.tables.fitted import PREDICTIONS, Fitted, load, read_predictions, read_validation
+from innergrad.tables.fitted import FIRST, PREDICTIONS, Fitted, load, read_predictions, read_validation, shown_places
 from innergrad.tables.scoring import LEVELS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SIZE = (5.4, 4.0)
 BARS = 15  # columns of the picture of those that matter
 WORST = 10  # rows of the table of the largest errors
-NEW, BESIDES = 30, 3  # new rows that are shown, each with so many of the columns that matter most
+NEW, BESIDES = FIRST, 3  # new rows that are shown, each with so many of the columns that matter most
 DOTS = 1500  # of a scatter plot
 BASES = {"r2": (0.0, "the mean"), "auc": (0.5, "chance")}  # where bars begin: the score of who has learned nothing
 WORST_SHOWN = -1.0  # R² of a bar: those below end here
@@ -215,11 +215,13 @@ def _new_rows(model: Fitted, found: Mapping[str, Any], folder: Path) -> list[Sec
         return []
     header, *rows = lines
     own = len(header) - len(known["columns"])
-    ours = [own, own + 1, *[own + 2] * (model.task == "numbers")]
+    ours = [own + place for place in shown_places(model.classes)]
     beside = [header.index(one["column"]) for one in words.important(found["matters"]) if one["column"] in header[:own]]
     chosen = [*sorted(beside[:BESIDES]), *ours]
-    table = [["row", *(shortened(header[place], 30) for place in chosen)]]
-    table += [[f"{number:,}", *(shortened(row[place], 30) for place in chosen)] for number, row in enumerate(rows, 1)]
+    below = known.get("lines", ())
+    table = [["line" if below else "row", *(shortened(header[place], 30) for place in chosen)]]
+    for line, row in zip(below or range(1, 1 + len(rows)), rows, strict=False):
+        table.append([f"{line:,}", *(shortened(row[place], 30) for place in chosen)])
     more = f"; the first {len(rows)} of {known['rows']:,}" if known["rows"] > len(rows) else ""
     about = [f"Rows of {known['of']} whose {model.target.name} is asked for. {PREDICTIONS} has them with all columns."]
     if "interval" in known:
@@ -240,7 +242,7 @@ def _matters(model: Fitted, found: Mapping[str, Any]) -> Section:
         "that say the same share what they know: each alone may seem to matter little.",
     ]
     caption = f"How far {name} falls if a column is shuffled" + (f"; the first {BARS}." if len(falls) > BARS else ".")
-    rows = [["column", f"{name} falls by"], *([column, f"{fall:.3f}"] for column, fall in falls)]
+    rows = [["column", f"{name} falls by"], *([shortened(column, 60), f"{fall:.3f}"] for column, fall in falls)]
     picture = _panel(
         lambda ax: _draw_matters(ax, falls[:BARS], name), caption, max(2.2, 0.9 + 0.26 * min(BARS, len(falls)))
     )
@@ -262,7 +264,7 @@ def _plain(name: str) -> str:
 
 def _columns(model: Fitted, found: Mapping[str, Any]) -> Section:
     rows = [["column", "used", "what was done with it"]]
-    rows += [[one.name, "yes" if one.used else "no", one.words] for one in model.plans]
+    rows += [[shortened(one.name, 60), "yes" if one.used else "no", one.words] for one in model.plans]
     about = [f"{note[0].upper()}{note[1:]}." for note in [*found["notes"], *found["learner"]] if note]
     return Section("Every column", about, [], [Table(plural(len(model.plans), "column"), rows, 3, wrap=True)])
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -28,13 +28,15 @@ from innergrad.tables.new_rows import NewRows
 from innergrad.tables.scoring import LEVELS, Validation, decisive, predicted
 from innergrad.tables.sheets import MOST
 from innergrad.tables.table import Table
-from innergrad.written import Plan, Task, Value, absent, day_words
+from innergrad.written import Plan, Task, Value, absent, answer, day_words
 
 FIT, DEMONSTRATIONS, VALIDATION = "fit.json", "demonstrations.csv", "validation.csv"
 PREDICTED, PREDICTIONS = "predictions.json", "predictions.csv"
 VERSION = 1
 DIGITS = 6
 AT_ONCE = 10_000  # rows to predict
+FIRST = 30  # predictions that people see, with their lines
+KEYS = ("model", "files", "scores", "matters")  # of fit.json, without which it is none
 
 
 @dataclass(frozen=True)
@@ -114,12 +116,14 @@ def load(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         if not path.is_file():
             what = f"there is no fitted table in {folder}"
             raise InputError(what, got=f"no {path.name}", allowed="a folder written by innergrad fit")
-    if digest(rows) not in digests(index).get(DEMONSTRATIONS, ()):
+    known = digests(index).get(DEMONSTRATIONS, ())
+    if known and digest(rows) not in known:
         raise InputError(
             f"{rows} was changed", got="another digest than its fit.json knows", hint="fit the table again"
         )
     try:
         content = json.loads(read_text(index))
+        _require(index, content, known)
         model = content["model"]
         if model["version"] != VERSION:
             raise InputError(f"{index} is of another version", got=model["version"], allowed=str(VERSION))
@@ -128,6 +132,14 @@ def load(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{index} cannot be read", got=str(error), hint="fit the table again") from error
+
+
+def _require(index: Path, content: Any, known: Collection[str]) -> None:
+    """An error that says what fit.json lacks."""
+    lacks = [key for key in KEYS if key not in content] if isinstance(content, dict) else list(KEYS)
+    if lacks or not known:
+        got = f"no {', '.join(map(repr, lacks))}" if lacks else f"no digest of {DEMONSTRATIONS}"
+        raise InputError(f"{index} is not as innergrad fit wrote it", got=got, hint="fit the table again")
 
 
 def _read(model: Mapping[str, Any], path: Path) -> Fitted:
@@ -174,10 +186,11 @@ class Predictions:
         return ["class", "probability", *(f"probability of {name}" for name in self.classes)]
 
     def shown(self) -> list[list[str]]:
-        """Text for people: 98,852."""
+        """Text for people, header first: 98,852."""
         if self.ends is None or self.target.kind == "dates":
-            return self.rows()
-        return [[readable(value) for value in row] for row in np.column_stack([self.values, self.ends]).tolist()]
+            return [[row[place] for place in shown_places(self.classes)] for row in [self.header, *self.rows()]]
+        numbers = np.column_stack([self.values, self.ends]).tolist()
+        return [self.header, *([readable(value) for value in row] for row in numbers)]
 
     def rows(self, decimal: str = ".") -> list[list[str]]:
         """Text for a file, with the mark of fractions that it has."""
@@ -242,6 +255,14 @@ class Predictions:
         inside = float(((low <= y) & (y <= high)).mean())
         r2 = decisive("numbers", y, self.values[rows]) if len(set(y.tolist())) > 1 else None
         return {"rows": len(rows), "r2": r2, "covered": inside}
+
+
+def shown_places(classes: Sequence[str]) -> list[int]:
+    """Which of the columns of predictions people see first: of classes that are yes and no, the chance of yes."""
+    if not classes:
+        return [0, 1, 2]
+    said = list(map(answer, classes))
+    return [0, 2 + said.index(1.0)] if sorted(said, key=str) == [0.0, 1.0] else [0, 1]
 
 
 def new_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from innergrad.errors import InputError, plural, shortened, suggestion
-from innergrad.tables.sheets import Sheet, read_sheet
-from innergrad.tables.table import QUERIES, Table, labels_of
+from innergrad.errors import InputError, plural, shortened
+from innergrad.tables.sheets import Sheet, lines_words, read_sheet
+from innergrad.tables.table import QUERIES, Table, labels_of, near_name
 from innergrad.written import (
     Plan,
     Task,
@@ -66,21 +66,21 @@ def read_new(path: Path, plans: Sequence[Plan], target: Plan, task: Task, classe
             f"{path} lacks {'columns' if len(missing) > 1 else 'a column'}",
             got=f"no {', '.join(map(repr, missing))}",
             allowed=", ".join(one.name for one in used),
-            hint=suggestion(missing[0], sheet.header) or hint,
+            hint=sheet.doubt or near_name(missing[0], sheet.header) or hint,
         )
     cells = (sheet.column(one) for one in range(len(sheet.header)))
     marks = [one.decimal for one in (*used, target) if one.kind == "numbers" and one.marked]
     decimal = decimal_mark(cells, sheet.separator, marks[0] if marks else None)
     columns, notes = list[list[Value]](), list(sheet.notes)
     for one, place in zip(used, places, strict=True):
-        values, said = _new_values(path, one, sheet.column(place or 0), decimal)
+        values, said = _new_values(sheet, one, sheet.column(place or 0), decimal)
         columns.append(values)
         notes += said
     truth, said = _truth(sheet, target, task, decimal, classes)
     return NewRows(sheet, columns, truth, [*notes, *said], tuple(range(len(sheet.rows))), decimal)
 
 
-def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tuple[list[Value], list[str]]:
+def _new_values(sheet: Sheet, one: Plan, cells: Sequence[str], decimal: str) -> tuple[list[Value], list[str]]:
     """Read as the column of the first file was, with the marks of this one."""
     noted = ""
     if one.kind == "numbers":
@@ -91,16 +91,26 @@ def _new_values(path: Path, one: Plan, cells: Sequence[str], decimal: str) -> tu
     given = sum(not is_missing(text) for text in cells)
     if strange and given == sum(text.strip() in set(strange) for text in cells):
         got = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
-        raise InputError(f"column {one.name!r} of {path} has no {one.kind}", got=got, allowed=one.words)
+        raise InputError(f"column {one.name!r} of {sheet.path} has no {one.kind}", got=got, allowed=one.words)
     if one.kind == "categories":
         new = [text for text in dict.fromkeys(v for v in values if isinstance(v, str)) if text not in one.levels]
-        said = f"column {one.name!r} has categories that nothing was learned about: {', '.join(map(repr, new[:3]))}"
+        some = ", ".join(repr(shortened(text, 30)) for text in new[:3])
+        said = (
+            f"column {one.name!r} has categories that nothing was learned about: {some} ({_where(sheet, cells, new)})"
+        )
         return values, [said] if new else []
     notes = [f"column {one.name!r} {noted}"] if noted else []
     if strange:
         got = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
-        notes.append(f"column {one.name!r}: cells that are no {one.kind} ({got}) count as missing")
+        where = _where(sheet, cells, strange)
+        notes.append(f"column {one.name!r}: cells that are no {one.kind} ({got}; {where}) count as missing")
     return values, notes
+
+
+def _where(sheet: Sheet, cells: Sequence[str], texts: Sequence[str]) -> str:
+    """The lines of some texts in a column."""
+    wanted = set(texts)
+    return lines_words([line for line, text in zip(sheet.lines, cells, strict=True) if text.strip() in wanted])
 
 
 def _numbers_here(one: Plan, cells: Sequence[str], decimal: str) -> tuple[Plan, str]:
@@ -145,19 +155,24 @@ def _truth(
     y = [None if absent(value) else value for value in values]
     if task == "classes" and target.numeric:
         spelt = {name.casefold(): name for name in classes}  # Yes and yes are one class
-        y = [spelt.get(one.casefold(), one) if isinstance(one, str) else one for one in labels_of(cells, y)]
+        meant = dict(zip(target.values(classes)[0], classes, strict=True)) if target.kind == "yes or no" else {}
+        y = [
+            meant.get(value) or (label if label is None else spelt.get(str(label).casefold(), label))
+            for value, label in zip(y, labels_of(cells, y, target), strict=True)
+        ]
     if task == "classes" and classes:
         new = list(dict.fromkeys(str(one) for one in y if one is not None and one not in classes))
         y = [one if one in classes else None for one in y]
         strange = [*strange, *new]
-    given = sum(not is_missing(text) for text in cells)
+    lines = [n for n, text, one in zip(sheet.lines, cells, y, strict=True) if one is None and not is_missing(text)]
     said = [f"the target {target.name!r} {noted}"] if noted else []
-    said += _not_scored(target.name, strange, given - sum(one is not None for one in y))
+    said += _not_scored(target.name, strange, lines)
     return (y if any(value is not None for value in y) else None), said
 
 
-def _not_scored(name: str, strange: Sequence[str], rows: int) -> list[str]:
+def _not_scored(name: str, strange: Sequence[str], lines: Sequence[int]) -> list[str]:
     if not strange:
         return []
     some = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
-    return [f"{plural(rows, 'row')} whose {name!r} is nothing that was learned ({some}) cannot be scored"]
+    rows, where = plural(len(lines), "row"), lines_words(lines)
+    return [f"{rows} whose {name!r} is nothing that was learned ({some}; {where}) cannot be scored"]

@@ -20,6 +20,7 @@ from typing import IO
 
 from innergrad.errors import InputError, plural, shortened
 from innergrad.files import require_regular
+from innergrad.tables.first_line import doubt
 from innergrad.written import is_missing
 
 MOST, LONGEST = 2**31, 2**24  # bytes of a file, and characters of a line of it
@@ -41,7 +42,7 @@ OTHER_FILES = {
 @dataclass(frozen=True)
 class Sheet:
     """A file. rows: cells of text, as many as the header has; lines: where they begin in the file. total: rows of the
-    file, of which ``rows`` may be a sample. notes: sentences about the file.
+    file, of which ``rows`` may be a sample. notes: sentences about the file. doubt: that its names may be data.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class Sheet:
     separator: str = ","
     encoding: str = "utf-8"
     notes: list[str] = field(default_factory=list)
+    doubt: str = ""
 
     def column(self, place: int) -> list[str]:
         return [row[place] for row in self.rows]
@@ -65,7 +67,7 @@ class Sheet:
         return folded.index(wanted.casefold()) if folded.count(wanted.casefold()) == 1 else None
 
 
-Choose = Callable[[Sequence[str]], Callable[[Sequence[str]], bool]]  # header -> (row -> it is kept for certain)
+Choose = Callable[[Sequence[str], str], Callable[[Sequence[str]], bool]]  # header, doubt -> (row -> kept for certain)
 
 
 def read_sheet(path: Path, *, most: int, seed: int = 0, certain: Choose | None = None, least: int = 1) -> Sheet:
@@ -83,8 +85,9 @@ def read_sheet(path: Path, *, most: int, seed: int = 0, certain: Choose | None =
             reader = csv.reader(itertools.chain(head, rest), delimiter=separator, strict=True)
             blank = list[int]()
             rows_of = _filled_rows(((reader.line_num + before, row) for row in reader), blank)
-            header, names_line, below = _header(path, rows_of, separator, notes)
-            kept, found, total = _sampled(_even(path, header, below, notes), header, most, seed, certain)
+            header, names_line, below, doubted = _header(path, rows_of, separator, notes)
+            keep = None if certain is None else certain(header, doubted)
+            kept, found, total = _sampled(_even(path, header, below, notes), most, seed, keep)
     except FileNotFoundError as error:
         raise InputError(f"cannot read {path}", got="no such file", allowed="a CSV file") from error
     except csv.Error as error:
@@ -101,7 +104,7 @@ def read_sheet(path: Path, *, most: int, seed: int = 0, certain: Choose | None =
         notes.append(f"{rows_left} ({lines_words(below_names)})")
     header, kept = _without_empty(header, kept, notes)
     rows, numbers = [row for _, row in kept], [line for line, _ in kept]
-    return Sheet(path, header, rows, numbers, total, separator, encoding, notes)
+    return Sheet(path, header, rows, numbers, total, separator, encoding, notes, doubted)
 
 
 # ------------------------------------------------------------------------------------------------------------- encoding
@@ -225,9 +228,9 @@ def lines_words(numbers: Sequence[int]) -> str:
     return f"line{'' if len(numbers) == 1 else 's'} {some}{more}"
 
 
-def _header(path: Path, rows: Rows, separator: str, notes: list[str]) -> tuple[list[str], int, Rows]:
-    """Names, each once, and their line; the rows below. Titles and comments above the names, of a single cell, are
-    left out.
+def _header(path: Path, rows: Rows, separator: str, notes: list[str]) -> tuple[list[str], int, Rows, str]:
+    """Names, each once, and their line; the rows below; a doubt, if the names look like data. Titles and comments above
+    the names, of a single cell, are left out.
     """
     first = list(itertools.islice(rows, LOOKED_AT))
     if not first:
@@ -251,7 +254,9 @@ def _header(path: Path, rows: Rows, separator: str, notes: list[str]) -> tuple[l
         raise InputError(f"the first line of {path} is not a header", got=got, allowed=allowed, hint=_NO_NAMES)
     if len(filled) == 1 and separator == ",":
         _check_one_column(path, filled[0])
-    return _each_once(names, notes), first[skipped][0], itertools.chain(first[skipped + 1 :], rows)
+    doubted = doubt(names, [row for _, row in first[skipped + 1 :]], separator)
+    notes += [doubted] if doubted else []
+    return _each_once(names, notes), first[skipped][0], itertools.chain(first[skipped + 1 :], rows), doubted
 
 
 _NO_NAMES = "put a line of names above the numbers"
@@ -296,6 +301,9 @@ def _each_once(names: list[str], notes: list[str]) -> list[str]:
     return found
 
 
+_SPACE_BEFORE_QUOTE = re.compile(r'\s+"')
+
+
 def _even(path: Path, header: list[str], rows: Rows, notes: list[str]) -> Rows:
     """The rows, all as long as the header: short ones lack their last cells, long ones may only have empty ones."""
     width, short = len(header), 0
@@ -303,6 +311,9 @@ def _even(path: Path, header: list[str], rows: Rows, notes: list[str]) -> Rows:
         if len(row) > width:
             if _filled(row[width:]):
                 hint = "a comma inside a number or a text? quote the cell, or use semicolons between columns"
+                if any(_SPACE_BEFORE_QUOTE.match(cell) for cell in row):
+                    hint = 'a cell is quoted only if no space is before its quotation mark: write ,"red, dark" and not '
+                    hint += ', "red, dark"'
                 allowed = f"{width}, as the line of names has"
                 what = f"line {line} of {path} has more cells than there are columns"
                 raise InputError(what, got=f"{len(row)} cells", allowed=allowed, hint=hint)
@@ -316,12 +327,12 @@ def _even(path: Path, header: list[str], rows: Rows, notes: list[str]) -> Rows:
 
 
 def _sampled(
-    rows: Rows, header: list[str], most: int, seed: int, certain: Choose | None
+    rows: Rows, most: int, seed: int, keep: Callable[[Sequence[str]], bool] | None
 ) -> tuple[list[tuple[int, list[str]]], int, int]:
     """Rows in the order of the file, their number, and the number of all. Of those that are not certain, ``most`` at
     random: each has the same chance, whatever the length of the file (reservoir sampling).
     """
-    rng, keep = random.Random(seed), None if certain is None else certain(header)
+    rng = random.Random(seed)
     chosen, besides, seen = list[tuple[int, list[str]]](), list[tuple[int, list[str]]](), 0
     for line, row in rows:
         if keep is not None and keep(row):

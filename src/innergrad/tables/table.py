@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from innergrad.errors import InputError, plural, shortened, suggestion
-from innergrad.tables.sheets import Sheet, read_sheet
+from innergrad.tables.sheets import Choose, Sheet, read_sheet
 from innergrad.written import (
     Plan,
     Task,
@@ -17,6 +17,7 @@ from innergrad.written import (
     absent,
     decimal_mark,
     is_missing,
+    mixture,
     plan,
     task_of,
 )
@@ -26,6 +27,8 @@ QUERIES = 200_000  # that are predicted in one go
 LEAST = 5  # rows that teach
 RARE = 5  # rows of a class: with fewer, some parts of the cross-validation have none
 NAMED = 3  # classes, in a sentence
+MOSTLY = 0.9  # of the rows: text that differs in more differs in almost every one
+LETTERS = 3  # of a name, the least that are looked for in other names
 VARIED = 20  # different values of a column: with fewer in all columns, rows are equal by chance
 COPIES = 0.05  # of the rows: so many copies are worth a word
 ALIKE = 0.9995  # a column whose correlation with the target is as large as this knows it
@@ -120,7 +123,8 @@ def read_table(path: Path, asked: Asked) -> Table:
             f"{path} has no column to learn {name!r} from", got=got, allowed="one or more columns that vary"
         )
     columns = [one.values(sheet.column(sheet.header.index(one.name)))[0] for one in used]
-    notes = [*sheet.notes, *notes, *_times(used)]
+    alike = [note for one in used if not one.numeric for note in _alike("column", one.name, one.levels)]
+    notes = [*sheet.notes, *notes, *alike, *_times(used)]
     table = Table(sheet, target, task, why, tuple(plans), columns, y, decimal, notes)
     return replace(table, warnings=[*_leaks(table), *_copies(table), *_rare(table)])
 
@@ -133,11 +137,11 @@ def _times(used: Sequence[Plan]) -> list[str]:
     return [f"{', '.join(dates)}: the score is for new rows of the same time; later rows may be harder to predict"]
 
 
-def _to_predict(path: Path, asked: Asked) -> Callable[[Sequence[str]], Callable[[Sequence[str]], bool]]:
+def _to_predict(path: Path, asked: Asked) -> Choose:
     """Rows without a target are kept, all of them: they are to be predicted."""
 
-    def of(header: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-        place, found = list(header).index(_column(path, header, asked.target)), 0
+    def of(header: Sequence[str], doubted: str) -> Callable[[Sequence[str]], bool]:
+        place, found = list(header).index(_column(path, header, asked.target, doubted=doubted)), 0
 
         def kept(row: Sequence[str]) -> bool:
             nonlocal found
@@ -155,22 +159,30 @@ def _to_predict(path: Path, asked: Asked) -> Callable[[Sequence[str]], Callable[
     return of
 
 
-def _column(path: Path, header: Sequence[str], name: str | None, flag: str = "--target") -> str:
-    """The name of a column as the file has it."""
+def _column(path: Path, header: Sequence[str], name: str | None, flag: str = "--target", doubted: str = "") -> str:
+    """The name of a column as the file has it. doubted: why the header may be none."""
     shown = ", ".join(header)
     if name is None:
-        hint = f"give {flag} with the name of a column, e.g. {flag} {header[-1]!r}"
+        hint = doubted or f"give {flag} with the name of a column, e.g. {flag} {header[-1]!r}"
         raise InputError("the column to predict is missing", allowed=shown, hint=hint)
     sheet = Sheet(path, list(header), [], [], 0)
     place = sheet.place(name)
     if place is None:
-        hint = suggestion(name, header) or f"{flag} names a column of the header"
+        hint = doubted or near_name(name, header) or f"{flag} names a column of the header"
         raise InputError(f"no such column in {path}", got=repr(name), allowed=shown, hint=hint)
     twice = [one for one in header if one.startswith(f"{header[place]} (")]
     if flag == "--target" and twice and f"{header[place]} (2)" in twice:
         hint = f"rename all but one, or give --target {twice[0]!r} for the second"
         raise InputError(f"{path} has several columns called {header[place]!r}", got=", ".join(twice), hint=hint)
     return header[place]
+
+
+def near_name(name: str, header: Sequence[str]) -> str:
+    """ "did you mean 'asking price'?": a column of a similar name, or the only one that has this name in its own."""
+    folded = name.strip().casefold()
+    within = [one for one in header if len(folded) >= LETTERS and folded in one.casefold()]
+    near = suggestion(name, header)
+    return near if near or len(within) != 1 else f"did you mean {within[0]!r}?"
 
 
 # --------------------------------------------------------------------------------------------------------------- target
@@ -183,7 +195,9 @@ def _target(
     given = sum(not is_missing(text) for text in cells)
     if 0 < given < LEAST:
         raise _too_few(f"the target {name!r} of {path}", given)
-    found = _text(name, cells) if asked == "classes" else plan("", cells, decimal)  # no name makes it an identifier
+    found = plan("", cells, decimal)  # no name makes it an identifier
+    if asked == "classes" and not (found.kind == "yes or no" and found.no):
+        found = _text(name, cells)
     found = replace(found, name=name)
     if found.kind == "yes or no" and not found.no:
         what = f"the target {name!r} of {path} is the same in every row where it is filled"
@@ -199,12 +213,17 @@ def _target(
         raise InputError(
             what, got=found.words.removeprefix("left out: it is ").split(" in every")[0], allowed="a column that varies"
         )
+    texts = Counter(text.strip() for text in cells if not is_missing(text))
+    mixed = mixture(texts) if not found.numeric and asked != "classes" else ""
+    if mixed and (found.kind != "categories" or asked == "numbers" or len(texts) > _most_classes(texts.total())):
+        what, _, hint = mixed.partition(": ")
+        raise InputError(f"the target {name!r} of {path} has {what}", got=_quoted(texts), hint=hint)
     if found.kind in ("identifier", "text"):
-        raise _too_different(path, name, cells)
+        raise _too_different(path, name, texts)
     values, strange = found.values(cells)
-    notes = []
+    notes = [f"the target {name!r} has {mixed}, or each text is a class"] if mixed else []
     if strange:
-        where = ", ".join(repr(shortened(text, 30)) for text in strange[:3])
+        where = _quoted(strange)
         count = sum(text.strip() in strange for text in cells)
         notes.append(
             f"{plural(count, 'row')} whose {name!r} is no number ({where}) {'is' if count == 1 else 'are'} left out"
@@ -212,7 +231,8 @@ def _target(
     task, why = task_of(found, values, asked)
     y = [None if absent(value) else value for value in values]
     if task == "classes" and found.numeric:
-        y = labels_of(cells, y)
+        y = labels_of(cells, y, found)
+    notes += _alike("the target", name, [value for value in y if isinstance(value, str)])
     return found, task, why, y, notes
 
 
@@ -241,9 +261,14 @@ def _text(name: str, cells: Sequence[str]) -> Plan:
     return Plan(name, kind, words, levels=tuple(text for text, _ in given.most_common()))  # type: ignore[arg-type]
 
 
-def labels_of(cells: Sequence[str], y: Sequence[Value]) -> list[Value]:
-    """Classes by their text: 1 and 1.0 are one class, Yes and yes, too; each is called as it is written first."""
+def labels_of(cells: Sequence[str], y: Sequence[Value], target: Plan) -> list[Value]:
+    """Classes by their text: 1 and 1.0 are one class, Yes and yes, too; each is called as it is written first. Of yes
+    and no in several ways, that is the first that has the words of the plan.
+    """
     first, found = dict[Value, str](), list[Value]()
+    for meant, word in ((1.0, target.yes), (0.0, target.no)):
+        named = next((text.strip() for text in cells if word and text.strip().casefold() == word), None)
+        first |= {meant: named} if named else {}
     for text, value in zip(cells, y, strict=True):
         if value is None:
             found.append(None)
@@ -253,15 +278,35 @@ def labels_of(cells: Sequence[str], y: Sequence[Value]) -> list[Value]:
     return found
 
 
-def _too_different(path: Path, name: str, cells: Sequence[str]) -> InputError:
-    given = [text.strip() for text in cells if not is_missing(text)]
-    different = len(set(given))
+def _too_different(path: Path, name: str, texts: Counter[str]) -> InputError:
+    almost = len(texts) > MOSTLY * texts.total()
     return InputError(
-        f"the target {name!r} of {path} is text, and different in almost every row",
-        got=f"{different:,} different texts in {len(given):,} rows",
+        f"the target {name!r} of {path} is text{', and different in almost every row' if almost else ' of many kinds'}",
+        got=f"{len(texts):,} different texts in {texts.total():,} rows",
         allowed="numbers, or classes that occur several times",
-        hint="name another --target",
+        hint="name another --target, or write the same text where the same is meant",
     )
+
+
+def _most_classes(rows: int) -> int:
+    return max(2, rows // 2)
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    return ", ".join(repr(shortened(text, 30)) for text in list(texts)[:NAMED])
+
+
+def _alike(what: str, name: str, texts: Iterable[str]) -> list[str]:
+    """A note on texts that differ only in capitals and in spaces: they are taken as different."""
+    same = dict[str, list[str]]()
+    for text in dict.fromkeys(texts):
+        same.setdefault("".join(text.split()).casefold(), []).append(text)
+    pairs = [" and ".join(map(repr, (shortened(one, 30) for one in some))) for some in same.values() if len(some) > 1]
+    if not pairs:
+        return []
+    more = f" and {len(pairs) - NAMED:,} more" if len(pairs) > NAMED else ""
+    some = ", ".join(pairs[:NAMED])
+    return [f"{what} {name!r} has texts that differ in capitals or spaces only ({some}{more}): write them alike"]
 
 
 def _too_few(where: str, rows: int, read_as: str = "") -> InputError:
@@ -278,7 +323,7 @@ def _check_target(path: Path, target: Plan, task: Task, y: Sequence[Value]) -> N
     if len(counts) < 2:
         got = f"{next(iter(counts))}"
         raise InputError(f"{where} is the same in every row", got=got, allowed="a column that varies")
-    if task == "classes" and len(counts) > max(2, len(y) // 2):
+    if task == "classes" and len(counts) > _most_classes(len(y)):
         got = f"{len(counts):,} classes in {len(y):,} rows"
         hint = "amounts? give --numbers" if target.numeric else "name another --target"
         raise InputError(

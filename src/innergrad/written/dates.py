@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
+
+from innergrad.written.numbers import is_missing
 
 _CLOCK = (
     r"(?:(?:T|,? +)(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.,]\d+)?)?"
@@ -37,6 +39,7 @@ _NAMES_OF_MONTHS = (  # their first letters, in some languages
 _MONTHS = {name: number for number, names in enumerate(_NAMES_OF_MONTHS, start=1) for name in names.split()}
 _CLOCK_ALONE = re.compile(r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2})(?:[.,]\d+)?)?\s*(?P<half>[AaPp]\.?[Mm]\.?)?")
 EPOCH = date(1970, 1, 1)
+DIFFERENT = 3  # days that must be different where all cells are numbers such as 20240131
 
 
 def day_of(text: str, day_first: bool = True) -> float | None:
@@ -105,3 +108,16 @@ def either_way(text: str) -> bool:
     """Whether it is a date by both orders, and not the same one."""
     days = {day_of(text, first) for first in (True, False)} if SLASHES.fullmatch(text) else set()
     return len(days) == 2 and None not in days
+
+
+def are_compact_days(texts: Iterable[str]) -> bool:
+    """Whether all that are given are days such as 20240131: eight digits that are an amount are seldom a day, too."""
+    days = set[str]()
+    for text in texts:
+        if _COMPACT.fullmatch(text):
+            if day_of(text) is None:
+                return False
+            days.add(text)
+        elif not is_missing(text):
+            return False
+    return len(days) >= DIFFERENT

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from innergrad.errors import LARGEST
 
@@ -49,7 +49,8 @@ _UNIT = rf"(?:(?:[kK]|[Tt]sd\.?|[Mm]io\.?|[Mm]rd\.?|M) )?{_WORD}"  # k km, Mio. 
 
 def _body(mark: str, thousands: str) -> str:
     groups = rf"[1-9]\d{{0,2}}(?:{thousands}\d{{3}})+|\d{{1,3}}(?:{thousands}\d{{3}}){{2,}}|\d{{1,3}}(?:['’ ]\d{{3}})+"
-    return rf"(?:{groups}|\d+)?(?:{mark}\d*)?"
+    lakhs = r"|[1-9]\d?(?:,\d{2})+,\d{3}" if thousands == "," else ""  # 1,53,000, as it is written in India
+    return rf"(?:{groups}{lakhs}|\d+)?(?:{mark}\d*)?"
 
 
 _NUMBER = {
@@ -217,6 +218,46 @@ def unit_of_others(learned: str, here: str) -> tuple[str, str]:
     if learned:
         return learned, ""
     return here, f"has the unit {here!r} here, and none in the rows that teach: it is left off"
+
+
+_LETTER = re.compile(r"[A-Z]")
+MOST_UNITS = 6  # of a mixture
+
+
+def mixture(given: Mapping[str, int]) -> str:
+    """Why text that is made of numbers is no column of numbers: several units, or both marks of fractions; empty if
+    there is no such reason. given: how often each text occurs.
+    """
+    return _several_units(given) or _both_marks(given)
+
+
+def _several_units(given: Mapping[str, int]) -> str:
+    """Two of them have several numbers, or else they are names with a number: 1. Yes, 2. No. So are 12A and 14B."""
+    for decimal in ".,":
+        read = {text: found for text in given if (found := parsed(text, decimal)) is not None}
+        if sum(given[text] for text in read) < MOSTLY * sum(given.values()) or unit_of(read.values()) is not None:
+            continue
+        cells, numbers = Counter[str](), Counter(unit for _, unit in set(read.values()) if unit)
+        for text, (_, unit) in read.items():
+            cells[unit] += given[text]
+        several = sum(many > 1 for many in numbers.values()) > 1
+        if several and len(numbers) <= MOST_UNITS and not all(map(_LETTER.fullmatch, numbers)):
+            names = ", ".join(unit for unit, _ in cells.most_common() if unit)
+            return f"numbers with several units ({names}): write them in one unit"
+    return ""
+
+
+def _both_marks(given: Mapping[str, int]) -> str:
+    """Some are numbers with one mark of fractions alone, some with the other alone, and together almost all are."""
+    read = {text: tuple(parsed(text, mark) for mark in ".,") for text in given}
+    points, commas = (
+        [text for text, found in read.items() if found[place] and not found[1 - place]] for place in (0, 1)
+    )
+    units = {found[1] for one in read.values() for found in one if found}
+    numbers = sum(given[text] for text, found in read.items() if any(found))
+    if not points or not commas or len(units) > 1 or numbers < MOSTLY * sum(given.values()):
+        return ""
+    return f"numbers with two decimal marks ({commas[0]!r}, {points[0]!r}): write them with one"
 
 
 # ---------------------------------------------------------------------------------------------------------------- marks

@@ -18,7 +18,15 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from innergrad.errors import LARGEST, InputError, plural, readable, shortened
-from innergrad.written.dates import MONTH_AND_YEAR, day_of, day_words, either_way, hour_of, short_year
+from innergrad.written.dates import (
+    MONTH_AND_YEAR,
+    are_compact_days,
+    day_of,
+    day_words,
+    either_way,
+    hour_of,
+    short_year,
+)
 from innergrad.written.numbers import (
     MOSTLY,
     NO_NUMBER,
@@ -26,6 +34,7 @@ from innergrad.written.numbers import (
     about_unit,
     has_marks,
     is_missing,
+    mixture,
     number_of,
     parsed,
     plain_numbers,
@@ -39,11 +48,12 @@ HALF, WORDS = 0.5, 3  # numbers may also be so few, if all else is one of three 
 MANY, OFTEN = 20, 0.5  # text with more different values, in more than this share of its rows, is no category
 FEW_ROWS = 10  # with fewer rows all values may differ by chance
 SHOWN = 3  # examples in words
+YEARS = (1000, 2999)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a column is read. words: what was done with it. reading: the part of them that is about marks and units.
+    """How a column is read. words: what was done with it. reading: the part of them about marks, units and spellings.
     decimal: the mark of fractions, "." or ","; marked: whether there were marks to tell it by. unit: what stands beside
     every number. day_first: 1/2/2024 is in February. yes, no: as they are written, in lower case; no is empty where an
     empty cell means no. levels: of categories, the most frequent first.
@@ -89,8 +99,8 @@ class Plan:
         if self.kind == "categories":
             return text, True
         if self.kind == "yes or no":
-            folded = _folded(text)
-            found = 1.0 if folded == self.yes else 0.0 if folded == self.no else math.nan
+            folded, other = _folded(text), answer(text)  # or as it is written elsewhere
+            found = 1.0 if folded == self.yes else 0.0 if folded == self.no else math.nan if other is None else other
         elif self.kind == "numbers":
             value = number_of(text, self.decimal, self.unit)
             found = math.nan if value is None else value
@@ -120,10 +130,10 @@ class Plan:
 
 def plan(name: str, cells: Sequence[str], decimal: str = ".") -> Plan:
     """How to read a column, from its cells. decimal: the mark of fractions in this file (see ``decimal_mark``)."""
-    plain = plain_numbers(cells, decimal)
+    plain = None if are_compact_days(text.strip() for text in cells) else plain_numbers(cells, decimal)
     if plain is not None and len(set(plain)) > 1 and not any(text[:1] == "0" and text[1:2].isdigit() for text in cells):
         reading = about_marks(cells, decimal)
-        words = f"numbers from {readable(min(plain))} to {readable(max(plain))}{reading}"
+        words = f"numbers {span(min(plain), max(plain))}{reading}"
         numbers = Plan(name, "numbers", words, reading, decimal, has_marks(cells))
         return _as_identifier(name, numbers, plain) or numbers
     given = Counter(text.strip() for text in cells)
@@ -133,7 +143,8 @@ def plan(name: str, cells: Sequence[str], decimal: str = ".") -> Plan:
     if not given:
         return Plan(name, "empty", "left out: no cell is filled")
     told = Counter({text: times for text, times in given.items() if _folded(text) not in NO_NUMBER})
-    found = _numbers(name, told, decimal) or _yes_or_no(name, given, missing) or _dates(name, told)
+    found = _yes_or_no(name, given, missing) or _compact_dates(name, told) or _numbers(name, told, decimal)
+    found = found or _dates(name, told)
     if found is not None and found.kind != "yes or no":
         missing += given.total() - told.total()
         given = told
@@ -212,7 +223,7 @@ def _of_numbers(
     sizes = [number_of(text, decimal, unit) for text in given]
     known = [value for value in sizes if value is not None and abs(value) < LARGEST]
     reading = about_unit(unit) + about_marks((text for text in given if text not in strange), decimal)
-    words = (f"numbers from {readable(min(known))} to {readable(max(known))}" if known else "numbers") + reading
+    words = (f"numbers {span(min(known), max(known))}" if known else "numbers") + reading
     if strange:
         count = plural(sum(given[text] for text in strange), "cell")
         words += f"; no numbers, and so missing: {count} ({_quoted(strange)})"
@@ -228,27 +239,55 @@ _PAIRS = (
     *(("oui", "non"), ("vrai", "faux"), ("sí", "no"), ("si", "no"), ("sim", "não"), ("ja", "nej"), ("ja", "nee")),
     *(("tak", "nie"), ("x", ""), ("✓", ""), ("1", "0")),
 )
+_WORDS_FOR_YES = {yes for yes, _ in _PAIRS} - {"1"}
+_WORDS_FOR_NO = {no for _, no in _PAIRS} - {""}
+_ANSWERS = dict.fromkeys(_WORDS_FOR_NO, 0.0) | dict.fromkeys({*_WORDS_FOR_YES, "1"} - {"x"}, 1.0)  # x may be unknown
 
 
-def _yes_or_no(name: str, given: Counter[str], missing: int) -> Plan | None:
-    """Two words of a pair; or one word, and empty cells, where empty means no."""
-    folded = {_folded(text) for text in given}
+def answer(text: str) -> float | None:
+    """1 of a spelling of yes, 0 of one of no; None of anything else."""
+    return _ANSWERS.get(_folded(text))
+
+
+def answers(texts: Iterable[str]) -> tuple[str, str] | None:
+    """The words for yes and no, in lower case, of texts that are spellings of these and nothing else; None of others.
+    Among several spellings there must be the two words of a pair, or one of them and the first letter of the other: t
+    and n may be anything. 1 and 0 alone are numbers.
+    """
+    folded = set(map(_folded, texts))
     for yes, no in _PAIRS:
         if no and folded == {yes, no}:
-            return Plan(name, "yes or no", f"{yes} is 1, {no} is 0", yes=yes, no=no)
-    if len(folded) == 1 and missing and given.total() > 1 and (word := next(iter(folded))) in _WORDS_FOR_YES:
-        return Plan(name, "yes or no", f"{next(iter(given))!r} is 1, an empty cell is 0", yes=word)
+            return yes, no
+    if not folded <= _ANSWERS.keys():
+        return None
+    for yes, no in _PAIRS:
+        if not no or no == "0" or not ({yes, yes[0]} & folded and {no, no[0]} & folded):
+            continue
+        if {yes, no} & folded:
+            return yes, no
     return None
 
 
-_WORDS_FOR_YES = {yes for yes, _ in _PAIRS} - {"1"}
-_WORDS_FOR_NO = {no for _, no in _PAIRS} - {""}
+def _yes_or_no(name: str, given: Counter[str], missing: int) -> Plan | None:
+    """Spellings of yes and no; or one word, and empty cells, where empty means no."""
+    folded = {_folded(text) for text in given}
+    if (pair := answers(folded)) and not folded <= {"1", "0"}:
+        yes, no = pair
+        ways = f", written in {len(folded)} ways ({_quoted(given)} ...)" if len(folded) > 2 else ""
+        return Plan(name, "yes or no", f"{yes} is 1, {no} is 0{ways}", ways, yes=yes, no=no)
+    if len(folded) == 1 and missing and given.total() > 1 and (word := next(iter(folded))) in _WORDS_FOR_YES:
+        return Plan(name, "yes or no", f"{next(iter(given))!r} is 1, an empty cell is 0", yes=word)
+    return None
 
 
 # ------------------------------------------------------------------------------------------------------ dates and times
 
 
 EITHER, SHORT = "could be either", "years have two digits"
+
+
+def _compact_dates(name: str, given: Counter[str]) -> Plan | None:
+    return _dates(name, given) if are_compact_days(given) else None
 
 
 def _dates(name: str, given: Counter[str]) -> Plan | None:
@@ -263,6 +302,8 @@ def _dates(name: str, given: Counter[str]) -> Plan | None:
         dotted = any("." in text.split(" ")[0] for text in given)
         day_first = fits[True] > fits[False] or (fits[True] == fits[False] and (dotted or not either))
         words = "dates: days since 1970" if kind == "dates" else "times: hours"
+        if are_compact_days(given):
+            words += f", of numbers such as {next(iter(given))}"
         if either:
             words += f"; {'the day' if day_first else 'the month'} is read first ({either[0]!r} {EITHER})"
         short = [day for text in given if kind == "dates" and short_year(text) and (day := day_of(text, day_first))]
@@ -287,14 +328,16 @@ _COUNTERS = re.compile(
 
 
 def _words(name: str, given: Counter[str]) -> Plan:
-    rows, different = given.total(), len(given)
+    rows, different, mixed = given.total(), len(given), mixture(given)
     if rows >= FEW_ROWS and different == rows:
-        return Plan(name, "identifier", f"left out: text that is different in every row ({_quoted(given)})")
+        words = mixed or f"text that is different in every row ({_quoted(given)})"
+        return Plan(name, "identifier", f"left out: {words}")
     if different > MANY and different > OFTEN * rows:
-        return Plan(name, "text", f"left out: free text ({different:,} different texts in {rows:,} rows)")
+        words = mixed or f"free text ({different:,} different texts in {rows:,} rows)"
+        return Plan(name, "text", f"left out: {words}")
     levels = tuple(text for text, _ in given.most_common())
     words = f"{len(levels)} categories: {_quoted(levels)}" + (" ..." if len(levels) > SHOWN else "")
-    return Plan(name, "categories", words, levels=levels)
+    return Plan(name, "categories", words + (f"; {mixed}" if mixed else ""), levels=levels)
 
 
 def _as_identifier(name: str, found: Plan, values: Sequence[float]) -> Plan | None:
@@ -333,18 +376,22 @@ def task_of(one: Plan, values: Sequence[Value], asked: Task | None) -> tuple[Tas
     if asked is not None:
         return asked, f"as --{asked} says"
     if one.kind == "yes or no":
-        return "classes", "yes or no"
+        return "classes", "yes or no" + one.reading
     whole = one.kind == "numbers" and all(isinstance(value, float) and value.is_integer() for value in given)
     if whole and len(given) <= MOST_CLASSES and min(given.values(), default=0) >= EACH:
         return "classes", f"its {len(given)} different whole numbers are classes; with --numbers they are amounts"
     sizes = [value for value in given if isinstance(value, float)]
-    ends = f"from {spoken(min(sizes), one)} to {spoken(max(sizes), one)}" if sizes else ""
-    return "numbers", ends + one.reading
+    return "numbers", (span(min(sizes), max(sizes), one) if sizes else "") + one.reading
 
 
 def absent(value: Value) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def spoken(value: float, one: Plan) -> str:
-    return day_words(value) if one.kind == "dates" else readable(value)
+def span(low: float, high: float, one: Plan | None = None) -> str:
+    """ "from 51.8 to 239.9". Whole numbers that both may be years are written as these are: from 1900 to 2023."""
+    if one is not None and one.kind == "dates":
+        return f"from {day_words(low)} to {day_words(high)}"
+    years = all(value.is_integer() and YEARS[0] <= value <= YEARS[1] for value in (low, high))
+    ends = (f"{value:.0f}" if years else readable(value) for value in (low, high))
+    return "from {} to {}".format(*ends)
