@@ -1148,3 +1148,30 @@ def test_names_of_the_command_line_are_the_librarys() -> None:
     assert names.FIT_FILES == (fitted.FIT, fitted.DEMONSTRATIONS, fitted.VALIDATION)
     assert len(columns.plans.USED) == len(words.KINDS)
     assert set(words.KINDS) == set(columns.plans.USED)
+
+
+def test_predictions_that_need_a_word_have_one(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below zero, where no known target is; not between low and high. And a rare number may be a class."""
+    rows = "".join(f"{n},{int(n % 15 == 0)}\n" for n in range(60))
+    (quick / "rare.csv").write_text("a,b\n" + rows)
+    (quick / "new.csv").write_text("a\n3\n30\n")
+
+    def predict(self: fitted.Fitted, *given: Any) -> fitted.Predictions:
+        return fitted.Predictions(self.target, [], np.array([-0.5, 0.5]), np.array([[-1.0, 1.0], [0.6, 0.9]]))
+
+    monkeypatch.setattr(fitted.Fitted, "predict", predict)
+    found = good("fit", quick / "rare.csv", "--target", "b", "--predict", quick / "new.csv", "--out", quick / "out")
+    assert "from 0 to 1; with --classes its 2 values are classes" in found
+    assert "1 prediction below zero, though no 'b' that is known is (line 2)" in found
+    assert "1 prediction is not between low and high (line 3)" in found
+
+
+def test_columns_are_said_before_the_scores(quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which may take minutes: a column that was misunderstood is seen at once."""
+
+    def slow(*given: Any, **more: Any) -> None:
+        raise InputError("stopped")
+
+    monkeypatch.setattr(scoring, "validate", slow)
+    result = call("fit", quick / "data.csv", "--target", "y", "--out", quick / "out")
+    assert (result.code, "  b     numbers from" in result.out) == (2, True)

@@ -148,13 +148,15 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
     if wanted.report:
         writer.check(out / REPORT)
     require_packages("innergrad fit", "sklearn", *["matplotlib", "jinja2"] * wanted.report, hint=EXTRA)
-    from innergrad.cli.fit_words import print_files, print_fit, print_predictions, progress_bar
+    from innergrad.cli.fit_words import print_files, print_fit, print_predictions, print_table, progress_bar
     from innergrad.cli.show import working
     from innergrad.tables.fitted import Fitted, keep
     from innergrad.tables.models import Engine
     from innergrad.tables.scoring import validate
 
     engine = Engine.with_learner(table.task, wanted.engine, asked.seed, wanted.learner)
+    if not (quiet or as_json):
+        print_table(table)
     with progress_bar(quiet or as_json) as progress:
         validation = validate(table, engine, seed=asked.seed, progress=progress)
     model = Fitted.of(table, engine)
@@ -173,7 +175,7 @@ def _fit(data: Path, asked: Asked, wanted: Wanted, out: Path, force: bool, as_js
         each = {} if predictions is None else {"predictions": {**told, "values": predictions.to_json(asked_for)}}
         print(json.dumps({"out": str(out), **found, **each}))
     elif not quiet:
-        print_fit(table.plans, found, table.task)
+        print_fit(found, table.task, table.notes)
         if predictions is not None:
             print_predictions(predictions, told)
         print_files(out, [*FIT_FILES, *PREDICTION_FILES * asks, *[REPORT] * wanted.report], removed)
@@ -261,7 +263,7 @@ def _predicted(
     told |= {"lines": [new.sheet.lines[row] for row in new.places[:FIRST]]}
     told |= {"columns": predictions.header, "separator": new.sheet.separator}
     told |= {"interval": interval} if predictions.ends is not None else {}
-    notes = [*new.notes, *unusual.notes(model, new, matters)]
+    notes = [*new.notes, *unusual.notes(model, new, matters), *unusual.beyond(model, predictions, new)]
     told |= {"notes": notes} if notes else {}
     if score := predictions.score(new):
         told |= {"score": {**score, "taught": unusual.taught(model, new)}}

@@ -19,7 +19,8 @@ from innergrad.tables import words
 
 if TYPE_CHECKING:
     from innergrad.tables.fitted import Predictions
-    from innergrad.written import Plan, Task
+    from innergrad.tables.table import Table
+    from innergrad.written import Task
 
 SHOWN = 8  # predictions on the terminal
 LISTED = 12  # columns, likewise
@@ -46,10 +47,11 @@ def progress_bar(silent: bool) -> Iterator[Callable[[str], None]]:
         yield step
 
 
-def print_fit(plans: Sequence[Plan], found: Mapping[str, Any], task: Task) -> None:
-    """The file, its columns, the scores, and what follows."""
-    say(found["file"], style="bold")
-    say(found["about_target"])
+def print_table(table: Table) -> None:
+    """What was made of the file. It is said before the scores, which may take minutes."""
+    plans = table.plans
+    say(words.about_file(table), style="bold")
+    say(words.about_target(table.target, table.task, table.why))
     if len(plans) <= LISTED:
         width = max(len(shortened(one.name, NAMED)) for one in plans)
         for one in plans:
@@ -57,10 +59,18 @@ def print_fit(plans: Sequence[Plan], found: Mapping[str, Any], task: Task) -> No
     else:
         for line in words.about_columns(plans):
             say(line)
-    for note in [*found["notes"], *found["learner"]]:
+    for note in table.notes:
         say(f"note: {note}")
-    for warning in found["warnings"]:
-        print(f"innergrad: warning: {warning}", file=sys.stderr)
+    sys.stdout.flush()
+    for warning in table.warnings:
+        print(f"innergrad: warning: {warning}", file=sys.stderr, flush=True)
+
+
+def print_fit(found: Mapping[str, Any], task: Task, said: Sequence[str]) -> None:
+    """The scores, and what follows. said: notes that were printed before."""
+    for note in [*found["notes"], *found["learner"]]:
+        if note not in said:
+            say(f"note: {note}")
     _print_scores(task, found)
     for sentence in found["verdict"]:
         say(sentence)
@@ -76,7 +86,7 @@ def _print_scores(task: Task, found: Mapping[str, Any]) -> None:
     for place, row in enumerate(rows):
         shown.add_row(*row, style="" if place else "bold")
     Console(file=sys.stdout).print(shown)
-    say(f"({words.SCORES[task]}; ± is a standard error.)", style="dim")
+    say(f"(In context: the transformer. {words.SCORES[task]}; ± is a standard error.)", style="dim")
 
 
 def print_predictions(predictions: Predictions, told: Mapping[str, Any]) -> None:

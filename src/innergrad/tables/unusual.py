@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from innergrad.errors import plural, readable
 from innergrad.tables import words
-from innergrad.tables.fitted import Fitted
+from innergrad.tables.fitted import Fitted, Predictions
 from innergrad.tables.new_rows import NewRows
 from innergrad.tables.sheets import lines_words
 from innergrad.tables.table import are_varied, row_keys
@@ -77,6 +79,27 @@ def _empty(new: NewRows) -> list[str]:
     have = "has" if len(rows) == 1 else "have"
     where = lines_words([new.sheet.lines[row] for row in rows])
     return [f"{plural(len(rows), 'row')} {have} no cell that was learned from ({where}): nothing tells its target"]
+
+
+def beyond(model: Fitted, predictions: Predictions, new: NewRows) -> list[str]:
+    """Predicted amounts that need a word: below zero, where none that is known is; not between their own ends."""
+    if predictions.ends is None or predictions.target.kind == "dates":
+        return []
+    values, (low, high), told = predictions.values, predictions.ends.T, list[str]()
+
+    def where(rows: np.ndarray) -> str:
+        return lines_words([new.sheet.lines[new.places[row]] for row in np.flatnonzero(rows)])
+
+    if (below := values < 0.0).any() and min(float(one or 0.0) for one in model.y) >= 0.0:
+        none = f"no {model.target.name!r} that is known is"
+        told.append(f"{plural(int(below.sum()), 'prediction')} below zero, though {none} ({where(below)})")
+    if (apart := (values < low) | (values > high)).any():
+        few = "1 prediction is" if apart.sum() == 1 else f"{apart.sum():,} predictions are"
+        told.append(
+            f"{few} not between low and high ({where(apart)}): a prediction is the mean of all that is likely, and a "
+            "long tail moves it"
+        )
+    return told
 
 
 def taught(model: Fitted, new: NewRows) -> int:

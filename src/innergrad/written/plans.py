@@ -357,6 +357,7 @@ def _as_identifier(name: str, found: Plan, values: Sequence[float]) -> Plan | No
 # --------------------------------------------------------------------------------------------------------------- target
 
 MOST_CLASSES, EACH = 10, 5  # whole numbers are classes if they are so few, and each is in so many rows
+FEW_VALUES = 3  # of a target of whole numbers, some of which are rare: they may be classes
 Task = Literal["numbers", "classes"]
 
 
@@ -381,7 +382,8 @@ def task_of(one: Plan, values: Sequence[Value], asked: Task | None) -> tuple[Tas
     if whole and len(given) <= MOST_CLASSES and min(given.values(), default=0) >= EACH:
         return "classes", f"its {len(given)} different whole numbers are classes; with --numbers they are amounts"
     sizes = [value for value in given if isinstance(value, float)]
-    return "numbers", (span(min(sizes), max(sizes), one) if sizes else "") + one.reading
+    classes = f"; with --classes its {len(given)} values are classes" if whole and 1 < len(given) <= FEW_VALUES else ""
+    return "numbers", (span(min(sizes), max(sizes), one) if sizes else "") + one.reading + classes
 
 
 def absent(value: Value) -> bool:
