@@ -183,7 +183,7 @@ def test_a_learner_stands_for_its_predictions(learner: Learner) -> None:
     ]
     several = lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8).build(D, N, 2).init([0, 1])
     for use in uses:
-        assert torch.equal(use(learner), use(learner.predict))
+        torch.testing.assert_close(use(learner), use(learner.predict))
         with pytest.raises(InputError, match="one model; got a stack of 2"):
             use(several)
         with pytest.raises(InputError, match="a function or a learner; got str"):
