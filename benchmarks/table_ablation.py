@@ -150,37 +150,47 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def keep(given: argparse.Namespace) -> None:
+    """Learners with guesses, and without, apart from one another; all else must be the same."""
     parts = [json.loads((folder / FILE).read_text()) for folder in given.folders]
-    about = {name: parts[0][name] for name in ("device", "size", "lr", "batch", "points", "guess")}
+    about = {name: parts[0][name] for name in ("device", "size", "lr", "batch", "points")}
     if any(part[name] != value for part in parts for name, value in about.items()):
         sys.exit("these folders have learners of different sizes or machines: store one kind")
-    store(
-        "table_ablation",
-        parts[0]["command"],
-        about | {"rows": summary([row for part in parts for row in part["rows"]])},
-    )
+    found = {
+        f"guess {guess}": summary([row for part in parts if part["guess"] == guess for row in part["rows"]])
+        for guess in sorted({part["guess"] for part in parts}, reverse=True)
+    }
+    store("table_ablation", " && ".join(part["command"] for part in parts), about | found)
+
+
+HEADS = {"guess on": "told what plain methods say", "guess off": "not told"}
 
 
 def table() -> list[str]:
-    """For docs/reference/table_prior.md."""
+    """For docs/reference/table_prior.md: mean R^2 of the whole prior, and what others gain or lose."""
     data = read("table_ablation")
-    measures = [name for name in data["rows"][0] if isinstance(data["rows"][0][name], dict)]
-    head = ["learned from", *(f"{name}: mean R²" if n == 0 else name for n, name in enumerate(measures))]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in data["rows"]:
-        cells = [row["prior"]]
-        for name in measures:
-            one = row[name]
-            told = f"{-one['lost']:+.3f} ± {one['half']:.3f}"
-            cells.append(
-                f"{one['mean']:.3f}"
-                if row["prior"] == WHOLE
-                else f"**{told}**"
-                if abs(one["lost"]) > one["half"]
-                else told
-            )
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    kinds = [name for name in HEADS if name in data]
+    measures = [f"{KS[-1]} rows", REAL]
+    lines = [f"| learned from | {' | '.join(f'{HEADS[kind]}: {one}' for kind in kinds for one in measures)} |"]
+    lines.append("|---" * (1 + len(kinds) * len(measures)) + "|")
+    for prior in PRIORS:
+        rows = [next((row for row in data[kind] if row["prior"] == prior), None) for kind in kinds]
+        cells = [_cell(row, one) for row in rows for one in measures]
+        lines.append(f"| {' | '.join([prior, *cells])} |")
+    seeds = ", ".join(f"{HEADS[kind]}: {len(data[kind][0]['seeds'])}" for kind in kinds)
+    return [
+        *lines,
+        "",
+        f"Seeds of training: {seeds}. In bold: more than the interval, which is over prompts or tables.",
+    ]
+
+
+def _cell(row: dict[str, Any] | None, measure: str) -> str:
+    if row is None:
+        return ""
+    one = row[measure]
+    told = f"{-one['lost']:+.3f} ± {one['half']:.3f}"
+    whole = f"{one['mean']:.3f}"
+    return whole if row["prior"] == WHOLE else f"**{told}**" if abs(one["lost"]) > one["half"] else told
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -33,6 +33,7 @@ import reliability_tables
 import reproduction_tables
 import score_learner
 import settings_tables
+import table_ablation
 import table_blanks
 import table_categories
 import table_prior
@@ -499,6 +500,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **real_pages.TABLES,
     **real_limits.TABLES,
     "from_compiled": from_compiled.table,
+    "table_ablation": table_ablation.table,
     "table_blanks": table_blanks.table,
     "table_categories": table_categories.table,
     "table_times": table_times.table,

@@ -483,7 +483,7 @@ def test_priors_that_lack_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     kept: dict[str, Any] = {}
     monkeypatch.setattr(script, "store", lambda name, command, data: kept.update(data))
     script.main(["store", str(tmp_path)])
-    summary = {row["prior"]: row["8 rows"] for row in kept["rows"]}
+    summary = {row["prior"]: row["8 rows"] for row in kept["guess off"]}
     assert summary[script.WHOLE]["lost"] == 0.0
     found = summary["straight lines only"]
     assert found["lost"] == pytest.approx((every - lines).mean(), abs=1e-4)
