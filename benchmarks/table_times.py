@@ -53,7 +53,7 @@ def timed(method: str, rows: int, columns: int, categories: int) -> list[float]:
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(2 * rows, columns))
+    X: Any = rng.normal(size=(2 * rows, columns))
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + X[:, 3:].sum(1) / columns**0.5 + 0.3 * rng.normal(size=2 * rows)
     if categories:
         codes = rng.integers(0, LEVELS, (2 * rows, len(LEVELS)))[:, :categories]
@@ -117,7 +117,8 @@ def main() -> None:
         method, *size = given.one
         print(json.dumps(timed(method, *map(int, size))))
         return
-    stored = read("table_times") if given.missing else {"device": device_name("cpu"), "rows": []}
+    empty: dict[str, Any] = {"device": device_name("cpu"), "rows": []}
+    stored = read("table_times") if given.missing else empty
     if stored["device"] != device_name("cpu"):
         sys.exit(f"the stored times are of another machine, {stored['device']}: leave out --missing")
     done = {(size_of(row), row["method"]) for row in stored["rows"]}

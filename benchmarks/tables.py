@@ -36,6 +36,7 @@ import settings_tables
 import table_ablation
 import table_blanks
 import table_categories
+import table_many_classes
 import table_prior
 import table_times
 import tables_learner_zoo
@@ -501,6 +502,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **real_limits.TABLES,
     "from_compiled": from_compiled.table,
     "table_ablation": table_ablation.table,
+    "table_many_classes": table_many_classes.table,
     "table_blanks": table_blanks.table,
     "table_categories": table_categories.table,
     "table_times": table_times.table,

@@ -32,6 +32,7 @@ import innergrad as ig
 from innergrad import InContextClassifier, InContextRegressor, estimators, lab, written
 from innergrad.errors import InputError
 from innergrad.estimators.columns import Columns
+from innergrad.estimators.engines import groupings
 from innergrad.estimators.engines.kernel import kernel, on_sphere
 from innergrad.estimators.engines.ridge import fold, solve
 from innergrad.estimators.held_out import HeldOut, by_lacking, parts, residual_quantiles, some
@@ -948,7 +949,49 @@ def test_more_classes_than_a_learner_has() -> None:
     model = InContextClassifier(learner=Smoother(), n_estimators=1).fit(X, label)
     assert model.score(X, label) > 0.95
     assert np.allclose(model.predict_proba(X).sum(1), 1.0)
-    assert "13 classes are more than the learner's 10" in model.notes_[0]
+    assert "13 classes are more than the learner's 10: it is asked for 10 groups of them" in model.notes_[0]
+
+
+def test_chances_of_groups_give_back_the_chances_of_classes() -> None:
+    """If the answers agree with one another; in any order of the groupings; and not if they are of other rows."""
+    rng = np.random.default_rng(0)
+    chances, even = rng.dirichlet(np.full(13, 0.3), size=50), np.full(13, 1 / 13)
+    of = groupings.groupings(13, 10, seed=0)
+    answers = np.stack([chances @ np.eye(10)[group] for group in of])
+    found = groupings.combined(answers, of, even)
+    assert np.abs(found - chances).max() < 0.02
+    assert np.allclose(found, groupings.combined(answers[::-1], of[::-1], even))
+    assert np.abs(groupings.combined(answers[:, ::-1], of, even) - chances).max() > 0.2
+
+
+@pytest.mark.parametrize("classes", [11, 12, 19, 20, 47, 300])
+def test_groups_of_classes_are_equally_large_and_tell_classes_apart(classes: int) -> None:
+    of = groupings.groupings(classes, 10, seed=classes)
+    sizes = np.stack([np.bincount(group, minlength=10) for group in of])
+    assert (sizes.max(1) - sizes.min(1) <= 1).all()
+    assert (of[:, :, None] == of[:, None]).all(0).sum() == classes
+
+
+def test_groups_that_contradict_one_another_still_give_chances() -> None:
+    of = groupings.groupings(20, 10, seed=0)
+    drawn = np.random.default_rng(0).dirichlet(np.full(10, 0.02), size=(len(of), 30))
+    sure = np.eye(10)[drawn.argmax(2)]  # every grouping is sure, of another group
+    for answers in (drawn, sure):
+        found = groupings.combined(answers, of, np.full(20, 0.05))
+        assert np.isfinite(found).all()
+        assert (found >= 0).all()
+        assert np.allclose(found.sum(1), 1.0)
+
+
+def test_names_of_many_classes_change_nothing() -> None:
+    """With the package's learner: its answers about different groups do not quite agree."""
+    rng = np.random.default_rng(0)
+    label = np.arange(72) % 12
+    X = rng.normal(size=(12, 3))[label] * 2 + rng.normal(size=(72, 3))
+    names = np.array([f"kind {number:02}" for number in rng.permutation(12)])
+    one = InContextClassifier(n_estimators=1).fit(X[:60], label[:60])
+    two = InContextClassifier(n_estimators=1).fit(X[:60], names[label[:60]])
+    assert np.abs(one.predict_proba(X[60:]) - two.predict_proba(X[60:])[:, names.argsort().argsort()]).max() < 1e-4
 
 
 def test_calibration_widens_intervals_that_are_too_narrow() -> None:

@@ -20,6 +20,7 @@ from innergrad.errors import InputError, integer, one_of
 from innergrad.estimators.design import Scale
 from innergrad.estimators.engines.base import Engine, Numbers, Table
 from innergrad.estimators.engines.contexts import Contexts, Limits, Member, Way
+from innergrad.estimators.engines.groupings import GROUPINGS, combined, groupings
 from innergrad.estimators.held_out import by_lacking, parts
 
 MOST_CLASSES = 10
@@ -111,8 +112,8 @@ class Pretrained(Engine):
         self.notes += self.chosen.notes
         if table.classes > MOST_CLASSES:
             self.notes.append(
-                f"{table.classes} classes are more than the learner's {MOST_CLASSES}: each is told from all others, "
-                "and the chances are normalised"
+                f"{table.classes} classes are more than the learner's {MOST_CLASSES}: it is asked for {MOST_CLASSES} "
+                f"groups of them, {GROUPINGS} times, and the answers are put together"
             )
         lacking = np.isnan(table.values).mean(0)
         self.told = (lacking > 0.0) & ((np.arange(len(lacking)) >= FIRST) | (lacking >= SELDOM))
@@ -182,7 +183,7 @@ class Pretrained(Engine):
         return normalised
 
     def _chances(self, member: Member, values: np.ndarray) -> np.ndarray:
-        """(m, classes), by one prompt, or by one for each class."""
+        """(m, classes), by one prompt, or by one for each grouping of the classes."""
         y, classes = self.table.y[member.rows], self.table.classes
         present, labels = np.unique(y, return_inverse=True)
         found = np.zeros((len(values), classes))
@@ -193,11 +194,16 @@ class Pretrained(Engine):
             chances = self._class_answer(member, values, codes, len(present))
             found[:, present] = chances[:, (np.arange(len(present)) + member.shift) % len(present)]
         else:
-            for label in present:
-                found[:, label] = self._class_answer(member, values, (y == label).astype(int), 2)[:, 1]
-            found = found.clip(1e-9)
-            found /= found.sum(1, keepdims=True)
+            found[:, present] = self._by_groups(member, values, labels)
         return found
+
+    def _by_groups(self, member: Member, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Classes are numbered by their first rows, so their names play no part."""
+        _, first = np.unique(labels, return_index=True)
+        place = first.argsort().argsort()
+        numbers, of = place[labels], groupings(len(first), MOST_CLASSES, self.seed)
+        answers = np.stack([self._class_answer(member, values, group[numbers], MOST_CLASSES) for group in of])
+        return combined(answers, of, np.bincount(numbers) / len(numbers))[:, place]
 
     def _class_answer(self, member: Member, values: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
         answer: Answer = self._learner.answer(self._prompt(member, values), self._there(labels))
