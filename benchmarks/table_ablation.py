@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from _results import device_name, read, store
+from _results import RESULTS, device_name, read, store
 from innergrad.lab import TableRegression
 from innergrad.lab.evaluation import prompts
 from innergrad.lab.experiments import Experiment
@@ -33,10 +34,10 @@ from innergrad.lab.learners.table import TableConfig, TableLearner
 from innergrad.lab.tasks.tables.prior import Missing
 from innergrad.lab.timed import train_within
 from tables_learner import POINTS, RECIPE, SIZES, choose_kernels
-from tables_learner_scores import PROMPTS, QUERIES, SEED, Tables, each_r2
+from tables_learner_scores import PROMPTS, QUERIES, SEED, Tables, each_r2, guess_of, r2
 
 KS = (64, 250)  # demonstrations of validation prompts
-FILE = "table-ablation.json"
+FILE, NAME = "table-ablation.json", "table_ablation"
 REAL = "real tables"
 AMOUNTS = {"full": (RECIPE.batch, POINTS, 2e-3), "small": (8, 128, 1e-3), "tiny": (8, 64, 2e-3)}  # tables, rows, rate
 WHOLE = "the whole prior"
@@ -93,6 +94,8 @@ def trained(prior: str, seed: int, given: argparse.Namespace, tables: Tables | N
     means = {name: round(float(np.mean(values)), 4) for name, values in scores.items()}
     print(f"{time.monotonic() - began:6.0f} s   {prior}, {seed}: {result.step:,} steps   {means}", flush=True)
     about = {"prior": prior, "seed": seed, "steps": result.step, "seconds": round(took, 1)}
+    if given.guess == "on":
+        about["plain"] = {f"{k} rows": plain(learner, k, given.prompts, given.device) for k in given.ks}
     return about | {"scores": {name: [round(value, 5) for value in values] for name, values in scores.items()}}
 
 
@@ -104,6 +107,13 @@ def on_whole(learner: TableLearner, k: int, number: int, device: str) -> list[fl
     means = [part.mean for part in parts if isinstance(part, NumberAnswer)]
     found: list[float] = each_r2(torch.cat(means), y[:, k:]).tolist()
     return found
+
+
+@torch.no_grad()
+def plain(learner: TableLearner, k: int, number: int, device: str) -> float:
+    """The mean R^2 of what the learner is told, on the same prompts."""
+    x, y = prompts(TableRegression(d=20), number, k + QUERIES, SEED, 32, device)
+    return round(r2(guess_of(learner, x, y, k)[..., 0], y[:, k:]), 4)
 
 
 def train(given: argparse.Namespace) -> None:
@@ -119,7 +129,7 @@ def train(given: argparse.Namespace) -> None:
                 rows.append(trained(prior, seed, given, tables))
                 batch, points, lr = AMOUNTS[given.size]
                 about = {"device": device_name(given.device), "size": given.size, "lr": lr, "batch": batch}
-                command = " ".join(["python", "benchmarks/table_ablation.py", *sys.argv[1:]])
+                command = shlex.join(["python", "benchmarks/table_ablation.py", *sys.argv[1:]])
                 found = about | {"points": points, "guess": given.guess, "command": command, "rows": rows}
                 path.write_text(json.dumps(found) + "\n", encoding="utf-8")
 
@@ -138,6 +148,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if not whole:
             continue
         row: dict[str, Any] = {"prior": prior, "seeds": sorted(whole), "steps": min(mine[n]["steps"] for n in whole)}
+        row |= {name: mine[min(whole)][name] for name in ("plain",) if name in mine[min(whole)] and prior == WHOLE}
         for measure in mine[min(whole)]["scores"]:
             scores, others = (np.array([one[n]["scores"][measure] for n in sorted(whole)]) for one in (mine, whole))
             lost = (others - scores).mean(0)
@@ -150,16 +161,25 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def keep(given: argparse.Namespace) -> None:
-    """Learners with guesses, and without, apart from one another; all else must be the same."""
+    """Learners with guesses, and without, apart from one another; all else must be the same. What these folders lack
+    stays as it was stored.
+    """
     parts = [json.loads((folder / FILE).read_text()) for folder in given.folders]
     about = {name: parts[0][name] for name in ("device", "size", "lr", "batch", "points")}
-    if any(part[name] != value for part in parts for name, value in about.items()):
-        sys.exit("these folders have learners of different sizes or machines: store one kind")
-    found = {
-        f"guess {guess}": summary([row for part in parts if part["guess"] == guess for row in part["rows"]])
-        for guess in sorted({part["guess"] for part in parts}, reverse=True)
-    }
-    store("table_ablation", " && ".join(part["command"] for part in parts), about | found)
+    stored = RESULTS / f"{NAME}.json"
+    before = json.loads(stored.read_text()) if stored.exists() else about | {"commands": {}}
+    if any(one[name] != value for one in (*parts, before) for name, value in about.items()):
+        sys.exit("these folders, or what is stored, have learners of different sizes or machines: store one kind")
+    new: dict[str, list[dict[str, Any]]] = {f"guess {guess}": [] for guess in ("on", "off")}
+    commands: dict[str, str] = before["commands"]
+    for kind, rows in new.items():
+        chosen = [part for part in parts if f"guess {part['guess']}" == kind]
+        found = {row["prior"]: row for row in before.get(kind, [])}
+        found |= {row["prior"]: row for row in summary([row for part in chosen for row in part["rows"]])}
+        rows += [found[prior] for prior in PRIORS if prior in found]
+        told = [*([commands[kind]] if kind in commands else []), *(part["command"] for part in chosen)]
+        commands |= {kind: " && ".join(dict.fromkeys(told))} if told else {}
+    store(NAME, " && ".join(commands.values()), about | {"commands": commands} | new)
 
 
 HEADS = {"guess on": "told what plain methods say", "guess off": "not told"}
@@ -167,11 +187,15 @@ HEADS = {"guess on": "told what plain methods say", "guess off": "not told"}
 
 def table() -> list[str]:
     """For docs/reference/table_prior.md: mean R^2 of the whole prior, and what others gain or lose."""
-    data = read("table_ablation")
-    kinds = [name for name in HEADS if name in data]
+    data = read(NAME)
+    kinds = [name for name in HEADS if data.get(name)]
     measures = [f"{KS[-1]} rows", REAL]
     lines = [f"| learned from | {' | '.join(f'{HEADS[kind]}: {one}' for kind in kinds for one in measures)} |"]
     lines.append("|---" * (1 + len(kinds) * len(measures)) + "|")
+    told = [data[kind][0].get("plain", {}).get(one) for kind in kinds for one in measures]
+    if any(told):
+        cells = ["" if value is None else f"{value:.3f}" for value in told]
+        lines.append(f"| *no learner: what plain methods say* | {' | '.join(cells)} |")
     for prior in PRIORS:
         rows = [next((row for row in data[kind] if row["prior"] == prior), None) for kind in kinds]
         cells = [_cell(row, one) for row in rows for one in measures]
@@ -180,7 +204,7 @@ def table() -> list[str]:
     return [
         *lines,
         "",
-        f"Seeds of training: {seeds}. In bold: more than the interval, which is over prompts or tables.",
+        f"Seeds of training: {seeds}. In bold: more than the interval, over prompts or tables, and so in every seed.",
     ]
 
 
@@ -189,8 +213,10 @@ def _cell(row: dict[str, Any] | None, measure: str) -> str:
         return ""
     one = row[measure]
     told = f"{-one['lost']:+.3f} ± {one['half']:.3f}"
-    whole = f"{one['mean']:.3f}"
-    return whole if row["prior"] == WHOLE else f"**{told}**" if abs(one["lost"]) > one["half"] else told
+    if row["prior"] == WHOLE:
+        return f"{one['mean']:.3f}"
+    agreed = all(each * one["lost"] > 0 for each in one["by_seed"])
+    return f"**{told}**" if agreed and abs(one["lost"]) > one["half"] else told
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -482,8 +482,21 @@ def test_priors_that_lack_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (lines != every).any()
     kept: dict[str, Any] = {}
     monkeypatch.setattr(script, "store", lambda name, command, data: kept.update(data))
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
     script.main(["store", str(tmp_path)])
-    summary = {row["prior"]: row["8 rows"] for row in kept["guess off"]}
+    assert list(kept["commands"]) == ["guess off"]
+    assert kept["guess on"] == []
+    old = {"prior": "no trees"}
+    before = kept | {"guess on": [old], "guess off": [old], "commands": {"guess on": "a command"}}
+    (tmp_path / f"{script.NAME}.json").write_text(json.dumps(before))
+    script.main(["store", str(tmp_path)])
+    assert kept["guess on"] == [old]
+    assert [row["prior"] for row in kept["guess off"]] == [script.WHOLE, "straight lines only", "no trees"]
+    assert list(kept["commands"]) == ["guess on", "guess off"]
+    (tmp_path / f"{script.NAME}.json").write_text(json.dumps(before | {"size": "full"}))
+    with pytest.raises(SystemExit, match="different sizes"):
+        script.main(["store", str(tmp_path)])
+    summary = {row["prior"]: row["8 rows"] for row in kept["guess off"][:2]}
     assert summary[script.WHOLE]["lost"] == 0.0
     found = summary["straight lines only"]
     assert found["lost"] == pytest.approx((every - lines).mean(), abs=1e-4)
