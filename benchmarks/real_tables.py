@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from _results import read, store
+from _results import read, renew, store
 from innergrad.errors import InputError
 from real import blend, estimators, limits, models, runs, summary
 from real import tables as real_tables
@@ -211,7 +211,7 @@ def slim(rows: Iterable[Row]) -> list[Row]:
 
 def summarise(arguments: Arguments) -> None:
     """results/real_tables_baselines.json: the rows of the baselines; results/real_tables.json: everything else. What
-    the folder has no rows of stays as it is stored.
+    the folder has no rows of stays as it is stored. Gains over the blend, which compare with both, are renewed.
     """
     tables, folder = wanted(arguments), arguments.out
     rows = runs.read(folder / "baselines.jsonl", tables)
@@ -229,7 +229,10 @@ def summarise(arguments: Arguments) -> None:
     found["context"] = summary.context(runs.read(folder / "context.jsonl", tables), tables) or stored["context"]
     found["permuted"] = merged(stored["permuted"], summary.of_tables(runs.read(folder / "permuted.jsonl")))
     found["rows"] = slim(ours)
-    store("real_tables", "python benchmarks/real_tables.py summary", settings | found)
+    command = "python benchmarks/real_tables.py summary"
+    store("real_tables", command, settings | found)
+    others = [*rows, *(row for row in ours if mine(row))]
+    renew("real_tables_blend", command, limits.blended(read("real_tables_blend")["rows"], others))
 
 
 def merged(stored: list[Row], scores: summary.Scores) -> list[Row]:
