@@ -252,6 +252,63 @@ def test_slips_are_found_when_it_is_wrapped(read_out: Any, words: str) -> None:
         lab.wrap(nn.Identity(), d=D, read_in=lab.interleave, read_out=read_out)
 
 
+class Named(nn.Module):
+    """A block that takes its states by name only, after a mask in the call, and returns them in a container."""
+
+    def __init__(self, container: str) -> None:
+        super().__init__()
+        self.inner, self.container = nn.Linear(D, D), container
+
+    def forward(self, *, states: Tensor, mask: Tensor) -> Any:
+        out = states + self.inner(states * mask)
+        return {"tensor": out, "tuple": (None, out), "list": [out], "mapping": {"past": None, "states": out}}[
+            self.container
+        ]
+
+
+class Stacked(nn.Module):
+    def __init__(self, container: str) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Named(container), Named(container)])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        for block in self.blocks:
+            found = block(mask=torch.ones(()), states=tokens)
+            found = found["states"] if isinstance(found, dict) else found
+            tokens = found[-1] if isinstance(found, list | tuple) else found
+        return tokens
+
+
+@pytest.mark.parametrize("container", ["tensor", "tuple", "list", "mapping"])
+def test_blocks_that_are_given_names_and_return_containers(container: str) -> None:
+    """What goes into a block and comes out is kept, and an edit of it acts, however it is handed over."""
+    module, (x, y) = Stacked(container), prompts()
+    learner = lab.wrap(module, d=D, read_in=lab.interleave, read_out=lambda states: states[:, ::2, 0], blocks="blocks")
+    names = [f"blocks.{number}.resid_{side}" for number in range(2) for side in ("pre", "post")]
+    plain, cache = learner.run_with_cache(x, y, names)
+    tokens = lab.interleave(x, y.clone().index_fill_(1, torch.tensor(N - 1), 0.0))
+    assert torch.equal(cache["blocks.0.resid_pre"], tokens)
+    assert torch.equal(cache["blocks.1.resid_pre"], cache["blocks.0.resid_post"])
+    assert torch.equal(cache["blocks.1.resid_post"][:, ::2, 0], plain)
+    for name in names:
+        changed, _ = learner.run_with_cache(x, y, [], edits={name: torch.zeros_like})
+        assert not torch.allclose(changed, plain), name
+
+
+def test_a_hugging_face_model_with_a_head_is_refused_with_what_to_wrap(theirs: Theirs) -> None:
+    transformers = pytest.importorskip("transformers")
+    model = transformers.GPT2LMHeadModel(theirs._backbone.config)
+    with pytest.raises(InputError, match=r"wrap its body, model\.transformer or model\.model"):
+        lab.wrap(model, d=D, read_in=lambda x, y: theirs._read_in(lab.interleave(x, y)), read_out=lambda one: one)
+
+
+def test_lengths_that_were_not_measured_are_no_rows_of_a_table() -> None:
+    found = lab.compare(lab.baselines.Ridge(0.5), lab.Linear(d=D), n_prompts=20, n_points=9)
+    assert found.table("SPD", ks=[2, 8])[0] == ["SPD / d", "k=2", "k=8"]
+    with pytest.raises(InputError, match=r"ILW was not measured at all of these lengths; got \[2, 3\]"):
+        found.table("ILW", ks=[2, 3])
+
+
 def test_what_is_no_such_checkpoint(theirs: Theirs, tmp_path: Path) -> None:
     state = dict(theirs.state_dict())
     torch.save(state, tmp_path / "state.pt")
@@ -267,6 +324,27 @@ def test_what_is_no_such_checkpoint(theirs: Theirs, tmp_path: Path) -> None:
         lab.load_garg({**state, "lm_head": torch.zeros(1)})
     with pytest.raises(InputError, match=r"h\.1\.ln_1\.weight; got \(3,\)"):
         lab.load_garg({**state, "_backbone.h.1.ln_1.weight": torch.zeros(3)})
+    weight = "_backbone.h.1.ln_1.weight"
+    for wrong, words in (
+        ({"transformer.h.1.ln_1.weight": state[weight]}, r"two tensors for h\.1\.ln_1\.weight"),
+        ({weight: torch.full((WIDTH,), torch.nan)}, r"h\.1\.ln_1\.weight is broken; got NaN or infinity"),
+        ({weight: torch.ones(WIDTH, dtype=torch.complex64)}, r"has no weights; got torch\.complex64"),
+        ({weight: torch.ones(WIDTH, dtype=torch.int64)}, r"has no weights; got torch\.int64"),
+        ({weight: torch.ones(WIDTH, device="meta")}, r"has no weights; got a tensor on the meta device"),
+        ({3: torch.ones(WIDTH)}, r"no part of such a model; got 3"),
+    ):
+        with pytest.raises(InputError, match=words):
+            lab.load_garg({**state, **wrong})
+    for source in (None, 3, [state]):
+        with pytest.raises(InputError, match="load_garg takes a safetensors file or a state dict"):
+            lab.load_garg(source)
+    made = lab.GPTConfig(n_layers=1, d_model=80, n_heads=2, d_mlp=160).build(d=D, n_points=N).init([0])
+    odd = {f"_backbone.{name}": value for name, value in made.to_gpt2().items()}
+    odd |= {"_read_in.weight": torch.ones(80, D), "_read_in.bias": torch.zeros(80)}
+    odd |= {"_read_out.weight": torch.ones(1, 80), "_read_out.bias": torch.zeros(1)}
+    with pytest.raises(InputError, match=r"heads of 32 numbers do not fit; got a width of 80; n_heads="):
+        lab.load_garg(odd)
+    assert lab.load_garg(odd, n_heads=5).config.n_heads == 5
     learner = lab.wrap(nn.Identity(), d=D, read_in=lab.interleave, read_out=lambda states: states[:, ::2, 0])
     with pytest.raises(InputError, match="a wrapped module is one model"):
         learner(torch.zeros(2, 1, 4, D), torch.zeros(2, 1, 4))

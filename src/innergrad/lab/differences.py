@@ -265,10 +265,14 @@ class Comparison:
         return found
 
     def table(self, measure: str = SPD, ks: Sequence[int] = ()) -> list[list[str]]:
-        """Rows of text, the first the header: a measure at some lengths, with half its interval."""
+        """Rows of text, the first the header: a measure at the lengths ``ks``, with half its interval. By default at
+        1, d / 2, d and 2 d, where these were measured.
+        """
         curves = self.curves[one_of("unknown measure", measure, tuple(self.curves))]
         known = next(iter(curves.values())).k.tolist()
-        chosen = [k for k in ks if k in known] or [k for k in known if k in (1, self.d // 2, self.d, 2 * self.d)]
+        if not set(ks) <= set(known):
+            raise InputError(f"{measure} was not measured at all of these lengths", got=list(ks), allowed=str(known))
+        chosen = list(ks) or [k for k in known if k in (1, self.d // 2, self.d, 2 * self.d)]
         rows = [[f"{measure} / d", *(f"k={k}" for k in chosen)]]
         for name, curve in curves.items():
             cells = [curve.at(k) for k in chosen]

@@ -39,7 +39,8 @@ def load_garg(source: str | Path | Mapping[str, Tensor], *, n_heads: int | None 
     Args:
         source: a safetensors file, or a state dict: ``_read_in``, ``_backbone`` (or ``transformer``) and ``_read_out``.
             A pickle is refused, with the way to convert it.
-        n_heads: heads. Weights do not say it; by default heads of 32 numbers, as in all models of the paper.
+        n_heads: heads. Weights do not say it; by default heads of 32 numbers, as in all models of the paper. A width
+            that is no multiple of 32 needs it.
 
     Examples:
         >>> import torch
@@ -52,6 +53,8 @@ def load_garg(source: str | Path | Mapping[str, Tensor], *, n_heads: int | None 
         >>> tuple(learner.predict(torch.zeros(2, 5, 3), torch.zeros(2, 5)).shape)
         (2, 5)
     """
+    if not isinstance(source, str | Path | Mapping):
+        raise InputError("load_garg takes a safetensors file or a state dict", got=type(source).__name__)
     name = "the state dict" if isinstance(source, Mapping) else str(source)
     state = source if isinstance(source, Mapping) else checkpoints.read_tensors(Path(source), hint=CONVERT)[1]
     parts = _parts(state, name)
@@ -83,15 +86,28 @@ def _parts(state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     """The tensors by short names: read_in.weight, h.0.ln_1.weight, ..."""
     found: dict[str, Tensor] = {}
     for key, value in state.items():
-        start = PREFIX.match(key)
+        start = PREFIX.match(key) if isinstance(key, str) else None
         if start is None or not isinstance(value, Tensor):
             allowed = "names that begin with _read_in, _backbone (or transformer) or _read_out"
             raise InputError(f"{name} has something that is no part of such a model", got=key, allowed=allowed)
         rest = key[start.end() :]
         short = f"{start[1]}.{rest}" if start[1].startswith("read") else rest
-        if not UNUSED.fullmatch(short):
-            found[short] = value.float()
+        if UNUSED.fullmatch(short):
+            continue
+        if short in found:
+            raise InputError(f"{name} has two tensors for {short}", got=key, hint="leave one of them out")
+        _check_numbers(value, f"{name}: {key}")
+        found[short] = value.float()
     return found
+
+
+def _check_numbers(value: Tensor, name: str) -> None:
+    """Real ones, all finite."""
+    if value.is_meta or not value.is_floating_point():
+        got = "a tensor on the meta device" if value.is_meta else str(value.dtype)
+        raise InputError(f"{name} has no weights", got=got, allowed="floating-point numbers")
+    if not bool(value.isfinite().all()):
+        raise InputError(f"{name} is broken", got="NaN or infinity", hint="take an earlier checkpoint")
 
 
 def _shape(shapes: Mapping[str, tuple[int, ...]], n_heads: int | None, name: str) -> tuple[GPTConfig, int, int, int]:
@@ -101,7 +117,10 @@ def _shape(shapes: Mapping[str, tuple[int, ...]], n_heads: int | None, name: str
             raise InputError(f"{name} is no GPT-2 with a read-in and a read-out", got=f"no matrix {key}")
     (width, d), (positions, _), (_, hidden) = (shapes[key] for key in ("read_in.weight", POSITIONS, HIDDEN))
     blocks = {key.split(".")[1] for key in shapes if key.startswith("h.")}
-    heads = max(1, width // HEAD) if n_heads is None else integer("n_heads", n_heads)
+    if n_heads is None and width % HEAD:
+        hint = "n_heads=; the weights do not say how many there are"
+        raise InputError(f"{name}: heads of {HEAD} numbers do not fit", got=f"a width of {width}", hint=hint)
+    heads = width // HEAD if n_heads is None else integer("n_heads", n_heads)
     outputs = shapes["read_out.weight"][0]
     if not 1 <= outputs <= d:
         got, allowed = f"{outputs} numbers, of points of {d}", f"1 to {d}"

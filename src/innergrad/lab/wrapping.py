@@ -8,8 +8,9 @@ Wrapping adds what the lab asks of a learner: ``predict``, and ``run_with_cache`
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,8 +35,8 @@ def wrap(
     ``InputError``. The module is put into evaluation mode. The lab does not train it.
 
     Args:
-        module: from tokens to states. A Hugging Face model gets the tokens as ``inputs_embeds``, and its last hidden
-            states are taken.
+        module: from tokens to states. A Hugging Face model without a head (``GPT2Model``) gets the tokens as
+            ``inputs_embeds``, and its last hidden states are taken.
         d: the number of inputs.
         read_in: from points (B, n, d) and labels (B, n) to tokens. ``lab.interleave`` makes the usual ones.
         read_out: from states to predictions: (B, n), entry k that of label k; or (B, 1), that of the last label.
@@ -139,7 +140,8 @@ class Wrapped(Learner):
             states = found[0]
         if not isinstance(states, Tensor):
             allowed = "a tensor, a tuple that begins with one, or last_hidden_state"
-            raise InputError("the module must return states", got=type(found).__name__, allowed=allowed)
+            hint = "a Hugging Face model with a head: wrap its body, model.transformer or model.model"
+            raise InputError("the module must return states", got=type(found).__name__, allowed=allowed, hint=hint)
         predictions = self.read_out(states)
         wanted = [(*y.shape[1:],), (y.shape[1], 1, *y.shape[3:])]
         if not isinstance(predictions, Tensor) or tuple(predictions.shape) not in wanted:
@@ -168,18 +170,35 @@ class _Watch:
         again = "" if self.seen[name] == 1 else f"@{self.seen[name]}"
         return self.keep(name + again, value[None])[0]
 
+    def first(self, name: str, values: Any, places: Iterable[Any]) -> Any:
+        """The same values, a tuple, a list or a mapping, with the first tensor in these places shown."""
+        place = next((one for one in places if isinstance(values[one], Tensor)), None)
+        if place is None:
+            return values
+        found = list(values) if isinstance(values, tuple) else copy.copy(values)
+        found[place] = self.show(name, values[place])
+        if isinstance(values, tuple):
+            return type(values)(*found) if hasattr(values, "_fields") else tuple(found)
+        return found
+
     def after(self, name: str) -> Callable[[nn.Module, Any, Any], Any]:
         def hook(part: nn.Module, inputs: Any, output: Any) -> Any:
-            if isinstance(output, tuple) and output and isinstance(output[0], Tensor):
-                return (self.show(name, output[0]), *output[1:])
+            if isinstance(output, tuple | list):
+                return self.first(name, output, range(len(output)))
+            if isinstance(output, MutableMapping):
+                return self.first(name, output, list(output))
             return self.show(name, output) if isinstance(output, Tensor) else output
 
         return hook
 
-    def before(self, name: str) -> Callable[[nn.Module, Any], Any]:
-        def hook(part: nn.Module, inputs: Any) -> Any:
-            first = inputs[0] if inputs else None
-            return (self.show(name, first), *inputs[1:]) if isinstance(first, Tensor) else inputs
+    def before(self, name: str) -> Callable[[nn.Module, Any, Any], Any]:
+        """Of what a part is given by name, the first in the order of its own arguments counts."""
+
+        def hook(part: nn.Module, inputs: Any, named: Any) -> Any:
+            if any(isinstance(one, Tensor) for one in inputs):
+                return self.first(name, inputs, range(len(inputs))), named
+            known = [one for one in inspect.signature(part.forward).parameters if one in named]
+            return inputs, self.first(name, named, dict.fromkeys([*known, *named]))
 
         return hook
 
@@ -192,7 +211,9 @@ def _watched(module: nn.Module, keep: Keep | None, blocks: Mapping[str, str]) ->
         watch = _Watch(keep)
         for name, part in module.named_modules():
             if name in blocks:
-                handles.append(part.register_forward_pre_hook(watch.before(f"{blocks[name]}.resid_pre")))
+                handles.append(
+                    part.register_forward_pre_hook(watch.before(f"{blocks[name]}.resid_pre"), with_kwargs=True)
+                )
                 handles.append(part.register_forward_hook(watch.after(f"{blocks[name]}.resid_post")))
             elif name:
                 handles.append(part.register_forward_hook(watch.after(name)))
