@@ -16,9 +16,10 @@ for folder in ("examples", "benchmarks"):
     sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 
 from cases import CASES, LONG  # noqa: E402
+from innergrad.errors import InputError  # noqa: E402
 
 OPTIONAL = {  # what is not installed without extras
-    **dict.fromkeys(("matplotlib", "sklearn"), "demo"),
+    **dict.fromkeys(("matplotlib", "PIL", "sklearn", "joblib"), "demo"),
     "pandas": "tables",
     **dict.fromkeys(("onnx", "onnxscript", "onnxruntime", "transformers"), "export"),
     **dict.fromkeys(("transformer_lens", "nnsight"), "interpretability"),
@@ -28,8 +29,10 @@ OPTIONAL = {  # what is not installed without extras
 
 
 def missing(error: BaseException | None) -> str:
-    """What an extra would bring, if that is why something could not be imported."""
-    name = (getattr(error, "name", "") or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    """What an extra would bring, if that is why something could not be imported, or was refused for the lack of it."""
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__
+    name = (getattr(error, "name", "") or "").partition(".")[0]
     absent = name in OPTIONAL and importlib.util.find_spec(name) is None
     return f"{name} is not installed: pip install 'innergrad[{OPTIONAL[name]}]'" if absent else ""
 
@@ -54,7 +57,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     try:
         return (yield)
-    except ModuleNotFoundError as error:
+    except (ImportError, InputError) as error:
         if reason := missing(error):
             pytest.skip(reason)
         raise

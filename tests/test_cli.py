@@ -23,7 +23,6 @@ from unittest import mock
 import pytest
 import torch
 import typer
-from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -1194,6 +1193,8 @@ def test_the_film_of_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = tmp_path / "demo.gif"
     animation.draw_film(made, path, "innergrad demo")
     assert made_by(path) == "demo"
+    from PIL import Image
+
     with Image.open(path) as gif:
         assert gif.n_frames == len(made.frames)
         assert gif.info["comment"] == b"innergrad demo"

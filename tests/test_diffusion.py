@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from scipy.integrate import quad
 from scipy.stats import energy_distance as scipy_energy
 from scipy.stats import multivariate_normal, wasserstein_distance
@@ -357,6 +356,8 @@ def test_the_demo(tmp_path: Path) -> None:
     )
     result = json.loads((out / "diffusion.json").read_text())
     assert {key: result[key] for key in json.loads(done.out)} == json.loads(done.out)
+    from PIL import Image
+
     with Image.open(out / "diffusion.gif") as gif:
         assert getattr(gif, "n_frames", 1) >= 3
     (out / "plane.png").write_text("mine")

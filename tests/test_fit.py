@@ -1091,13 +1091,66 @@ def row(method: str, r2: float, **more: float) -> dict[str, Any]:
         (row("in context", 0.7), [(0.7, 0.02), (-0.0005, 0.0001)], "is as good"),
         (row("in context", 0.01), [(0.01, 0.02), (-0.69, 0.02)], "not clearly better than the mean. Decide nothing"),
         (row("in context", 0.9965), [(0.99, 0.02), (0.3, 0.02)], "over 99% of the variance"),
-        (row("in context", 0.7, covered_80=0.5), [(0.7, 0.02), (0.0, 0.02)], "had 50%: do not rely on them"),
+        (row("in context", 0.7, covered_80=0.5, rows=50), [(0.7, 0.02), (0.0, 0.02)], "had 50%: do not rely on them"),
     ],
 )
 def test_the_verdict_follows_from_the_scores(own: dict[str, Any], gains: list[tuple[float, float]], told: str) -> None:
     assert told in " ".join(words.verdict("numbers", "y", [own, row("the mean", 0.0), row("forest", 0.7)], gains))
     nothing = words.verdict("numbers", "y", [row("", 0.0), row("the mean", 0.0), row("forest", 0.01)], gains[:1] * 2)
     assert (gains[0][0] > 0.1) != ("do not tell 'y'" in nothing[0])
+
+
+@pytest.mark.parametrize(
+    ("covered", "rows", "told"),
+    [
+        (0.91, 45, "had 91%; of so few rows, that may be chance."),
+        (0.6, 10, "had 60%; of so few rows, that may be chance."),
+        (0.88, 160, "had 88%: they are wider than needed."),
+        (0.72, 400, "had 72%: they are too narrow."),
+        (0.6, 200, "had 60%: do not rely on them."),
+        (0.83, 3000, "had 83%."),
+        (0.77, 45, "had 77%."),
+    ],
+)
+def test_intervals_are_judged_by_more_than_chance(covered: float, rows: int, told: str) -> None:
+    scores = [row("in context", 0.7, covered_80=covered, rows=rows), row("the mean", 0.0)]
+    assert words.verdict("numbers", "y", scores, [(0.7, 0.02)])[-1].endswith(told)
+
+
+def test_few_rows_are_seldom_told_that_honest_intervals_are_not() -> None:
+    """In a twentieth of all tables, or less."""
+    for rows in (10, 20, 45, 160, 1000):
+        drawn = np.random.default_rng(rows).binomial(rows, 0.8, 4000) / rows
+        last = ["; " not in words._intervals({"covered_80": one, "rows": rows}) for one in drawn]
+        told = [":" in words._intervals({"covered_80": one, "rows": rows}) for one in drawn]
+        assert np.mean(np.array(last) & np.array(told)) <= 0.05
+
+
+@pytest.mark.parametrize("task", ["numbers", "classes"])
+def test_boosting_learns_from_forty_rows(task: columns.Task, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=40)
+    y = [f"{value:.3f}" for value in 2 * a] if task == "numbers" else ["high" if value > 0 else "low" for value in a]
+    text = "\n".join(["a,y", *(f"{one:.3f},{other}" for one, other in zip(a, y, strict=True))])
+    (tmp_path / "small.csv").write_text(text)
+    table = read_table(tmp_path / "small.csv", Asked("y"))
+    scores = {one["method"]: one for one in scoring.validate(table, models.Engine(task, "ridge")).scores()}
+    assert scores["boosting"]["r2" if task == "numbers" else "auc"] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("cells", "unit"),
+    [("2024-01-{n:02}", "days"), ("{n:02}:30", "hours"), ("{n}.5 kg", "kg"), ("{n}.5", "")],
+)
+def test_errors_have_the_unit_of_the_target(cells: str, unit: str, tmp_path: Path) -> None:
+    lines_of = ["a,y", *(f"{n + 0.25},{cells.format(n=n)}" for n in range(1, 24))]
+    (tmp_path / "small.csv").write_text("\n".join(lines_of))
+    table = read_table(tmp_path / "small.csv", Asked("y"))
+    assert words.unit_of(table.target) == unit
+    header = words.score_rows("numbers", [], unit)[0]
+    assert header[3] == (f"typical error, {unit}" if unit else "typical error")
+    scores = [row("in context", 0.9), row("the mean", 0.0)]
+    assert f"off by less than {f'1 {unit}'.strip()}." in words.verdict("numbers", "y", scores, [(0.9, 0.1)], unit)[0]
 
 
 def test_the_page_shows_what_is_printed_of_the_file() -> None:

@@ -59,6 +59,7 @@ def test_a_sweep_is_measured_over_seeds_and_shifts(swept: Path, found: list[lab.
 
 
 def test_the_command_measures_draws_and_says_the_same(swept: Path, found: list[lab.Evaluation], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     arguments = ("evaluate", swept, "--prompts", 16, "--shift", f"{SHIFT},task.noise=0.5", "--device", "cpu")
     figure, out = tmp_path / "new" / "curves.png", tmp_path / "curves.json"
     called = call(*arguments, "--figure", figure, "--out", out)
@@ -90,6 +91,7 @@ def test_pictures_have_the_numbers(swept: Path, found: list[lab.Evaluation], tmp
 
 
 def test_figures_of_training_on_the_command_line(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     config = Path(__file__).parent.parent / "configs" / "smoke.toml"
     short = ("--set", "train.steps=2", "--set", "train.batch=2", "--quiet")
     good("train", config, *short, "--out", tmp_path / "run", "--figure", tmp_path / "loss.png")

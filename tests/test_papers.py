@@ -570,6 +570,7 @@ STORED = Path(__file__).parent.parent / "results" / "figures"
 
 
 def test_figures_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
     listed = CliRunner().invoke(app, ["figures", "--json"])
     assert [one["name"] for one in json.loads(listed.stdout)] == list(FIGURES)
     wrong = CliRunner().invoke(app, ["figures", "figure-7"])

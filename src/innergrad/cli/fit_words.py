@@ -79,7 +79,7 @@ def print_fit(found: Mapping[str, Any], task: Task, said: Sequence[str]) -> None
 
 
 def _print_scores(task: Task, found: Mapping[str, Any]) -> None:
-    header, *rows = words.score_rows(task, found["scores"])
+    header, *rows = words.score_rows(task, found["scores"], found["unit"])
     shown = Shown(box=SIMPLE, title=f"{found['folds']}-fold cross-validation", title_justify="left")
     for place, column in enumerate(header):
         shown.add_column(column, justify="right" if place else "left")

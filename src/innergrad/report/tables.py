@@ -84,7 +84,7 @@ def _scores(model: Fitted, found: Mapping[str, Any]) -> Section:
         "chance.",
     ]
     gains = {one["over"]: f"{one['gain']:+.3f} ± {one['spread']:.3f}" for one in found["gains"]}
-    header, *rows = words.score_rows(model.task, scores)
+    header, *rows = words.score_rows(model.task, scores, found.get("unit", ""))
     table = [[*header, "in context is better by"], *([*row, gains.get(row[0], "")] for row in rows)]
     bars = _panel(lambda ax: _draw_bars(ax, scores, key, name), f"{name} of every method; lines are standard errors.")
     return Section("How good it is", about, [bars], [Table("Scores", table)])

@@ -23,6 +23,7 @@ ENGINES = ("pretrained", "gd", "ridge", "kernel")
 CATEGORIES = 20  # of a column, with an input of their own in linear models; rarer ones share one
 RIDGES = tuple(10.0 ** (power / 2) for power in range(-6, 11))
 STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of logistic regression
+LEAF = 20  # rows, of boosting; a fifth of all if that is less
 TREES = 100
 DECAY = 3.0  # of its weights: without it, small tables are learned by heart
 LEAST_PROBABILITY = 1e-6  # a class that is thought impossible, and comes, costs no more than this says
@@ -119,8 +120,11 @@ class Rival:
     make: Callable[[], Any]
 
 
-def rivals(task: Task, plans: Sequence[Plan], seed: int) -> list[Rival]:
-    """The mean (or the most frequent class), a linear model, a forest, boosting, a network: as people use them."""
+def rivals(task: Task, plans: Sequence[Plan], seed: int, rows: int) -> list[Rival]:
+    """The mean (or the most frequent class), a linear model, a forest, boosting, a network: as people use them.
+
+    ``rows`` teach. Boosting's own leaves have 20 rows at least: of fewer than 40 it would learn nothing.
+    """
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.dummy import DummyClassifier, DummyRegressor
     from sklearn.ensemble import (
@@ -142,6 +146,7 @@ def rivals(task: Task, plans: Sequence[Plan], seed: int) -> list[Rival]:
 
     texts = [place for place, one in enumerate(plans) if not one.numeric and len(one.levels) <= 255]
     boosting: dict[str, Any] = {"categorical_features": texts or None, "random_state": seed}
+    boosting["min_samples_leaf"] = min(LEAF, max(2, rows // 5))
     forest: dict[str, Any] = {"n_estimators": TREES, "random_state": seed}
     network: dict[str, Any] = {"hidden_layer_sizes": HIDDEN, "activation": "tanh", "alpha": DECAY, "max_iter": 500}
     network |= {"random_state": seed}

@@ -163,6 +163,7 @@ def amounts(y: np.ndarray, found: Found, fold: np.ndarray) -> dict[str, Any]:
     if found.quantiles is not None:
         low, high = (found.quantiles[:, LEVELS.index(level)] for level in (0.1, 0.9))
         row |= {"covered_80": float(((low <= y) & (y <= high)).mean()), "width_80": float(np.median(high - low))}
+        row["rows"] = len(y)
     return row
 
 
@@ -203,7 +204,7 @@ def validate(
     learn = Learn(table.task, names, target, fold, progress)
     found = [learn(OWN, engine.make, objects(table.columns, known), shuffled)]
     M = matrix(table.columns, table.used, known)
-    found += [learn(rival.name, rival.make, M) for rival in rivals(table.task, table.used, seed)]
+    found += [learn(rival.name, rival.make, M) for rival in rivals(table.task, table.used, seed, len(y))]
     matters = shuffled.matters(table.task, y, found[0].values, fold, [one.name for one in table.used])
     return Validation(table.task, names, known, y, fold, found, matters)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ MATTERS, MOST_IMPORTANT = 0.005, 5  # a column matters if the score falls by mor
 LOPSIDED = 0.8  # a value that more than this share of the rows have is worth a word
 ALMOST = 0.995  # R² that would be rounded to 1
 VISIBLE = 0.002  # a smaller difference of scores is none, however sure it is
+LOOSE, UNSAFE = 0.05, 0.7  # intervals of 80%: so far off is not worth a word; so few covered, and they mislead
+UNITS = {"dates": "days", "times": "hours"}
 KINDS = {"numbers": "of numbers", "dates": "of dates", "times": "of times", "yes or no": "of yes or no"}
 KINDS |= {"categories": "of categories"}
 Score = Mapping[str, Any]
@@ -47,10 +50,15 @@ SCORES = {
 }
 
 
-def score_rows(task: Task, scores: Sequence[Score]) -> list[list[str]]:
+def unit_of(target: Plan) -> str:
+    """Of errors of its predictions; empty if it has none."""
+    return UNITS.get(target.kind, target.unit)
+
+
+def score_rows(task: Task, scores: Sequence[Score], unit: str) -> list[list[str]]:
     """The table of scores as text, the header first."""
     if task == "numbers":
-        rows = [["method", "R²", "±", "typical error", "seconds"]]
+        rows = [["method", "R²", "±", f"typical error, {unit}" if unit else "typical error", "seconds"]]
         for one in scores:
             rows.append([one["method"], f"{one['r2']:.3f}", f"{one['spread']:.3f}", readable(one["typical_error"], 3)])
     else:
@@ -63,16 +71,18 @@ def score_rows(task: Task, scores: Sequence[Score]) -> list[list[str]]:
     return rows
 
 
-def verdict(task: Task, target: str, scores: Sequence[Score], gains: Sequence[tuple[float, float]]) -> list[str]:
+def verdict(
+    task: Task, target: str, scores: Sequence[Score], gains: Sequence[tuple[float, float]], unit: str = ""
+) -> list[str]:
     """How good the learner is; how that compares with the best of the others; how far its intervals can be trusted.
 
-    gains: over each of the other methods, with the standard error.
+    gains: over each of the other methods, with the standard error. unit: of errors.
     """
     key = "r2" if task == "numbers" else "auc"
     own, others = scores[0], scores[1:]
     best = max(range(len(others)), key=lambda place: others[place][key])
     others_can = others[best][key] - others[0][key] > CLEAR * others[best]["spread"]
-    told = [_level(task, target, own, gains[0], others_can)]
+    told = [_level(task, target, own, gains[0], others_can, unit)]
     told += [_beside(others[best], gains[best], key)] if others_can else []
     return told + ([_intervals(own)] if "covered_80" in own else [])
 
@@ -82,7 +92,7 @@ def is_clear(gain: float, spread: float) -> bool:
     return gain > CLEAR * spread
 
 
-def _level(task: Task, target: str, own: Score, over_nothing: tuple[float, float], others_can: bool) -> str:
+def _level(task: Task, target: str, own: Score, over_nothing: tuple[float, float], others_can: bool, unit: str) -> str:
     gain, spread = over_nothing
     if not is_clear(gain, spread):
         none = "" if others_can else f", and no other method is: these columns, or so few rows, do not tell {target!r}"
@@ -90,7 +100,7 @@ def _level(task: Task, target: str, own: Score, over_nothing: tuple[float, float
         return f"In context it is not clearly better than {what}{none}. Decide nothing by it."
     if task == "numbers":
         share = "over 99%" if ALMOST <= own["r2"] < 1.0 else f"{max(own['r2'], 0.0):.0%}"
-        error = readable(own["typical_error"], 3)
+        error = f"{readable(own['typical_error'], 3)} {unit}".strip()
         half = f"half of the predictions are off by less than {error}"
         return f"In context, {share} of the variance of {target!r} is explained; {half}."
     return f"In context, {own['right']:.0%} of the classes are right, and the AUC is {own['auc']:.2f}."
@@ -109,10 +119,16 @@ def _beside(other: Score, over: tuple[float, float], key: str) -> str:
 
 
 def _intervals(own: Score) -> str:
-    covered = own["covered_80"]
-    honest = (
-        "" if 0.7 <= covered <= 0.9 else ": do not rely on them" if covered < 0.7 else ": they are wider than needed"
-    )
+    covered, rows = own["covered_80"], own["rows"]
+    off, chance = covered - 0.8, CLEAR * math.sqrt(0.8 * 0.2 / rows)
+    if abs(off) <= LOOSE:
+        honest = ""
+    elif abs(off) <= chance:
+        honest = "; of so few rows, that may be chance"
+    elif off > 0:
+        honest = ": they are wider than needed"
+    else:
+        honest = ": they are too narrow" if covered >= UNSAFE else ": do not rely on them"
     return f"Intervals that should have 80% of the targets had {covered:.0%}{honest}."
 
 
