@@ -28,13 +28,20 @@ OPTIONAL = {  # what is not installed without extras
 }
 
 
-def missing(error: BaseException | None) -> str:
+ABSENT = {name for name in OPTIONAL if importlib.util.find_spec(name) is None}
+HINT = "pip install"
+
+
+def missing(error: BaseException | str | None) -> str:
     """What an extra would bring, if that is why something could not be imported, or was refused for the lack of it."""
-    while error is not None and not isinstance(error, ModuleNotFoundError):
+    text = error if isinstance(error, str) else str(error) if isinstance(error, InputError) else ""
+    names = [name for name in ABSENT if name.replace("sklearn", "scikit-learn") in text or name in text]
+    if names and HINT in text:
+        return text.strip()
+    while isinstance(error, BaseException) and not isinstance(error, ModuleNotFoundError):
         error = error.__cause__
     name = (getattr(error, "name", "") or "").partition(".")[0]
-    absent = name in OPTIONAL and importlib.util.find_spec(name) is None
-    return f"{name} is not installed: pip install 'innergrad[{OPTIONAL[name]}]'" if absent else ""
+    return f"{name} is not installed: pip install 'innergrad[{OPTIONAL[name]}]'" if name in ABSENT else ""
 
 
 class Module(pytest.Module):

@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import innergrad as ig
+from conftest import missing
 from innergrad.cli import animation, main
 from innergrad.cli.app import app
 from innergrad.cli.data import read_examples
@@ -58,7 +59,9 @@ class Result:
 
 
 def call(*arguments: object) -> Result:
-    """``innergrad <arguments>`` in this process; an exception that would be a traceback propagates."""
+    """``innergrad <arguments>`` in this process; an exception that would be a traceback propagates. Where it needs what
+    is not installed, the test is skipped.
+    """
     out, err, code = io.StringIO(), io.StringIO(), 0
     argv = ["innergrad", *(str(argument) for argument in arguments)]
     with (
@@ -71,6 +74,8 @@ def call(*arguments: object) -> Result:
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    if code and (reason := missing(err.getvalue())):
+        pytest.skip(reason)
     return Result(code, out.getvalue(), err.getvalue())
 
 

@@ -504,6 +504,19 @@ def test_names_of_classes_do_not_matter(engine: str, classes: int) -> None:
     assert np.allclose(found, model.predict_proba(X[60:]), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("engine", ["pretrained", "ridge", "kernel"])
+@pytest.mark.parametrize("categories", [2, 5, 12])
+def test_names_of_categories_do_not_matter(engine: str, categories: int) -> None:
+    rng = np.random.default_rng(categories)
+    number, code = rng.normal(size=100), rng.integers(0, categories, 100)
+    y = number + rng.normal(size=categories)[code] + 0.1 * rng.normal(size=100)
+    found = []
+    for names in (np.arange(categories), rng.permutation(categories) if categories > 2 else np.array([1, 0])):
+        X = pd.DataFrame({"a": number, "b": [f"kind {name:02}" for name in names[code]]})
+        found.append(made(InContextRegressor, engine).fit(X[:80], y[:80]).predict(X[80:]))
+    assert np.abs(found[0] - found[1]).max() <= 1e-5 * np.abs(found[0]).max()
+
+
 @pytest.mark.parametrize("engine", ["pretrained", "ridge", "kernel", pytest.param("gd", marks=pytest.mark.soak)])
 def test_units_do_not_matter(engine: str) -> None:
     X, y = table()

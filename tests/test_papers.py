@@ -609,6 +609,7 @@ def test_published_verdicts_come_with_the_package(tmp_path: Path, monkeypatch: p
 
 
 def test_a_small_version_says_what_the_larger_one_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
     figure = FIGURES["mixtures-softmax"]
     tiny = replace(figure, study=replace(figure.study, sizes={"quick": TINY}))
     monkeypatch.setitem(catalogue.FIGURES, "mixtures-softmax", tiny)

@@ -163,13 +163,13 @@ def _group(table: Table, limits: Limits, contexts: list[np.ndarray], rng: np.ran
 
 def _member(table: Table, limits: Limits, rows: np.ndarray, number: int, rng: np.random.Generator) -> Member:
     levels, most = table.levels, limits.columns
-    columns = np.arange(len(levels))[:most]
+    columns, ordered = np.arange(len(levels))[:most], by_labels(table.rows(rows))
     if number == 0:
-        return Member.of(rows, columns, by_labels(table.rows(rows)))
+        return Member.of(rows, columns, ordered)
     if len(levels) > most:
         half = most - most // 2
         columns = np.concatenate([columns[:half], rng.choice(np.arange(half, len(levels)), most - half, False)])
-    codes = tuple(rng.permutation(n) if n else None for n in levels)
+    codes = tuple(None if order is None else rng.permutation(len(order))[order] for order in ordered)
     shift = number
     if limits.exchangeable:
         columns, shift = np.sort(columns), 0
