@@ -21,7 +21,7 @@ def _one_line(kind: type[BaseException], error: BaseException, trace: Any) -> No
         sys.__excepthook__(kind, error, trace)
         return
     print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr, flush=True)
-    os._exit(2)
+    os._exit(2)  # a hook cannot choose the status otherwise
 
 
 sys.excepthook = _one_line

@@ -39,6 +39,7 @@ from tables_learner_scores import PROMPTS, QUERIES, SEED, Tables, each_r2, guess
 KS = (64, 250)  # demonstrations of validation prompts
 FILE, NAME = "table-ablation.json", "table_ablation"
 REAL = "real tables"
+HEADS = {"guess on": "told what plain methods say", "guess off": "not told"}
 AMOUNTS = {"full": (RECIPE.batch, POINTS, 2e-3), "small": (8, 128, 1e-3), "tiny": (8, 64, 2e-3)}  # tables, rows, rate
 WHOLE = "the whole prior"
 Prior = dict[str, Any]
@@ -148,7 +149,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if not whole:
             continue
         row: dict[str, Any] = {"prior": prior, "seeds": sorted(whole), "steps": min(mine[n]["steps"] for n in whole)}
-        row |= {name: mine[min(whole)][name] for name in ("plain",) if name in mine[min(whole)] and prior == WHOLE}
+        if prior == WHOLE and "plain" in mine[min(whole)]:
+            row["plain"] = mine[min(whole)]["plain"]
         for measure in mine[min(whole)]["scores"]:
             scores, others = (np.array([one[n]["scores"][measure] for n in sorted(whole)]) for one in (mine, whole))
             lost = (others - scores).mean(0)
@@ -170,19 +172,14 @@ def keep(given: argparse.Namespace) -> None:
     before = json.loads(stored.read_text()) if stored.exists() else about | {"commands": {}}
     if any(one[name] != value for one in (*parts, before) for name, value in about.items()):
         sys.exit("these folders, or what is stored, have learners of different sizes or machines: store one kind")
-    new: dict[str, list[dict[str, Any]]] = {f"guess {guess}": [] for guess in ("on", "off")}
-    commands: dict[str, str] = before["commands"]
-    for kind, rows in new.items():
+    new, commands = dict[str, list[dict[str, Any]]](), before["commands"]
+    for kind in HEADS:
         chosen = [part for part in parts if f"guess {part['guess']}" == kind]
         found = {row["prior"]: row for row in before.get(kind, [])}
         found |= {row["prior"]: row for row in summary([row for part in chosen for row in part["rows"]])}
-        rows += [found[prior] for prior in PRIORS if prior in found]
-        told = [*([commands[kind]] if kind in commands else []), *(part["command"] for part in chosen)]
-        commands |= {kind: " && ".join(dict.fromkeys(told))} if told else {}
-    store(NAME, " && ".join(commands.values()), about | {"commands": commands} | new)
-
-
-HEADS = {"guess on": "told what plain methods say", "guess off": "not told"}
+        new[kind] = [found[prior] for prior in PRIORS if prior in found]
+        commands[kind] = list(dict.fromkeys([*commands.get(kind, []), *(part["command"] for part in chosen)]))
+    store(NAME, " && ".join(one for each in commands.values() for one in each), about | {"commands": commands} | new)
 
 
 def table() -> list[str]:

@@ -972,7 +972,7 @@ def test_chances_of_groups_give_back_the_chances_of_classes() -> None:
     of = groupings.groupings(13, 10, seed=0)
     answers = np.stack([chances @ np.eye(10)[group] for group in of])
     found = groupings.combined(answers, of, even)
-    assert np.abs(found - chances).max() < 0.02
+    assert np.abs(found - chances).max() < 1e-9  # after 50 rounds 2e-8, after 100 1e-14
     assert np.allclose(found, groupings.combined(answers[::-1], of[::-1], even))
     assert np.abs(groupings.combined(answers[:, ::-1], of, even) - chances).max() > 0.2
 

@@ -484,15 +484,18 @@ def test_priors_that_lack_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(script, "store", lambda name, command, data: kept.update(data))
     monkeypatch.setattr(script, "RESULTS", tmp_path)
     script.main(["store", str(tmp_path)])
-    assert list(kept["commands"]) == ["guess off"]
+    assert [len(each) for each in kept["commands"].values()] == [0, 1]
     assert kept["guess on"] == []
     old = {"prior": "no trees"}
-    before = kept | {"guess on": [old], "guess off": [old], "commands": {"guess on": "a command"}}
+    before = kept | {"guess on": [old], "guess off": [old], "commands": {"guess on": ["a command"]}}
     (tmp_path / f"{script.NAME}.json").write_text(json.dumps(before))
     script.main(["store", str(tmp_path)])
     assert kept["guess on"] == [old]
     assert [row["prior"] for row in kept["guess off"]] == [script.WHOLE, "straight lines only", "no trees"]
-    assert list(kept["commands"]) == ["guess on", "guess off"]
+    assert [len(each) for each in kept["commands"].values()] == [1, 1]
+    (tmp_path / f"{script.NAME}.json").write_text(json.dumps(kept))
+    script.main(["store", str(tmp_path)])
+    assert [len(each) for each in kept["commands"].values()] == [1, 1]  # each command once
     (tmp_path / f"{script.NAME}.json").write_text(json.dumps(before | {"size": "full"}))
     with pytest.raises(SystemExit, match="different sizes"):
         script.main(["store", str(tmp_path)])

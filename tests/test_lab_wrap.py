@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -252,6 +252,11 @@ def test_slips_are_found_when_it_is_wrapped(read_out: Any, words: str) -> None:
         lab.wrap(nn.Identity(), d=D, read_in=lab.interleave, read_out=read_out)
 
 
+class Pair(NamedTuple):
+    past: None
+    states: Tensor
+
+
 class Named(nn.Module):
     """A block that takes its states by name only, after a mask in the call, and returns them in a container."""
 
@@ -261,9 +266,8 @@ class Named(nn.Module):
 
     def forward(self, *, states: Tensor, mask: Tensor) -> Any:
         out = states + self.inner(states * mask)
-        return {"tensor": out, "tuple": (None, out), "list": [out], "mapping": {"past": None, "states": out}}[
-            self.container
-        ]
+        made = {"tensor": out, "tuple": (None, out), "list": [out], "mapping": {"past": None, "states": out}}
+        return (made | {"named tuple": Pair(None, out)})[self.container]
 
 
 class Stacked(nn.Module):
@@ -279,7 +283,7 @@ class Stacked(nn.Module):
         return tokens
 
 
-@pytest.mark.parametrize("container", ["tensor", "tuple", "list", "mapping"])
+@pytest.mark.parametrize("container", ["tensor", "tuple", "named tuple", "list", "mapping"])
 def test_blocks_that_are_given_names_and_return_containers(container: str) -> None:
     """What goes into a block and comes out is kept, and an edit of it acts, however it is handed over."""
     module, (x, y) = Stacked(container), prompts()

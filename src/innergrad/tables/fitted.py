@@ -305,11 +305,11 @@ def _found(table: Table, model: Fitted, validation: Validation) -> dict[str, Any
         "notes": notes,
         "warnings": table.warnings,
         "verdict": [
-            *words.verdict(table.task, table.target.name, scores, gains, words.unit_of(table.target)),
+            *words.verdict(table.task, table.target.name, scores, gains, words.error_unit(table.target)),
             *words.lopsided(table.task, table.target.name, [table.y[row] for row in table.known]),
         ],
         "folds": int(validation.fold.max()) + 1,
-        "unit": words.unit_of(table.target),
+        "unit": words.error_unit(table.target),
         "scores": scores,
         "gains": [
             {"over": one, "gain": gain, "spread": spread} for one, (gain, spread) in zip(over, gains, strict=True)

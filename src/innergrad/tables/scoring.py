@@ -162,8 +162,8 @@ def amounts(y: np.ndarray, found: Found, fold: np.ndarray) -> dict[str, Any]:
     }
     if found.quantiles is not None:
         low, high = (found.quantiles[:, LEVELS.index(level)] for level in (0.1, 0.9))
-        row |= {"covered_80": float(((low <= y) & (y <= high)).mean()), "width_80": float(np.median(high - low))}
-        row["rows"] = len(y)
+        covered = float(((low <= y) & (y <= high)).mean())
+        row |= {"covered_80": covered, "width_80": float(np.median(high - low)), "rows": len(y)}
     return row
 
 

@@ -50,7 +50,7 @@ SCORES = {
 }
 
 
-def unit_of(target: Plan) -> str:
+def error_unit(target: Plan) -> str:
     """Of errors of its predictions; empty if it has none."""
     return UNITS.get(target.kind, target.unit)
 
