@@ -192,24 +192,21 @@ def reading(rows: list[Any], sizes: Any, mean: float, labels: str, measure: str)
 
 
 def batches() -> list[str]:
-    """Steps, prompts in a step, and how often the same points are used, of every stored training of a study."""
-    head = ["figures", "steps planned", "prompts in a batch", "steps on the same points", "prompts in all"]
+    """Steps, and prompts in a step, of every stored training of a study."""
+    head = ["figures", "steps", "prompts in a step", "steps on the same prompts", "prompts in all"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     studies: dict[str, list[Figure]] = {}
     for figure in FIGURES.values():
         if figure.paper == functional_gradient.PAPER:
             studies.setdefault(figure.study.name, []).append(figure)
     for group in studies.values():
-        sizes, trainings = group[0].study.sizes["full"], dict[tuple[int, int, int], str]()
-        for free in (False, True) if sizes.free_steps else (True,):
-            for kind in ("softmax", "linear") if sizes.linear_batch and not free else ("softmax",):
-                about = "A is free" if free else f"A = 0{', linear attention' if kind == 'linear' else ''}"
-                shape = functional_gradient.Shape((kind,), sizes.layers[0], sizes.n[0], free)
-                trainings[functional_gradient.amounts(sizes, shape)] = about if sizes.free_steps else ""
+        sizes = group[0].study.sizes["full"]
         names = ", ".join(f"`{figure.name}`" for figure in group)
-        for (steps, batch, every), about in trainings.items():
-            cells = [f"{names}{': ' * bool(about)}{about}", f"{steps:,}", f"{batch:,}", f"{every}"]
-            lines.append(f"| {' | '.join(cells)} | {-(-steps // every) * batch:,} |")
+        parts = {": A = 0": sizes.steps, ": A is free": sizes.free_steps} if sizes.free_steps else {"": sizes.steps}
+        for about, steps in parts.items():
+            every, batch = sizes.data_every, sizes.batch
+            cells = [f"{names}{about}", f"{steps:,}", f"{batch:,}", f"{every}", f"{-(-steps // every) * batch:,}"]
+            lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 

@@ -113,6 +113,33 @@ def test_a_batch_that_is_used_again_is_not_drawn_again(monkeypatch: pytest.Monke
         assert torch.equal(a, b)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_recorded_step_is_the_plain_one() -> None:
+    """Bit for bit on the same GPU; to rounding on the CPU, where nothing is recorded."""
+    theta = {}
+    for device, record in (("cuda", True), ("cuda", False), ("cpu", True)):
+        stack = Stack([replace(ONE, train=replace(TRAIN, compile=False, record=record))], device)
+        assert stack.recorded == (device == "cuda" and record)
+        stack.run(8, 5)
+        theta[device, record] = stack.theta.cpu()
+    assert torch.equal(theta["cuda", True], theta["cuda", False])
+    torch.testing.assert_close(theta["cuda", True], theta["cpu", True], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("compile", "record"), [(True, False), (True, True), (False, True), (False, False)])
+def test_what_is_recorded_on_a_gpu_changes_nothing_on_a_cpu(compile: bool, record: bool) -> None:
+    one = replace(ONE, train=replace(TRAIN, compile=compile, record=record))
+    assert not Stack([one], "cpu").recorded
+    for a, b in zip(lab.train(one).learner.parameters(), lab.train(ONE).learner.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_stack_that_diverges_takes_twice_the_steps_at_half_the_rate() -> None:
+    sizes, shape = functional_examples.SIZES["tiny"], functional_gradient.Shape(("exp",), 2, 2)
+    first, again = (functional_gradient.experiments(sizes, shape, halved)[0].train for halved in (0, 1))
+    assert (again.steps, again.optimiser.lr) == (2 * first.steps, first.optimiser.lr / 2)
+
+
 def test_labels_cannot_be_averaged_for_every_learner_and_task() -> None:
     with pytest.raises(InputError, match="linear in them"):
         lab.train(replace(ONE, learner=lab.GPTConfig(n_layers=1, d_model=8, n_heads=1, d_mlp=8)))

@@ -344,6 +344,15 @@ def test_absolute_values_of_matrices(compute: Callable[[torch.Tensor], torch.Ten
     assert not compute(torch.zeros(1, 3, 3)).any()
 
 
+def test_absolute_values_of_a_relu_kernel_in_single_precision() -> None:
+    """As exact as by eigenvalues: K of points on the sphere, from the fewest points to those of the papers."""
+    for n in (3, 7, 15, 31):
+        x = torch.nn.functional.normalize(RNG.normal(torch.arange(100), n, 5), dim=-1)
+        K = (x @ x.mT).relu()
+        apart = (absolute_by_products(K) - absolute(K.double())).flatten(1).norm(dim=1)
+        assert float((apart / K.flatten(1).norm(dim=1)).max()) < 2e-6
+
+
 def test_a_linear_process_is_linear() -> None:
     """More points than coordinates: the labels are on a plane, up to the jitter."""
     x, y, _ = draw(TASKS["linear process"], 20, 12)

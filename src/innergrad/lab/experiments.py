@@ -85,6 +85,8 @@ class TrainConfig:
         curriculum: how prompts grow.
         precision: ``fp32``, or ``bf16``, which keeps float32 master weights.
         compile: on a GPU, fuse the step and record it as a CUDA graph.
+        record: on a GPU, record the step without fusing it, where ``compile`` is off: ready at once, so short runs of
+            many shapes are done sooner.
         data_every: steps on the same batch. Cheng et al. (2024) have 10.
         labels: ``drawn``; or ``averaged``, for learners that are linear in the labels and tasks that know their
             covariance: the loss is its exact mean over all labels that the points could have.
@@ -104,6 +106,7 @@ class TrainConfig:
     curriculum: Curriculum = field(default_factory=Curriculum)
     precision: Literal["fp32", "bf16"] = "fp32"
     compile: bool = True
+    record: bool = False
     data_every: int = 1
     labels: Literal["drawn", "averaged"] = "drawn"
     log_every: int = 100

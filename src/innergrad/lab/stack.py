@@ -99,10 +99,12 @@ class Stack:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         self.kept: tuple[object, tuple[Tensor, Tensor] | None] = (None, None)
-        again = self.config.data_every > 1 and not (self.config.compile and self.device.type == "cuda")
+        fuses = self.config.compile and self.device.type == "cuda"
+        self.recorded = (fuses or (self.config.record and self.device.type == "cuda")) and self.world == 1
+        again = self.config.data_every > 1 and not (fuses or self.recorded)
         self.draw_batch: Callable[[int], tuple[Tensor, Tensor]] = self.kept_batch if again else self.batch
         self.apply_update: Callable[[Sequence[Tensor], Tensor], None] = self.update
-        if self.config.compile and self.device.type == "cuda":
+        if fuses:
             self.compile()
 
     def _draw_others(self, experiments: Sequence[Experiment]) -> None:
@@ -212,7 +214,7 @@ class Stack:
 
     def run(self, steps: int, n: int) -> None:
         """``steps`` steps on prompts of n points; on a GPU, replays of one graph."""
-        if self.device.type != "cuda" or not self.config.compile or self.world > 1:
+        if not self.recorded:
             for _ in range(steps):
                 self.advance(n)
             return

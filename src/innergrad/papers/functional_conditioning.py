@@ -155,9 +155,13 @@ STAGES = {
     for attention in ATTENTIONS
 }
 SIZES = {
-    "full": Sizes(steps=800, batch=200, n=(14,), layers=(3,), kernels=KERNELS),
-    "quick": Sizes(steps=150, batch=100, n=(10,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=300),
-    "tiny": Sizes(steps=12, batch=8, n=(4,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20, conditions=4),
+    "full": Sizes(steps=800, batch=3000, n=(14,), layers=(3,), kernels=KERNELS),
+    "quick": Sizes(
+        steps=150, batch=100, data_every=3, n=(10,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=300
+    ),
+    "tiny": Sizes(
+        steps=12, batch=8, data_every=3, n=(4,), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20, conditions=4
+    ),
 }
 CONDITIONING = Study("functional-conditioning", SIZES, STAGES)
 TITLE = f"{PAPER}, its open question: does A improve the condition number?"

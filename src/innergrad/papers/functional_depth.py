@@ -119,9 +119,11 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
 
 KERNELS = ("relu", "exp")
 SIZES = {
-    "full": Sizes(steps=1000, batch=200, n=(14, 6), layers=(1, 2, 3, 4, 5, 6, 7, 8), kernels=KERNELS),
-    "quick": Sizes(steps=150, batch=64, n=(14, 6), layers=(1, 3), kernels=KERNELS, seeds=(0, 1), prompts=500),
-    "tiny": Sizes(steps=12, batch=8, n=(4, 2), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=20),
+    "full": Sizes(steps=1000, batch=3000, n=(14, 6), layers=(1, 2, 3, 4, 5, 6, 7, 8), kernels=KERNELS),
+    "quick": Sizes(
+        steps=150, batch=64, data_every=3, n=(14, 6), layers=(1, 3), kernels=KERNELS, seeds=(0, 1), prompts=500
+    ),
+    "tiny": Sizes(steps=12, batch=8, data_every=3, n=(4, 2), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=20),
 }
 DEPTH = Study("functional-depth", SIZES, {one: stage(one, partial(shapes, one)) for one in ATTENTIONS})
 TITLE = f"{PAPER}, Fig. 2: the error by the number of layers"

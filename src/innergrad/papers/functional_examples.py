@@ -126,9 +126,11 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
 
 KERNELS = ("linear", "relu", "exp")
 SIZES = {
-    "full": Sizes(steps=1000, batch=1000, n=(2, 4, 6, 8, 10, 12), layers=(3,), kernels=KERNELS),
-    "quick": Sizes(steps=150, batch=64, n=(2, 6, 10), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=500),
-    "tiny": Sizes(steps=12, batch=8, n=(2, 6), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20),
+    "full": Sizes(steps=1000, batch=3000, n=(2, 4, 6, 8, 10, 12), layers=(3,), kernels=KERNELS),
+    "quick": Sizes(
+        steps=150, batch=64, data_every=3, n=(2, 6, 10), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=500
+    ),
+    "tiny": Sizes(steps=12, batch=8, data_every=3, n=(2, 6), layers=(2,), kernels=KERNELS, seeds=(0, 1), prompts=20),
 }
 EXAMPLES = Study("functional-examples", SIZES, {one: stage(one, partial(shapes, one)) for one in ATTENTIONS})
 TITLE = f"{PAPER}, Fig. 1: the error by the number of examples, three layers"

@@ -7,8 +7,9 @@ rate, number of steps. Here is what was chosen, and why:
 - **Labels are averaged.** A learner is linear in the labels, so its expected loss over all labels of given points is a
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
 - **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1: less beyond three layers, and
-  with a free A (half of it for linear and relu, 0.3 of it for exp). Points are new every three steps, or in every step.
-  Where a model of a stack diverges, the stack is trained again at half the rate; records say how often that was.
+  with a free A (half of it for linear and relu, 0.3 of it for exp). Every step has 3,000 new prompts: as many in all as
+  the paper's batches of 30,000, each used ten times. Where a model of a stack diverges, the stack is trained again at
+  half the rate, for twice as many steps; records say how often that was.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
   of A and r.
 - **Scores of exp are capped** at 4, those of relu beyond three layers, too. Without a cap, exp with a free A overflows,
@@ -41,7 +42,7 @@ from innergrad.lab.tasks import Covariance, GaussianProcesses, KernelTerm, Spher
 from innergrad.lab.timed import train_within
 from innergrad.lab.training import Result
 from innergrad.papers.frame import Record, Records, Run, Stage
-from innergrad.papers.stacks import device_name
+from innergrad.papers.stacks import noted
 
 PAPER = "Cheng et al. (2024)"
 SEED = 1  # of the prompts that learners are measured on
@@ -77,14 +78,10 @@ class Sizes:
     lr: float = 0.1
     beta: float = 0.98  # Adam's second
     clip: float = 1.0
-    data_every: int = 3  # steps on the same points
-    linear_batch: int = 0  # of linear attention, if it is another
+    data_every: int = 1  # steps on the same points
     free_steps: int = 0  # with a free A, if they are others
-    free_batch: int = 0
-    free_every: int = 0
     prompts: int = 4000
     conditions: int = 200  # prompts whose condition numbers are looked at
-    fuse: bool = False  # on a GPU, compile: with so many shapes, that takes longer than training
 
 
 @dataclass(frozen=True)
@@ -122,13 +119,14 @@ def task(kernel: str, seed: int) -> GaussianProcesses:
 
 
 def experiments(sizes: Sizes, shape: Shape, halved: int = 0) -> list[Experiment]:
-    """One stack: every kernel and every seed. ``halved``: how often the learning rate is."""
-    steps, batch, every = amounts(sizes, shape)
+    """One stack: every kernel and every seed. ``halved``: how often the learning rate is, for twice as many steps."""
+    steps, batch, every = steps_of(sizes, shape) * 2**halved, sizes.batch, sizes.data_every
     warmup, betas = max(8, steps // 50), (0.9, sizes.beta)
     lr = sizes.lr * shape.caution / 2**halved
     rule = Optimiser(lr=lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
     settings: dict[str, Any] = {"steps": steps, "batch": batch, "data_every": every, "log_every": -(-steps // LINES)}
-    config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=sizes.fuse)
+    # recorded, and not compiled: with so many shapes, that takes longer than training
+    config = TrainConfig(**settings, optimiser=rule, labels="averaged", compile=False, record=True)
     return [
         Experiment(f"{kernel}-{seed}", seed, shape.n + 1, task(kernel, seed), shape.learner(), config)
         for kernel in sizes.kernels
@@ -136,12 +134,8 @@ def experiments(sizes: Sizes, shape: Shape, halved: int = 0) -> list[Experiment]
     ]
 
 
-def amounts(sizes: Sizes, shape: Shape) -> tuple[int, int, int]:
-    """Steps, prompts in a step, and steps on the same points."""
-    if shape.free_A and sizes.free_steps:
-        return sizes.free_steps, sizes.free_batch or sizes.batch, sizes.free_every or sizes.data_every
-    batch = sizes.linear_batch if sizes.linear_batch and shape.heads == ("linear",) else sizes.batch
-    return sizes.steps, batch, sizes.data_every
+def steps_of(sizes: Sizes, shape: Shape) -> int:
+    return sizes.free_steps if shape.free_A and sizes.free_steps else sizes.steps
 
 
 def stage(name: str, shapes: Callable[[Sizes], list[Shape]], *, conditions: bool = False) -> Stage:
@@ -173,7 +167,9 @@ def measured(records: Records, sizes: Sizes, shape: Shape) -> bool:
 
 
 def train_stack(run: Run, shape: Shape, seconds: float) -> tuple[list[Experiment], Result, int]:
-    """Trains a stack. If a model diverges, all of it again at half the learning rate, HALVINGS times at most."""
+    """Trains a stack. If a model diverges, all of it again at half the learning rate, for twice as many steps, HALVINGS
+    times at most.
+    """
     sigmas = torch.stack([_inputs(one).sigma() for one in experiments(run.sizes, shape)]).to(run.device)
     watched: dict[str, Callable[[Learner], Tensor]] = {}
     if len(shape.heads) == 1:
@@ -209,14 +205,10 @@ def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, 
             found["conditions"] = conditioning(learner, one, key["kernel"], sizes.conditions, run.device)
         if not records.has(**key):
             records.add(found)
-    took, before = time.monotonic() - began, records.notes
-    least = min(result.step, before.get("training", {"steps": result.step})["steps"])
-    records.note(
-        training={"steps": least, "planned": amounts(sizes, shape)[0]},
-        seconds=round(before.get("seconds", 0.0) + took, 1),
-        device=device_name(run.device),
-    )
-    run.say(f"{run.clock.spent:7.1f} s   {shape.key}: {result.step:,} steps, {took:.0f} s")
+    least = min(result.step, records.notes.get("training", {"steps": result.step})["steps"])
+    records.note(training={"steps": least, "planned": steps_of(sizes, shape)})
+    noted(records, run, began, complete=False)
+    run.say(f"{run.clock.spent:7.1f} s   {shape.key}: {result.step:,} steps, {time.monotonic() - began:.0f} s")
 
 
 def _inputs(one: Experiment) -> Covariance:

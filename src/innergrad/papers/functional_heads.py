@@ -99,9 +99,11 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
 
 KERNELS = ("linear", "exp", "mixed")
 SIZES = {
-    "full": Sizes(steps=600, batch=200, n=(14,), layers=(1, 2, 3, 4, 5, 6), kernels=KERNELS),
-    "quick": Sizes(steps=150, batch=64, n=(14,), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=500),
-    "tiny": Sizes(steps=12, batch=8, n=(4,), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=20),
+    "full": Sizes(steps=600, batch=3000, n=(14,), layers=(1, 2, 3, 4, 5, 6), kernels=KERNELS),
+    "quick": Sizes(
+        steps=150, batch=64, data_every=3, n=(14,), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=500
+    ),
+    "tiny": Sizes(steps=12, batch=8, data_every=3, n=(4,), layers=(1, 2), kernels=KERNELS, seeds=(0, 1), prompts=20),
 }
 HEADS = Study(
     "functional-heads", SIZES, {name: stage(name, partial(shapes, heads)) for name, heads in LEARNERS.items()}

@@ -264,7 +264,11 @@ def distance(matrix: Tensor) -> Tensor:
 
 
 def _each(x: Tensor, matrix: Tensor) -> Tensor:
-    """x (S, B, n, d) times matrix (S, d, e): one product a model."""
+    """x (S, B, n, d) times matrix (S, d, e): one product a model. On a GPU one a prompt: there, the gradient of a small
+    matrix would be a sum over all prompts in a single block.
+    """
+    if x.is_cuda:
+        return x @ matrix[:, None]
     return torch.bmm(x.flatten(1, 2), matrix).view(*x.shape[:3], matrix.shape[-1])
 
 

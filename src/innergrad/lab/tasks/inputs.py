@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -226,5 +227,14 @@ def _orthogonal(seed: int, d: int) -> Tensor:
 
 
 def _constant(rows: Matrix, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A matrix on a device, without a copy from the host, which a CUDA graph could not record."""
+    """A matrix on a device, without a copy from the host, which a CUDA graph could not record. Made once, but for a
+    compiler: it folds the making.
+    """
+    return _made(rows, dtype, device) if torch.compiler.is_compiling() else _kept(rows, dtype, device)
+
+
+def _made(rows: Matrix, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.stack([torch.stack([torch.full((), x, dtype=dtype, device=device) for x in row]) for row in rows])
+
+
+_kept = lru_cache(maxsize=256)(_made)
