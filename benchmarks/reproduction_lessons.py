@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import functional_rotations
+from _results import read
 from checks._require import require
 from innergrad.papers import views
 from innergrad.papers.catalogue import FIGURES
@@ -129,6 +131,15 @@ def expressing_is_not_learning() -> Lesson:
     return "What depth lets networks express is not what it lets them learn.", words, ("balls", "smooth")
 
 
+def complex_steps() -> Lesson:
+    row = next(one for one in read(functional_rotations.NAME)["rows"] if one["kernel"] == "relu")
+    require(row["gain"][0] > row["gain"][1], "rotations", row["gain"], "a gain")
+    best, trained = (", ".join(f"{value:.2f}" for value in row[name]) for name in ("distances", "trained"))
+    words = f"relu labels: the best rotations are {best} from the identity, and training ends at {trained} "
+    words += "([why](#why-two-pairs-of-figure-5-leave-the-predicted-weights))"
+    return "Linear attention leaves the predicted weights where complex steps would be better.", words, ("identity",)
+
+
 LESSONS = (
     near_the_posterior,
     no_copy,
@@ -138,6 +149,7 @@ LESSONS = (
     positions,
     lambdas,
     linear_readout,
+    complex_steps,
     expressing_is_not_learning,
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import reproduction_lessons
-from innergrad.papers import functional_gradient, linear_algorithms, parameters, views
+from innergrad.papers import functional_gradient, parameters, views
 from innergrad.papers.catalogue import FIGURES
 from innergrad.papers.frame import SAID, Figure, fewest_seeds
 from innergrad.papers.mixtures import window
@@ -132,7 +132,7 @@ def claims(found: dict[str, Any]) -> list[str]:
 
 
 def smaller(figure: Figure) -> list[str]:
-    """The same figure with smaller learners, which have all their seeds where the large ones do not."""
+    """The same figure with smaller learners, if there is one."""
     found = json.loads((SMALL / f"{figure.name}.json").read_text())
     sizes, seeds = found["sizes"], fewest_seeds(found["rows"], len(found["sizes"]["seeds"]))
     what = f"{seeds} learners of {sizes['blocks']} blocks of {sizes['d_model']}, {sizes['d']} inputs, "
@@ -210,25 +210,8 @@ def batches() -> list[str]:
     return lines
 
 
-def seeds() -> list[str]:
-    """The bar of Akyürek et al.'s Fig. 1 on the deepest learners of their Fig. 3, which have three seeds."""
-    files = [json.loads(path.read_text()) for path in FOLDER.glob("linear-sizes.depth-*.json")]
-    records = [row for one in files for row in one["records"]]
-    deepest = max(row["blocks"] for row in records)
-    mine = sorted((row for row in records if row["blocks"] == deepest), key=lambda row: row["seed"])
-    d, most = FIGURES["linear-algorithms"].study.sizes["full"].d, []
-    for row in mine:
-        curve = row["curves"][linear_algorithms.BEST]
-        most.append(max(value for k, value in zip(curve["k"], curve["value"], strict=True) if k > d))
-    told = f"{', '.join(f'{value:.4f}' for value in most[:-1])} and {most[-1]:.4f}"
-    which = f"the {len(most)} seeds of the learners of {deepest} blocks of {mine[0]['width']}"
-    where = f"(Fig. 3, {mine[0]['prompts']:,} prompts). The bar is {linear_algorithms.NEAR:g}."
-    return [f"SPD/d to least squares, with more than {d} pairs, is at most {told} for {which} {where}"]
-
-
 TABLES = {
     "reproduction": summary,
-    "reproduction_seeds": seeds,
     "reproduction_sections": sections,
     "reproduction_readings": readings,
     "reproduction_batches": batches,

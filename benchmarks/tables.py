@@ -22,6 +22,7 @@ import diffusion
 import digits
 import executor_tables
 import from_compiled
+import functional_rotations
 import functional_theorems
 import lab_tables
 import llama_cost
@@ -496,6 +497,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     **digits.TABLES,
     **reproduction_tables.TABLES,
     "functional_theorems": functional_theorems.table,
+    "functional_rotations": functional_rotations.table,
     **diffusion.TABLES,
     **score_learner.TABLES,
     **real_pages.TABLES,

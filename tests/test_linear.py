@@ -348,7 +348,7 @@ def probe_rows(
                     errors = errors if states == "trained" else [control] * len(values)
                     key = {"states": states, "readout": readout, "target": name, "steps": [7]}
                     ends = {"low": [value - half for value in errors], "high": [value + half for value in errors]}
-                    found.append({**key, "value": errors, **ends, "attention": looks})
+                    found.append({**key, "value": errors, **ends, "each": [errors], "attention": looks})
     return found
 
 
@@ -362,6 +362,24 @@ def test_fig_4_is_judged_by_its_rules() -> None:
     assert held(linear_probes.judge(sizes, [])) == [None]
     wide = held(linear_probes.judge(sizes, probe_rows(early, late, 0.5, 0, half=0.2)))
     assert [place for place, one in enumerate(wide) if not one] == [2, 6]  # an MLP is better, within the interval
+
+
+@pytest.mark.parametrize(
+    ("mlp", "linear", "holds", "unclear"),
+    [
+        ([0.20, 0.10, 0.15], [0.22, 0.12, 0.171], True, False),  # seeds differ by more than the read-outs do
+        ([0.20, 0.10, 0.15], [0.22, 0.12, 0.149], False, True),  # better on the whole; one seed says otherwise
+        ([0.22, 0.12, 0.171], [0.20, 0.10, 0.15], False, False),  # worse in every seed
+        ([0.20, 0.12, 0.149], [0.21, 0.10, 0.15], False, True),  # worse on the whole, within the interval
+    ],
+)
+def test_read_outs_are_compared_seed_by_seed(mlp: list[float], linear: list[float], holds: bool, unclear: bool) -> None:
+    sizes: Any = linear_algorithms.SIZES["tiny"]
+    rows = probe_rows([0.8, 0.1, 0.1, 0.1], [0.8, 0.8, 0.8, 0.1], 0.5, 0)
+    for row in rows:
+        row["each"] = [[0.8, 0.5, 0.5, least] for least in (linear if row["readout"] == "linear" else mlp)]
+    found = linear_probes.judge(sizes, rows)
+    assert [(one.holds, one.unclear) for one in (found[2], found[6])] == [(holds, unclear)] * 2
 
 
 def test_table_1_is_judged_by_its_rules() -> None:

@@ -12,7 +12,7 @@ tokens as they come in. Judged by these rules, for each target:
 - the MLP's least error over layers is below that of its control, and below that of the untrained learner;
 - in its best layer it is at most half of that in layer 0;
 - the least error of the MLP over layers is below that of the linear read-out, by more than the interval of the
-  difference;
+  difference: of each seed compared with itself, since both read the same states and were trained as long;
 - moments come first: their error is halfway from layer 0 to its least in an earlier layer than that of the weights;
 - in its best layer, for every prefix, alpha is largest at the label of the prefix's last pair, or at the input after
   it. (Weights of d pairs or more are the same for every prefix, so any later token will do: they are left out.)
@@ -83,8 +83,9 @@ def said(row: Record, layer: int) -> str:
 def _by_layer(errors: Sequence[Any], spread: Sequence[Any]) -> Record:
     """Errors as means over prefixes, with 95 % intervals: over seeds; of one seed, over prompts."""
     found: Record = {"value": [], "low": [], "high": [], "interval": "seeds" if len(errors) > 1 else "prompts"}
+    found["each"] = [[number(sum(prefixes) / len(prefixes)) for prefixes in one] for one in errors]
     for layer in range(len(errors[0])):
-        means = [sum(one[layer]) / len(one[layer]) for one in errors]
+        means = [one[layer] for one in found["each"]]
         value, low, high = mean_interval(means)
         if len(errors) == 1:
             half = 1.96 * sum(spread[0][layer]) / len(spread[0][layer])  # prefixes share their prompts
@@ -101,17 +102,27 @@ def pick(rows: Sequence[Record], states: str, readout: str, target: str) -> Reco
 
 def best(row: Record) -> int:
     """The layer with the least error."""
-    values = row["value"]
+    return _least(row["value"])
+
+
+def _least(values: Sequence[float]) -> int:
     return min(range(len(values)), key=lambda layer: values[layer])
 
 
-def clearer(row: Record, other: Record) -> bool:
-    """Whether the least error of the first is lower, by more than the interval of the difference."""
-    ends = [
-        (one["value"][layer], one["low"][layer], one["high"][layer]) for one in (row, other) for layer in [best(one)]
-    ]
-    mine, theirs = ((value, (high - low) / 2) for value, low, high in ends)
-    return views.larger(mine, theirs)
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def gap(row: Record, other: Record) -> tuple[float, float]:
+    """By how much the least error of the first is lower, and half the 95 % interval of that: of each seed compared with
+    itself; of one seed, as if both had other prompts.
+    """
+    if len(row["each"]) > 1:
+        pairs = zip(row["each"], other["each"], strict=True)
+        mean, _, high = mean_interval([min(theirs) - min(mine) for mine, theirs in pairs])
+        return mean, high - mean
+    mine, theirs = ((one["value"][best(one)], one["high"][best(one)] - one["value"][best(one)]) for one in (row, other))
+    return views.between(mine, theirs)
 
 
 def halfway(row: Record) -> int:
@@ -138,13 +149,16 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
             Finding(f"{target} are decoded deep in the network, not from its input", least <= HALF * first, words)
         )
         words = f"{target}: least error {told[0]} with an MLP, {said(linear, best(linear))} with a linear read-out"
-        claim, held = f"an MLP decodes {target} better than a linear read-out", clearer(mlp, linear)
-        found.append(Finding(claim, held, words, unclear=not held and least < min(linear["value"])))
+        lower, half = gap(mlp, linear)
+        words += f"; lower by {lower:.3f} ± {half:.3f}"
+        claim = f"an MLP decodes {target} better than a linear read-out"
+        found.append(Finding(claim, lower > half, words, unclear=-half < lower <= half))
         if target != "weights" or min(sizes.prefixes) < sizes.d:
             found.append(looked(sizes, mlp, target))
     moments, weights = (halfway(chosen[target]) for target in SHOWN)
     words = f"errors are halfway in layer {moments} for moments and in layer {weights} for weights; least in layers "
-    words += " and ".join(str(best(chosen[target])) for target in SHOWN)
+    words += " and ".join(f"{_listed(map(_least, chosen[target]['each']))} for {target}" for target in SHOWN)
+    words += ", seed by seed" if len(chosen[SHOWN[0]]["each"]) > 1 else ""
     words += f"; probes were trained for {', '.join(f'{steps:,}' for steps in chosen[SHOWN[0]]['steps'])} steps"
     paper = "moments in layer 7, weights around layer 12"
     return [*found, Finding("moments are computed before weights", moments < weights, words, paper=paper)]
