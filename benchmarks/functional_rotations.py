@@ -1,14 +1,15 @@
 """Why linear attention with A = 0 leaves the weights that Theorem 4.5 of Cheng et al. (2024) predicts.
 
-    python benchmarks/functional_rotations.py      two minutes on one core; stores results/functional_rotations.json
+    python benchmarks/functional_rotations.py      three minutes on one core; stores results/functional_rotations.json
 
 :mod:`innergrad.papers.functional_rotations` has the reason: descent with complex steps would err less, and matrices
-that rotate do a little of that. For linear, relu and exp labels, three layers and 30 examples, a row has
+that turn planes do a little of that. For linear, relu and exp labels, three layers and 30 examples, a row has
 
     real          the best steps on the predicted set
     free          the steps of the best polynomial of degree 3, which may be complex, as pairs (real, imaginary)
     free_gain     how much less it errs, on other prompts than those it was chosen on; with a 95 % interval
-    distances     of the best rotations to the identity, layer by layer
+    curvature     the least eigenvalue of the Hessian of the loss along turns, at the best real steps; on two samples
+    distances     of the best turned matrices to the identity, layer by layer
     gain          how much less these err, on other prompts; with a 95 % interval
     loss          of the best real steps on these prompts
     trained       where training ends: the same distances, means over seeds, from results/figures
@@ -23,7 +24,7 @@ import torch
 
 from _results import RESULTS, no_arguments, read, store
 from innergrad.lab.learners.kernel_learner import distance
-from innergrad.papers.functional_rotations import Moments, best_rotations, best_steps, on_set, steps_of
+from innergrad.papers.functional_rotations import Moments, best_rotations, best_steps, curvature, on_set, steps_of
 
 KERNELS = ("linear", "relu", "exp")
 CHOSEN_ON, MEASURED_ON = 200_000, 1_000_000  # prompts
@@ -35,7 +36,7 @@ Row = dict[str, Any]
 
 def measured(kernel: str, chosen_on: int = CHOSEN_ON, measured_on: int = MEASURED_ON) -> Row:
     """What is best is chosen on some prompts, and measured on others."""
-    some, others = Moments.of(kernel, chosen_on, 1), Moments.of(kernel, measured_on, 2)
+    some, again, others = (Moments.of(kernel, n, k) for k, n in ((1, chosen_on), (3, chosen_on), (2, measured_on)))
     steps, polynomial = best_steps(some), some.best_polynomial()
     matrices = best_rotations(some, steps)
     least = others.losses(on_set(steps))
@@ -44,6 +45,7 @@ def measured(kernel: str, chosen_on: int = CHOSEN_ON, measured_on: int = MEASURE
         "real": [_digits(value, 5) for value in steps.tolist()],
         "free": [[_digits(one.real, 5), _digits(one.imag, 5)] for one in steps_of(polynomial)],
         "free_gain": _interval(least - others.polynomial_losses(polynomial)),
+        "curvature": [_digits(curvature(some, steps)), _digits(curvature(again, best_steps(again)))],
         "distances": [_digits(value) for value in distance(matrices).tolist()],
         "gain": _interval(least - others.losses(matrices)),
         "loss": _digits(float(least.mean()), 6),
@@ -71,11 +73,14 @@ def _digits(value: float, digits: int = 3) -> float:
 def table() -> list[str]:
     """For docs/reproduction.md."""
     head = ["labels", "best steps on the predicted set", "best steps, if they may be complex", "these err less by"]
-    head += ["rotations err less by", "distances of these", "training ends at"]
+    head += ["the loss along turns", "turned weights err less by"]
+    head += ["distances of these", "training ends at"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in read(NAME)["rows"]:
         cells = [row["kernel"], ", ".join(f"{value:.2f}" for value in row["real"]), _complex(row["free"])]
-        cells += [_percent(row["free_gain"], row["loss"]), _percent(row["gain"], row["loss"])]
+        curves = "down" if max(row["curvature"]) < 0 else "up" if min(row["curvature"]) > 0 else "unclear"
+        told = f"curves {curves} ({' and '.join(f'{value:.1e}' for value in row['curvature'])})"
+        cells += [_percent(row["free_gain"], row["loss"]), told, _percent(row["gain"], row["loss"])]
         cells += [", ".join(f"{value:.2f}" for value in row[name]) for name in ("distances", "trained")]
         lines.append(f"| {' | '.join(cells)} |")
     return lines

@@ -66,7 +66,7 @@ CHANGES: dict[str, tuple[str, Place, Callable[[Any], Any]]] = {
         ("rows", 1, "gain", 1),
         to(2e-4),
     ),
-    "papers.training_ends_at_the_best_rotations": ("functional_rotations", ("rows", 2, "distances", 0), to(0.1)),
+    "papers.training_ends_near_the_best_turned_weights": ("functional_rotations", ("rows", 2, "distances", 0), to(0.1)),
     "executor.the_large_network_fits": ("executor_memory", ("rows", -4, "peak_mib"), to(8193)),
     "executor.a_thousand_steps_end_where_autograd_does": ("executor_steps", ("rows", 1, "held"), to(False)),
     "executor.operations_are_counted_by_the_one_counter": ("executor_dense", ("rows", 0, "flops_structured"), times(2)),

@@ -126,18 +126,46 @@ def test_a_recorded_step_is_the_plain_one() -> None:
     torch.testing.assert_close(theta["cuda", True], theta["cpu", True], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("compile", "record"), [(True, False), (True, True), (False, True), (False, False)])
-def test_what_is_recorded_on_a_gpu_changes_nothing_on_a_cpu(compile: bool, record: bool) -> None:
-    one = replace(ONE, train=replace(TRAIN, compile=compile, record=record))
-    assert not Stack([one], "cpu").recorded
-    for a, b in zip(lab.train(one).learner.parameters(), lab.train(ONE).learner.parameters(), strict=True):
-        assert torch.equal(a, b)
+def test_nothing_is_recorded_on_a_cpu() -> None:
+    for compile, record in ((True, False), (False, True)):
+        assert not Stack([replace(ONE, train=replace(TRAIN, compile=compile, record=record))], "cpu").recorded
 
 
 def test_a_stack_that_diverges_takes_twice_the_steps_at_half_the_rate() -> None:
     sizes, shape = functional_examples.SIZES["tiny"], functional_gradient.Shape(("exp",), 2, 2)
     first, again = (functional_gradient.experiments(sizes, shape, halved)[0].train for halved in (0, 1))
     assert (again.steps, again.optimiser.lr) == (2 * first.steps, first.optimiser.lr / 2)
+
+
+@pytest.mark.parametrize(
+    ("diverges", "slow_from", "halved"), [(0, 1000, 0), (1, 1000, 1), (0, 2, 1), (1, 2, 2), (9, 1, 4)]
+)
+def test_a_stack_is_trained_again_until_no_model_diverges(
+    diverges: int, slow_from: int, halved: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From the rate of its depth on; three times more at most. What is noted are the steps of the last time."""
+    rates: list[float] = []
+
+    def trained(stack: list[Experiment], seconds: float, **how: Any) -> Any:
+        result = train_within(stack, seconds, **how)
+        rates.append(stack[0].train.optimiser.lr)
+        if len(rates) <= diverges:
+            result = replace(result, log=(*result.log[:-1], {**result.log[-1], "loss": [math.nan]}))
+        return result
+
+    monkeypatch.setattr(functional_gradient, "train_within", trained)
+    study = functional_examples.EXAMPLES
+    sizes = replace(study.sizes["tiny"], slow_from=slow_from, n=(2,), kernels=("linear",), seeds=(0,), steps=10)
+    run = Run(replace(study, sizes={"tiny": sizes}), "tiny", tmp_path, "cpu", Clock())
+    assert study.stages["exp"](run)
+    (row,) = run.records("exp").rows
+    notes = run.records("exp").notes["training"]
+    assert (row["halved"], row["steps"], notes) == (
+        halved,
+        10 * 2**halved,
+        {"steps": 10 * 2**halved, "planned": 10 * 2**halved},
+    )
+    assert rates == pytest.approx([rates[0] / 2**place for place in range(len(rates))])
 
 
 def test_labels_cannot_be_averaged_for_every_learner_and_task() -> None:

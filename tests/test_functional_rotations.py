@@ -17,6 +17,7 @@ from innergrad.papers.functional_rotations import (
     Moments,
     best_rotations,
     best_steps,
+    curvature,
     on_set,
     rotations,
     steps_of,
@@ -25,24 +26,23 @@ from innergrad.papers.functional_rotations import (
 N = 30
 
 
-def normal(*shape: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
 @pytest.mark.parametrize("kernel", ["linear", "relu", "exp"])
 def test_losses_are_those_of_the_labs_learner(kernel: str) -> None:
     """Any B, C and r: by ``label_weights``, prompt by prompt, and the covariances of the task."""
     model = KernelLearnerConfig(3, ("linear",), normalise="count").build(5, N + 1).double()
+    random = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(normal(*parameter.shape))
+            parameter.copy_(torch.randn(parameter.shape, generator=random, dtype=torch.float64))
     white = GaussianProcesses(inputs=Sphere(), terms=KERNELS[kernel])
     x = white.points(CounterRNG.of(3, "rotations"), torch.arange(40), N + 1, {})
     v, K = model.label_weights(x.double()[None])[0].detach(), white.covariance(x).double()
     wanted = torch.einsum("bi,bij,bj->b", v, K, v)
     B, C, r = (model.get_parameter(name).detach()[0, :, 0] for name in ("B", "C", "r"))
     Q = r[:, None, None] * B.mT @ C
-    torch.testing.assert_close(Moments.of(kernel, 40, 3).losses(Q), wanted, rtol=1e-6, atol=1e-8)
+    moments = Moments.of(kernel, 40, 3)
+    torch.testing.assert_close(moments.losses(Q), wanted, rtol=1e-6, atol=1e-8)
+    assert float((moments.losses(Q.mT) / wanted - 1.0).abs().max()) > 0.1  # it matters which is transposed
 
 
 def test_prompts_do_not_depend_on_how_many_are_drawn_at_a_time() -> None:
@@ -88,14 +88,31 @@ def test_without_a_turn_rotations_are_steps() -> None:
     assert values.real.tolist() == pytest.approx([2.0] * 5)
 
 
-def test_rotations_are_better_where_labels_are_not_linear() -> None:
+def test_the_curvature_is_that_of_the_loss_along_turns() -> None:
+    """No turn is steeper than the least eigenvalue, by finite differences; on some the loss falls."""
+    moments = Moments.of("relu", 3000, 1)
+    steps = best_steps(moments)
+    least, around = curvature(moments, steps), float(moments.losses(on_set(steps)).mean())
+    random, found, size = torch.Generator().manual_seed(0), [], 1e-2
+    for _ in range(20):
+        turn = torch.randn(3, 5, 5, generator=random, dtype=torch.float64)
+        turn = turn - turn.mT
+        turn /= turn.norm()
+        ends = [float(moments.losses(on_set(steps) + sign * size * turn).mean()) for sign in (-1.0, 1.0)]
+        found.append((sum(ends) - 2.0 * around) / size**2)
+    assert least < min(found)
+    assert least < 0.0
+
+
+@pytest.mark.parametrize(("kernel", "turned"), [("relu", True), ("exp", True), ("linear", False)])
+def test_turns_are_better_where_labels_are_not_linear(kernel: str, turned: bool) -> None:
     """With few prompts; the benchmark has many. Real steps are equal there, and apart elsewhere."""
-    for kernel, turned in (("relu", True), ("linear", False)):
-        some, others = Moments.of(kernel, 8000, 1), Moments.of(kernel, 20_000, 2)
-        steps = best_steps(some)
-        assert (float(steps.max() - steps.min()) < 1e-2) == turned
-        assert any(one.imag for one in steps_of(some.best_polynomial())) == turned
-        Q = best_rotations(some, steps)
-        assert (float(distance(Q).max()) > 0.2) == turned
-        gain = others.losses(on_set(steps)) - others.losses(Q)
-        assert (float(gain.mean()) > 2 * float(gain.std()) / len(gain) ** 0.5) == turned
+    moments = Moments.of(kernel, 8000, 1)
+    steps = best_steps(moments)
+    assert (float(steps.max() - steps.min()) < 1e-2) == turned
+    assert any(one.imag for one in steps_of(moments.best_polynomial())) == turned
+    assert (curvature(moments, steps) < 0.0) == turned
+    Q = best_rotations(moments, steps)
+    assert (float(distance(Q).max()) > 0.2) == turned
+    gain = float((moments.losses(on_set(steps)) - moments.losses(Q)).mean())
+    assert (gain > 1e-4) == turned

@@ -29,11 +29,15 @@ def descent_on_the_set_ends_where_the_full_gradient_vanishes() -> None:
 
 
 def complex_steps_would_err_less_where_labels_are_not_linear() -> None:
-    """There the best real steps are equal, and rotations err less, too, on prompts that they were not chosen on."""
+    """There the best real steps are equal, the loss curves downwards along turns, and turned weights err less, too, on
+    prompts that they were not chosen on.
+    """
     for row in read(rotations.NAME)["rows"]:
         where = f"results/{rotations.NAME}.json, {row['kernel']}"
         turned = any(imaginary for _, imaginary in row["free"])
         require(turned == (row["kernel"] != "linear"), f"{where}, free", row["free"], "complex, but for linear labels")
+        down = max(row["curvature"]) < 0.0
+        require(down == turned, f"{where}, curvature", row["curvature"], "below zero, but for linear labels")
         apart = max(row["real"]) - min(row["real"])
         require((apart < 1e-3) == turned, f"{where}, real", row["real"], "equal, but for linear labels")
         for name in ("free_gain", "gain"):
@@ -42,8 +46,10 @@ def complex_steps_would_err_less_where_labels_are_not_linear() -> None:
             require((value > half and value > 1e-9) == turned, f"{where}, {name}", row[name], told)
 
 
-def training_ends_at_the_best_rotations() -> None:
-    """Layer by layer, to a fifth of the distance; on linear labels at the identity."""
+def training_ends_near_the_best_turned_weights() -> None:
+    """Layer by layer, to a fifth of the distance; on linear labels at the identity. The furthest is layer 1 on exp
+    labels: 0.19 where 0.23 is best.
+    """
     for row in read(rotations.NAME)["rows"]:
         where = f"results/{rotations.NAME}.json, {row['kernel']}, trained"
         require(row["trained"] == rotations.trained(row["kernel"]), where, row["trained"], "those of results/figures")
@@ -55,5 +61,5 @@ CHECKS = (
     the_gradient_stays_in_the_predicted_set,
     descent_on_the_set_ends_where_the_full_gradient_vanishes,
     complex_steps_would_err_less_where_labels_are_not_linear,
-    training_ends_at_the_best_rotations,
+    training_ends_near_the_best_turned_weights,
 )

@@ -86,7 +86,7 @@ class TrainConfig:
         precision: ``fp32``, or ``bf16``, which keeps float32 master weights.
         compile: on a GPU, fuse the step and record it as a CUDA graph.
         record: on a GPU, record the step without fusing it, where ``compile`` is off: ready at once, so short runs of
-            many shapes are done sooner.
+            many shapes are done sooner. What a task computes has to stay on the GPU.
         data_every: steps on the same batch. Cheng et al. (2024) have 10.
         labels: ``drawn``; or ``averaged``, for learners that are linear in the labels and tasks that know their
             covariance: the loss is its exact mean over all labels that the points could have.

@@ -10,8 +10,7 @@ attentions share. Judged by these rules, each for every number of examples:
 - labels of K = exp: softmax has a smaller error than exp with 6 examples or more.
 
 An expected error can be that of a few prompts. With a free A, and attention other than softmax, covariates of a rare
-prompt can run away: a learner that has hardly any error on others is then worse than one that predicts zero. That is
-seen for relu attention on linear labels, with 10 examples or more; intervals over seeds are wide there.
+prompt can run away. With 1,000 prompts in a step that was seen for relu attention on linear labels; with 3,000 not.
 """
 
 from __future__ import annotations
@@ -119,8 +118,8 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
         for ax, kernel in zip(axes, sizes.kernels, strict=True):
             draw_risks(ax, rows, ATTENTIONS, f"labels of K = {kernel}", kernel=kernel)
             ax.set_xlabel("examples in the prompt")
-            if kernel == "linear":  # below, there is nothing but rounding; above, intervals of learners that run away
-                cut_below(ax, 1e-3, 30.0)
+            if kernel == "linear":  # below, there is nothing but rounding
+                cut_below(ax, 1e-3)
         finish(figure, axes, rows, title, save)
 
 

@@ -80,6 +80,7 @@ class Sizes:
     clip: float = 1.0
     data_every: int = 1  # steps on the same points
     free_steps: int = 0  # with a free A, if they are others
+    slow_from: int = 1000  # layers from which on all learners have half the rate and twice the steps
     prompts: int = 4000
     conditions: int = 200  # prompts whose condition numbers are looked at
 
@@ -120,7 +121,7 @@ def task(kernel: str, seed: int) -> GaussianProcesses:
 
 def experiments(sizes: Sizes, shape: Shape, halved: int = 0) -> list[Experiment]:
     """One stack: every kernel and every seed. ``halved``: how often the learning rate is, for twice as many steps."""
-    steps, batch, every = steps_of(sizes, shape) * 2**halved, sizes.batch, sizes.data_every
+    steps, batch, every = steps_of(sizes, shape, halved), sizes.batch, sizes.data_every
     warmup, betas = max(8, steps // 50), (0.9, sizes.beta)
     lr = sizes.lr * shape.caution / 2**halved
     rule = Optimiser(lr=lr, schedule="cosine", warmup=warmup, clip=sizes.clip, betas=betas)
@@ -134,8 +135,9 @@ def experiments(sizes: Sizes, shape: Shape, halved: int = 0) -> list[Experiment]
     ]
 
 
-def steps_of(sizes: Sizes, shape: Shape) -> int:
-    return sizes.free_steps if shape.free_A and sizes.free_steps else sizes.steps
+def steps_of(sizes: Sizes, shape: Shape, halved: int) -> int:
+    planned = sizes.free_steps if shape.free_A and sizes.free_steps else sizes.steps
+    return planned << halved
 
 
 def stage(name: str, shapes: Callable[[Sizes], list[Shape]], *, conditions: bool = False) -> Stage:
@@ -174,9 +176,10 @@ def train_stack(run: Run, shape: Shape, seconds: float) -> tuple[list[Experiment
     watched: dict[str, Callable[[Learner], Tensor]] = {}
     if len(shape.heads) == 1:
         watched["distances"] = lambda learner: distances(learner, sigmas)
-    for halved in range(HALVINGS + 1):
+    first = int(shape.layers >= run.sizes.slow_from)
+    for halved in range(first, first + HALVINGS + 1):
         stack = experiments(run.sizes, shape, halved)
-        result = train_within(stack, seconds, device=run.device, measures=watched)
+        result = train_within(stack, min(seconds, run.clock.left), device=run.device, measures=watched)
         if result.asked:
             raise JobError("stopped by a signal; the same command goes on with this stack")
         if all(map(math.isfinite, result.log[-1]["loss"])):
@@ -205,8 +208,9 @@ def train_and_measure(run: Run, records: Records, shape: Shape, seconds: float, 
             found["conditions"] = conditioning(learner, one, key["kernel"], sizes.conditions, run.device)
         if not records.has(**key):
             records.add(found)
-    least = min(result.step, records.notes.get("training", {"steps": result.step})["steps"])
-    records.note(training={"steps": least, "planned": steps_of(sizes, shape)})
+    trained = {"steps": result.step, "planned": steps_of(sizes, shape, halved)}
+    least = min(records.notes.get("training", trained), trained, key=lambda one: one["steps"] / one["planned"])
+    records.note(training=least)
     noted(records, run, began, complete=False)
     run.say(f"{run.clock.spent:7.1f} s   {shape.key}: {result.step:,} steps, {time.monotonic() - began:.0f} s")
 

@@ -5,17 +5,20 @@ prediction is made of the second moment of the examples, S = sum xi xi^T / n, an
 a multiple of I, -eta_l: functional gradient descent with step eta_l. After L layers the residual is then the polynomial
 (1 - eta_1 S) ... (1 - eta_L S), all of whose roots are real.
 
-The best polynomial of degree L may have complex roots: descent with complex steps. It does where a part of the labels
-is no linear function of the inputs, and acts as noise. Then the best *real* steps are all equal, and the loss would go
-down if two of them became a pair eta +- i beta. Multiples of I cannot do this. A matrix that also rotates can, a
-little: eta I + beta J, with J a quarter turn of a plane, has the eigenvalues eta +- i beta. (It would do all of it if S
-were a multiple of I on the plane.) So the weights of the theorem are stationary there, and no minimum.
+The best polynomial of degree L may have complex roots: descent with complex steps. That happens where enough of the
+labels is no linear function of the inputs. Some of the best *real* steps are then equal, and the loss would fall if two
+of them became a pair eta +- i beta. Multiples of I cannot do this. A matrix that also turns a plane, eta I + beta J
+with J a quarter turn, has the eigenvalues eta +- i beta. It would do as well if S were a multiple of I on the plane; S
+is not, and whether a turn gains anything depends on the labels. For relu and exp labels it does: the loss curves
+downwards there (``curvature``), so that the predicted weights are a saddle. The best turned matrices also take another
+step in the plane that they turn (``best_rotations``).
 
 Each prompt enters by sums of its points and of the covariances K of its labels, so that the loss of a learner is cheap.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,7 +70,7 @@ class Moments:
         """(P, d): the learner predicts -sum <u, xi_i> y_i / n. Layers are gone through from the last to the first."""
         u = torch.zeros_like(self.q)
         for matrix in Q.flip(0):
-            u = u + ((self.S @ u[..., None])[..., 0] + self.q) @ matrix
+            u = u + ((self.S @ u[..., None])[..., 0] + self.q) @ matrix.mT
         return u
 
     def errors(self, u: Tensor) -> Tensor:
@@ -117,8 +120,22 @@ def rotations(parts: Tensor) -> Tensor:
     return torch.einsum("lk,kij->lij", parts, basis)
 
 
+def curvature(moments: Moments, steps: Tensor) -> float:
+    """The least eigenvalue of the Hessian of the loss along turns: changes of Q by antisymmetric matrices."""
+    basis = torch.zeros(D * (D - 1) // 2, D, D, dtype=steps.dtype)
+    for place, (one, other) in enumerate(itertools.combinations(range(D), 2)):
+        basis[place, one, other], basis[place, other, one] = 0.5**0.5, -(0.5**0.5)
+
+    def loss(turns: Tensor) -> Tensor:
+        return moments.losses(on_set(steps) + torch.einsum("lk,kij->lij", turns, basis)).mean()
+
+    size = len(steps) * len(basis)
+    hessian = torch.autograd.functional.hessian(loss, torch.zeros(len(steps), len(basis), dtype=steps.dtype))
+    return float(torch.linalg.eigvalsh(hessian.reshape(size, size))[0])
+
+
 def best_rotations(moments: Moments, steps: Tensor) -> Tensor:
-    """Q (L, 5, 5) with the least loss among rotations in two planes, from these steps, turned a little."""
+    """Q (L, 5, 5) with the least loss among ``rotations``, from these steps, turned a little."""
     turns = torch.tensor([[0.3, 0.1], [-1.0, -0.3], [0.7, 0.2]], dtype=torch.float64)
     columns = (steps, turns[:, 0], steps, turns[:, 1], steps)
     return rotations(_descended(torch.stack(columns, 1), lambda parts: moments.losses(rotations(parts)).mean()))

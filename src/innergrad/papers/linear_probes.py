@@ -47,9 +47,9 @@ def rows(sizes: Sizes, records: Iterable[Record]) -> list[Record]:
             errors = [one["errors"][name] for one in mine]
             spread = [one["spread"][name] for one in mine]
             looks = [one["attention"][name] for one in mine if name in one["attention"]]
-            row = {**key, **_by_layer(errors, spread), "errors": _mean(errors), "attention": _mean(looks)}
+            row = {**key, **_by_layer(errors, spread), "errors": _mean(errors), "attention": _short(_mean(looks))}
             row["half"] = _half(errors) if len(errors) > 1 else _scaled(spread[0], 1.96)
-            found.append(row | ({"attention half": _half(looks)} if len(looks) > 1 else {}))
+            found.append(row | ({"attention half": _short(_half(looks))} if len(looks) > 1 else {}))
     return found
 
 
@@ -68,6 +68,13 @@ def _half(tables: Sequence[Any]) -> Any:
         return [_half([table[place] for table in tables]) for place in range(len(tables[0]))]
     mean, _, high = mean_interval(tables)
     return number(high - mean)
+
+
+def _short(table: Any) -> Any:
+    """Numbers with the three digits that records have; None stays."""
+    if isinstance(table, list):
+        return [_short(one) for one in table]
+    return None if table is None else float(f"{table:.3g}")
 
 
 def _scaled(table: Any, factor: float) -> Any:
@@ -113,16 +120,18 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def gap(row: Record, other: Record) -> tuple[float, float]:
-    """By how much the least error of the first is lower, and half the 95 % interval of that: of each seed compared with
-    itself; of one seed, as if both had other prompts.
+def gap(row: Record, other: Record) -> tuple[float, float, float, float]:
+    """The least errors of two rows, their difference, and half its 95 % interval: means over seeds, each seed in its
+    own best layer and compared with itself. Of one seed, the interval is as if both had other prompts.
     """
     if len(row["each"]) > 1:
-        pairs = zip(row["each"], other["each"], strict=True)
-        mean, _, high = mean_interval([min(theirs) - min(mine) for mine, theirs in pairs])
-        return mean, high - mean
-    mine, theirs = ((one["value"][best(one)], one["high"][best(one)] - one["value"][best(one)]) for one in (row, other))
-    return views.between(mine, theirs)
+        mine, theirs = ([min(one) for one in each["each"]] for each in (row, other))
+        mean, _, high = mean_interval([b - a for a, b in zip(mine, theirs, strict=True)])
+        return sum(mine) / len(mine), sum(theirs) / len(theirs), mean, high - mean
+    one, two = (
+        (each["value"][best(each)], each["high"][best(each)] - each["value"][best(each)]) for each in (row, other)
+    )
+    return one[0], two[0], *views.between(one, two)
 
 
 def halfway(row: Record) -> int:
@@ -148,8 +157,9 @@ def judge(sizes: Sizes, rows: Sequence[Record]) -> list[Finding]:
         found.append(
             Finding(f"{target} are decoded deep in the network, not from its input", least <= HALF * first, words)
         )
-        words = f"{target}: least error {told[0]} with an MLP, {said(linear, best(linear))} with a linear read-out"
-        lower, half = gap(mlp, linear)
+        mine, theirs, lower, half = gap(mlp, linear)
+        words = f"{target}: least error {mine:.3f} with an MLP, {theirs:.3f} with a linear read-out"
+        words += ", each seed in its best layer" if len(mlp["each"]) > 1 else ""
         words += f"; lower by {lower:.3f} ± {half:.3f}"
         claim = f"an MLP decodes {target} better than a linear read-out"
         found.append(Finding(claim, lower > half, words, unclear=-half < lower <= half))

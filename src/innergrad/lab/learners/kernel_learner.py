@@ -264,8 +264,8 @@ def distance(matrix: Tensor) -> Tensor:
 
 
 def _each(x: Tensor, matrix: Tensor) -> Tensor:
-    """x (S, B, n, d) times matrix (S, d, e): one product a model. On a GPU one a prompt: there, the gradient of a small
-    matrix would be a sum over all prompts in a single block.
+    """x (S, B, n, d) times matrix (S, d, e): one product a model. On a GPU one a prompt: else the gradient of a small
+    matrix would be summed over all prompts by one block of threads, which is slow.
     """
     if x.is_cuda:
         return x @ matrix[:, None]

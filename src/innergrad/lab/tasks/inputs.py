@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 import torch
@@ -237,4 +237,7 @@ def _made(rows: Matrix, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.stack([torch.stack([torch.full((), x, dtype=dtype, device=device) for x in row]) for row in rows])
 
 
-_kept = lru_cache(maxsize=256)(_made)
+@cache  # for good: a recorded graph may read it
+def _kept(rows: Matrix, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # or gradients could not go through it later
+        return _made(rows, dtype, device)
