@@ -137,9 +137,13 @@ def complex_steps() -> Lesson:
         if any(imaginary for _, imaginary in row["free"]):
             require(max(row["curvature"]) < 0.0, f"{row['kernel']}, curvature", row["curvature"], "below zero")
             best, trained = (", ".join(f"{value:.2f}" for value in row[name]) for name in ("distances", "trained"))
-            told.append(f"{row['kernel']} labels: the best are {best} from the identity, training ends at {trained}")
+            told.append(f"{row['kernel']} labels: the best weights are {best} from these, training ends at {trained}")
     words = f"{'; '.join(told)} ([why](#why-two-pairs-of-figure-5-leave-the-predicted-weights))"
-    return "Linear attention leaves the predicted weights where these are a saddle of the loss.", words, ("identity",)
+    return (
+        "Linear attention leaves the weights that Theorem 4.5 predicts where these are a saddle.",
+        words,
+        ("identity",),
+    )
 
 
 LESSONS = (

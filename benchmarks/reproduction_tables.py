@@ -34,9 +34,8 @@ def stored(figure: Figure) -> dict[str, Any] | None:
 def verdicts() -> str:
     """All verdicts, as a file of the package."""
     found = {name: one for name, figure in FIGURES.items() if (one := stored(figure))}
-    words = {
-        name: {"verdict": one["verdict"], "caveat": one["caveat"], "cost": cost(one)} for name, one in found.items()
-    }
+    kept = ("verdict", "caveat", "reason")
+    words = {name: {key: one[key] for key in kept} | {"cost": cost(one)} for name, one in found.items()}
     return json.dumps(words, indent=1) + "\n"
 
 

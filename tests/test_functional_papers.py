@@ -450,3 +450,26 @@ def test_descent_on_the_set_ends_where_the_full_gradient_vanishes(kernel: str, a
         wrong = problem.settled(START, other)
         assert size(problem.gradient(problem.on_set(wrong, other))) > 1e-3 * start
         assert math.isfinite(float(problem.loss(problem.on_set(wrong, other))))
+
+
+@pytest.mark.parametrize("harm", ["no distances", "a text", "fewer distances", "nothing in it", "no list"])
+def test_records_that_were_harmed_are_refused_in_a_sentence(harm: str, tmp_path: Path) -> None:
+    """JSON as it was, and something in it missing, or another thing."""
+    figure = FIGURES["identity-softmax"]
+    run = Run(figure.study, "tiny", tmp_path, "cpu", Clock())
+    assert figure.study.run(run)
+    assert all(one.notes["complete"] for one in run.all_records().values())
+    figure.finish(run)
+    path = tmp_path / "functional-softmax.softmax.json"
+    found = json.loads(path.read_text())
+    first = found["records"][0]
+    if harm == "no distances":
+        del first["distances"]
+    elif harm == "fewer distances":
+        first["distances"] = first["distances"][:1]
+    else:
+        new = {"a text": ["hello"], "nothing in it": [{}], "no list": {}}[harm]
+        found["records"] = new
+    path.write_text(json.dumps(found))
+    with pytest.raises(InputError, match=r"softmax.*json is damaged; got .*; move it away, and run the same command"):
+        figure.finish(run)

@@ -598,8 +598,9 @@ def test_published_verdicts_come_with_the_package(tmp_path: Path, monkeypatch: p
         found = next(
             (path for folder in (STORED, STORED / "small") if (path := folder / f"{name}.json").is_file()), None
         )
-        known = {"verdict": None, "caveat": None} if found is None else json.loads(found.read_text())
-        assert (rows[name]["verdict"], rows[name]["caveat"]) == (known["verdict"], known["caveat"]), name
+        keys = ("verdict", "caveat", "reason")
+        known = dict.fromkeys(keys) if found is None else json.loads(found.read_text())
+        assert {key: rows[name][key] for key in keys} == {key: known[key] for key in keys}, name
     Path("out/figures").mkdir(parents=True)
     Path("out/figures/heads.json").write_text('{"verdict": "not", "caveat": "my own"}')
     Path("out/figures/kernels.json").write_text('{"verdict": "of another form"}')

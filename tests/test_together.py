@@ -61,10 +61,9 @@ def test_the_lists_of_jobs_name_what_there_is(tmp_path: Path) -> None:
         assert words[:3] == ["python", "-m", "innergrad.papers"]
         stages = words[words.index("--stages") + 1 :] if "--stages" in words else list(STUDIES[words[3]].stages)
         named += [(words[3], stage) for stage in stages if stage not in ("--steps", "21100")]
-    needed = {name: study for name, study in STUDIES.items() if not name.startswith("functional")}
-    assert {study for study, _ in named} == set(needed)
+    assert {study for study, _ in named} == set(STUDIES)
     assert len(set(named)) == len(named)
-    lacking = {(name, stage) for name, study in needed.items() for stage in study.stages} - set(named)
+    lacking = {(name, stage) for name, study in STUDIES.items() for stage in study.stages} - set(named)
     shared = {"learners", "references", "fits"}  # of other studies, or without a use
     assert {stage for _, stage in lacking} <= shared
     lines = together.read_jobs(folder / "tables.txt", tmp_path)

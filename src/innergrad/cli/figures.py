@@ -24,7 +24,7 @@ OWN = Path("out/figures")
 PUBLISHED = Path(__file__).with_name("verdicts.json")  # those of docs/reproduction.md, written by benchmarks/tables.py
 NOT_RUN = "not run"
 TIMES = {"quick": "minutes", "small": "an hour or two"}  # on a CPU
-NOTHING = {"verdict": None, "caveat": None}
+NOTHING = {"verdict": None, "caveat": None, "reason": None}
 
 
 def register(app: typer.Typer) -> None:
@@ -171,12 +171,13 @@ def worded(found: dict[str, Any]) -> str:
 
 
 def stored(name: str, folder: Path) -> dict[str, Any] | None:
-    """The verdict that a folder has: its word, and the reservation; None if it is not there, or of another form."""
+    """The verdict that a folder has, the reservation, and the reason; None if it is not there, or of another form."""
     from innergrad.papers.frame import SAID
 
     try:
         found = json.loads(read_text(folder / f"{name}.json"))
-        return {key: found[key] for key in NOTHING} if found["verdict"] in SAID else None
+        known = {"verdict": found["verdict"], "caveat": found["caveat"], "reason": found.get("reason")}
+        return known if known["verdict"] in SAID else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 Record = dict[str, Any]
+PARTS = {"about": dict, "notes": dict, "records": list}  # of a file of records
 WRITER = "figures"  # the command whose files these are
 REPRODUCED, PARTLY, NOT, UNCLEAR, OPEN = "reproduced", "partly", "not", "unclear", "open"
 ENOUGH = 0.5  # of the planned steps: learners with fewer are not judged
@@ -115,9 +116,15 @@ def read_records(path: Path) -> Record:
         found = json.loads(read_text(path))
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not all(name in found for name in ("about", "notes", "records")):
-        raise InputError(f"{path} is damaged", got="no records of a study", hint="move it away; it is made again")
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), kind) for name, kind in PARTS.items()):
+        raise damaged(path, "no records of a study")
+    if not all(isinstance(row, dict) for row in found["records"]):
+        raise damaged(path, "records that are none")
     return found
+
+
+def damaged(path: Path, got: str) -> InputError:
+    return InputError(f"{path} is damaged", got=got, hint="move it away, and run the same command again")
 
 
 @dataclass(frozen=True)
@@ -306,7 +313,13 @@ class Figure:
         records = [row for one in stages.values() for row in one.rows]
         if not records:
             raise InputError(f"there are no results of {self.study.name} in {run.out}", hint="run it first")
-        rows = self.rows(run.sizes, records)
+        try:
+            rows = self.rows(run.sizes, records)
+        except InputError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            got = f"records that lack something, or have too much of it ({type(error).__name__}: {error})"
+            raise damaged(run.out / f"{self.study.name}.*.json", got) from error
         cost = {name: {key: one.notes.get(key) for key in ("seconds", "device")} for name, one in stages.items()}
         for name, one in stages.items():
             cost |= {f"{name}, {part['device']}": part for part in one.notes.get("earlier", [])}

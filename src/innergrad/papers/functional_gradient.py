@@ -154,6 +154,8 @@ def stage(name: str, shapes: Callable[[Sizes], list[Shape]], *, conditions: bool
             if seconds <= 1.0:
                 return False
             train_and_measure(run, records, shape, seconds, conditions)
+        if lacking:
+            records.note(complete=True)
         return True
 
     return run_stage

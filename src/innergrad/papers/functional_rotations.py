@@ -121,17 +121,26 @@ def rotations(parts: Tensor) -> Tensor:
 
 
 def curvature(moments: Moments, steps: Tensor) -> float:
-    """The least eigenvalue of the Hessian of the loss along turns: changes of Q by antisymmetric matrices."""
-    basis = torch.zeros(D * (D - 1) // 2, D, D, dtype=steps.dtype)
-    for place, (one, other) in enumerate(itertools.combinations(range(D), 2)):
+    """The least eigenvalue of the Hessian of the loss along turns: changes of Q by antisymmetric matrices, of norm 1.
+
+    No direction is special on the sphere, so all ten planes have the same Hessian in the layers, and none between them.
+    The sample's is averaged over planes: the least of thirty noisy eigenvalues would be too low.
+    """
+    planes = list(itertools.combinations(range(D), 2))
+    basis = torch.zeros(len(planes), D, D, dtype=steps.dtype)
+    for place, (one, other) in enumerate(planes):
         basis[place, one, other], basis[place, other, one] = 0.5**0.5, -(0.5**0.5)
 
-    def loss(turns: Tensor) -> Tensor:
-        return moments.losses(on_set(steps) + torch.einsum("lk,kij->lij", turns, basis)).mean()
+    def slopes(turns: Tensor) -> Tensor:
+        loss = moments.losses(on_set(steps) + torch.einsum("lk,kij->lij", turns, basis)).mean()
+        return torch.autograd.grad(loss, turns, create_graph=True)[0]
 
-    size = len(steps) * len(basis)
-    hessian = torch.autograd.functional.hessian(loss, torch.zeros(len(steps), len(basis), dtype=steps.dtype))
-    return float(torch.linalg.eigvalsh(hessian.reshape(size, size))[0])
+    turns = torch.zeros(len(steps), len(planes), dtype=steps.dtype, requires_grad=True)
+    rows = []
+    for slope in slopes(turns):
+        each = [torch.autograd.grad(one, turns, retain_graph=True)[0][:, plane] for plane, one in enumerate(slope)]
+        rows.append(torch.stack(each).mean(0))
+    return float(torch.linalg.eigvalsh(torch.stack(rows))[0])
 
 
 def best_rotations(moments: Moments, steps: Tensor) -> Tensor:
