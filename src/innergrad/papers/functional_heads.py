@@ -94,7 +94,7 @@ def draw(sizes: Sizes, rows: Sequence[Record], title: str, save: Save) -> None:
             draw_risks(ax, rows, names, f"labels of {PANELS[kernel]}", kernel=kernel)
             ax.set_xlabel("layers")
             if kernel == "linear":  # the Bayes estimator's error is rounding
-                cut_below(ax, 1e-4)
+                cut_below(ax, 1e-5)
         finish(figure, axes, rows, title, save)
 
 
