@@ -202,6 +202,8 @@ def batches() -> list[str]:
         sizes = group[0].study.sizes["full"]
         names = ", ".join(f"`{figure.name}`" for figure in group)
         parts = {": A = 0": sizes.steps, ": A is free": sizes.free_steps} if sizes.free_steps else {"": sizes.steps}
+        if sizes.slow_from <= max(sizes.layers):
+            parts[f": {sizes.slow_from} layers"] = 2 * sizes.steps
         for about, steps in parts.items():
             every, batch = sizes.data_every, sizes.batch
             cells = [f"{names}{about}", f"{steps:,}", f"{batch:,}", f"{every}", f"{-(-steps // every) * batch:,}"]

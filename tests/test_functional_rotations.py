@@ -105,7 +105,7 @@ def test_the_curvature_is_that_of_the_loss_along_turns() -> None:
     eye = torch.eye(3, dtype=torch.float64)
     H = torch.tensor([[bend(a + b) - bend(a) - bend(b) if i != j else 2.0 * bend(a) for j, b in enumerate(eye)]
                       for i, a in enumerate(eye)]) / 2.0  # fmt: skip
-    assert curvature(moments, steps) == pytest.approx(float(torch.linalg.eigvalsh(H)[0]), rel=0.05)
+    assert curvature(moments, steps) == pytest.approx(float(torch.linalg.eigvalsh(H)[0]), rel=1e-3)
 
 
 @pytest.mark.parametrize(("kernel", "turned"), [("relu", True), ("exp", True), ("linear", False)])

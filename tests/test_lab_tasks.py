@@ -353,6 +353,16 @@ def test_absolute_values_of_a_relu_kernel_in_single_precision() -> None:
         assert float((apart / K.flatten(1).norm(dim=1)).max()) < 2e-6
 
 
+def test_a_matrix_that_is_kept_takes_gradients_wherever_it_was_made() -> None:
+    """First used without gradients, as in an evaluation, and then in training."""
+    task = GaussianProcesses(inputs=Covariance(sigma_seed=1234))
+    with torch.inference_mode():
+        task.covariance(task.points(RNG, torch.arange(2), 3, {}))
+    x = torch.ones(2, 3, 5, requires_grad=True)
+    (slope,) = torch.autograd.grad(task.covariance(x).sum(), x)
+    assert slope.any()
+
+
 def test_a_linear_process_is_linear() -> None:
     """More points than coordinates: the labels are on a plane, up to the jitter."""
     x, y, _ = draw(TASKS["linear process"], 20, 12)

@@ -99,8 +99,9 @@ class Stack:
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         self.kept: tuple[object, tuple[Tensor, Tensor] | None] = (None, None)
-        fuses = self.config.compile and self.device.type == "cuda"
-        self.recorded = (fuses or (self.config.record and self.device.type == "cuda")) and self.world == 1
+        gpu = self.device.type == "cuda"
+        fuses = gpu and self.config.compile
+        self.recorded = gpu and (self.config.compile or self.config.record) and self.world == 1
         again = self.config.data_every > 1 and not (fuses or self.recorded)
         self.draw_batch: Callable[[int], tuple[Tensor, Tensor]] = self.kept_batch if again else self.batch
         self.apply_update: Callable[[Sequence[Tensor], Tensor], None] = self.update

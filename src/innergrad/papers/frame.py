@@ -384,6 +384,6 @@ def _half(values: Sequence[float], mean: float) -> float:
     return student(n - 1) * math.sqrt(variance / n)
 
 
-def number(value: float | None) -> float | None:
-    """Six digits, for JSON; None for what is not there or not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+def number(value: float | None, digits: int = 6) -> float | None:
+    """So many digits, for JSON; None for what is not there or not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")

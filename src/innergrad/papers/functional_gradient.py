@@ -7,9 +7,9 @@ rate, number of steps. Here is what was chosen, and why:
 - **Labels are averaged.** A learner is linear in the labels, so its expected loss over all labels of given points is a
   quadratic form (their Lemma A.1). It is trained on that form, and measured by it. Nothing is drawn but points.
 - **Adam** with clipping, warm-up and a cosine schedule down to zero, at a rate of 0.1: less beyond three layers, and
-  with a free A (half of it for linear and relu, 0.3 of it for exp). Every step has 3,000 new prompts: as many in all as
-  the paper's batches of 30,000, each used ten times. Where a model of a stack diverges, the stack is trained again at
-  half the rate, for twice as many steps; records say how often that was.
+  with a free A (half of it for linear and relu, 0.3 of it for exp). Every step has 3,000 new prompts: as many new
+  ones a step as the paper's batches of 30,000, each used for ten steps. Where a model of a stack diverges, the stack is
+  trained again at half the rate, for twice as many steps; records say how often that was.
 - **Attention is divided by the number of examples** for linear, relu and exp. At one length this only changes the unit
   of A and r.
 - **Scores of exp are capped** at 4, those of relu beyond three layers, too. Without a cap, exp with a free A overflows,

@@ -72,9 +72,7 @@ def _half(tables: Sequence[Any]) -> Any:
 
 def _short(table: Any) -> Any:
     """Numbers with the three digits that records have; None stays."""
-    if isinstance(table, list):
-        return [_short(one) for one in table]
-    return None if table is None else float(f"{table:.3g}")
+    return [_short(one) for one in table] if isinstance(table, list) else number(table, digits=3)
 
 
 def _scaled(table: Any, factor: float) -> Any:
